@@ -1,0 +1,48 @@
+# The same names that CI uses. Each target makes its own virtual environment in the checkout.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench docs conformance generate clean
+
+help: ## show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[grpc,optimal,parquet,picture,zeromq]' --group dev
+	@touch $(READY)
+
+demo: $(READY) ## a first pod that gets its device
+	@$(BIN)/dralab demo
+
+test: $(READY) ## the test suite
+	$(BIN)/python -m pytest -n 2 -q -m 'not conformance'
+
+check: $(READY) ## style, types, architecture, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell src tests docs examples README.md AGENTS.md CHANGELOG.md changes
+
+format: $(READY) ## mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## measure; each benchmark prints a ratio to something named
+	$(BIN)/python -m benchmarks
+
+docs: $(READY) ## check links and examples of the documentation, make its generated pages anew
+	$(BIN)/python tools/docs.py
+
+conformance: $(READY) ## slow suites and real clients
+	$(BIN)/python -m pytest -q -m conformance
+
+generate: $(READY) ## make the generated data anew
+	$(BIN)/python tools/generate.py
+
+clean: ## forget the virtual environment and the caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,124 @@
+"""What is wrong with which field of an object: k8s.io/apimachinery `util/validation/field`.
+
+Validation returns a list of `FieldError`; `invalid` turns it into the Status a client sees.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dralab.api.status import ApiError, Cause
+
+TITLES: Final = {
+    "FieldValueNotFound": "Not found",
+    "FieldValueRequired": "Required value",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueTypeInvalid": "Invalid value",
+    "InternalError": "Internal error",
+}
+WITHOUT_VALUE: Final = frozenset(
+    {"FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "InternalError"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with one field.
+
+    >>> str(required("spec.driver"))
+    'spec.driver: Required value'
+    """
+
+    reason: str
+    field: str
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The sentence without the field, as causes carry it."""
+        text = TITLES[self.reason]
+        if self.reason not in WITHOUT_VALUE and self.reason != "FieldValueTooMany":
+            text += f": {_shown(self.value)}"
+        elif self.reason == "FieldValueTooMany":
+            text += f": {self.value}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+    def cause(self) -> Cause:
+        """Return the error as one cause of a Status."""
+        return Cause(reason=self.reason, message=self.body, field=self.field)
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """A field that must be there is not."""
+    return FieldError("FieldValueRequired", field, "", detail)
+
+
+def invalid_value(field: str, value: Any, detail: str) -> FieldError:
+    """A value breaks a rule."""
+    return FieldError("FieldValueInvalid", field, value, detail)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    """A value that must be unique is there twice."""
+    return FieldError("FieldValueDuplicate", field, value)
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """A field may not be set, or not be changed."""
+    return FieldError("FieldValueForbidden", field, "", detail)
+
+
+def not_found(field: str, value: Any) -> FieldError:
+    """A value names something that is not there."""
+    return FieldError("FieldValueNotFound", field, value)
+
+
+def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
+    """A value is none of the known ones."""
+    known = ", ".join(json.dumps(item) for item in sorted(supported))
+    return FieldError("FieldValueNotSupported", field, value, f"supported values: {known}")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """A text has more bytes than allowed."""
+    return FieldError("FieldValueTooLong", field, "", f"may not be more than {limit} bytes")
+
+
+def too_many(field: str, actual: int, limit: int) -> FieldError:
+    """A list has more items than allowed."""
+    items = "item" if limit == 1 else "items"
+    return FieldError("FieldValueTooMany", field, actual, f"must have at most {limit} {items}")
+
+
+def invalid(kind: str, name: str, errors: Sequence[FieldError], *, group: str = "") -> ApiError:
+    """Return the Status for an object of that Kind that breaks rules."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    shown = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    qualified = f"{kind}.{group}" if group else kind
+    details = {"name": name} | ({"group": group} if group else {}) | {"kind": kind}
+    return ApiError(
+        "Invalid",
+        f'{qualified} "{name}" is invalid: {shown}',
+        details={key: value for key, value in details.items() if value},
+        causes=[error.cause() for error in errors],
+    )
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, (dict, list, tuple, str)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,161 @@
+"""The one vocabulary of errors that reach a client: metav1.Status, as an exception.
+
+Sources: k8s.io/apimachinery `api/errors` (reasons and texts), `util/validation/field` (causes).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, NewType
+
+Reason = NewType("Reason", str)
+
+CODES: Final[Mapping[str, int]] = {
+    "BadRequest": 400,
+    "Unauthorized": 401,
+    "Forbidden": 403,
+    "NotFound": 404,
+    "MethodNotAllowed": 405,
+    "NotAcceptable": 406,
+    "AlreadyExists": 409,
+    "Conflict": 409,
+    "Gone": 410,
+    "Expired": 410,
+    "RequestEntityTooLarge": 413,
+    "UnsupportedMediaType": 415,
+    "Invalid": 422,
+    "TooManyRequests": 429,
+    "InternalError": 500,
+    "ServiceUnavailable": 503,
+    "Timeout": 504,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One of the facts behind an error: `reason` for machines, `field` where it sits."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def as_mapping(self) -> dict[str, str]:
+        """Return the wire form; an empty field is left out."""
+        found = {"reason": self.reason, "message": self.message}
+        if self.field:
+            found["field"] = self.field
+        return found
+
+
+class ApiError(Exception):
+    """A refusal in the words of the API: reason, code, message, and details for machines.
+
+    >>> ApiError.not_found("pods", "web").code
+    404
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        code: int | None = None,
+        details: Mapping[str, Any] | None = None,
+        causes: Sequence[Cause] = (),
+    ) -> None:
+        super().__init__(message)
+        self.reason = Reason(reason)
+        self.message = message
+        self.code = code if code is not None else CODES.get(reason, HTTPStatus.BAD_REQUEST)
+        self.details: dict[str, Any] = dict(details or {})
+        self.causes = tuple(causes)
+
+    def status(self) -> dict[str, Any]:
+        """Return the error as a v1 Status object."""
+        details = dict(self.details)
+        if self.causes:
+            details["causes"] = [cause.as_mapping() for cause in self.causes]
+        found: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if details:
+            found["details"] = details
+        return found
+
+    @classmethod
+    def from_status(cls, status: Mapping[str, Any]) -> "ApiError":
+        """Return the error that a Status object stands for."""
+        details = dict(status.get("details") or {})
+        causes = tuple(
+            Cause(
+                reason=cause.get("reason", ""),
+                message=cause.get("message", ""),
+                field=cause.get("field", ""),
+            )
+            for cause in details.pop("causes", None) or ()
+        )
+        return cls(
+            status.get("reason", ""),
+            status.get("message", ""),
+            code=status.get("code"),
+            details=details,
+            causes=causes,
+        )
+
+    @classmethod
+    def bad_request(cls, message: str) -> "ApiError":
+        """A request that makes no sense."""
+        return cls("BadRequest", message)
+
+    @classmethod
+    def not_found(cls, resource: str, name: str, *, group: str = "") -> "ApiError":
+        """There is no such object; `resource` is the plural."""
+        return cls(
+            "NotFound",
+            f'{_qualified(resource, group)} "{name}" not found',
+            details=_named(resource, name, group),
+        )
+
+    @classmethod
+    def already_exists(cls, resource: str, name: str, *, group: str = "") -> "ApiError":
+        """There is such an object already; `resource` is the plural."""
+        return cls(
+            "AlreadyExists",
+            f'{_qualified(resource, group)} "{name}" already exists',
+            details=_named(resource, name, group),
+        )
+
+    @classmethod
+    def conflict(cls, resource: str, name: str, why: str, *, group: str = "") -> "ApiError":
+        """The object is not as the writer thought; `resource` is the plural."""
+        return cls(
+            "Conflict",
+            f'Operation cannot be fulfilled on {_qualified(resource, group)} "{name}": {why}',
+            details=_named(resource, name, group),
+        )
+
+    @classmethod
+    def forbidden(cls, resource: str, name: str, why: str, *, group: str = "") -> "ApiError":
+        """The object may not be written; `resource` is the plural."""
+        return cls(
+            "Forbidden",
+            f'{_qualified(resource, group)} "{name}" is forbidden: {why}',
+            details=_named(resource, name, group),
+        )
+
+
+def _qualified(resource: str, group: str) -> str:
+    return f"{resource}.{group}" if group else resource
+
+
+def _named(resource: str, name: str, group: str) -> dict[str, str]:
+    found = {"name": name}
+    if group:
+        found["group"] = group
+    return found | {"kind": resource}

@@ -1,0 +1,1 @@
+"""Fixtures for whoever tests against a Kubernetes API; what a cluster does is left to `cluster`."""

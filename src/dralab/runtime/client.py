@@ -1,0 +1,130 @@
+"""The seam between whoever acts and the API server: verbs on plain objects.
+
+Two implementations: `local` calls a server in this process, `remote` speaks HTTP to any cluster.
+Both are synchronous and raise `ApiError`; objects are JSON mappings that the caller may keep but
+must not change (copy before you edit: the server hands out its own).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Object = dict[str, Any]
+PatchType = Literal["json", "merge", "strategic", "apply"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Resource:
+    """Which collection: `Resource("resource.k8s.io", "v1", "resourceclaims")`."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def path(self) -> str:
+        """The root of its URLs, such as `/apis/resource.k8s.io/v1` or `/api/v1`."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The objects of a collection as of one revision."""
+
+    items: Sequence[Object]
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change that a watch reports."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    object: Object
+
+
+class Watch(Protocol):
+    """Changes of a collection, in order, after some revision."""
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """Return the next change; None where there is none within `timeout` seconds.
+
+        `timeout=0` never waits. ApiError with reason Expired: list again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop; further changes are not kept."""
+        ...
+
+
+class Client(Protocol):
+    """The verbs of an API server. Every method may raise ApiError."""
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+        """Return one object."""
+        ...
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Listing:
+        """Return the objects of a namespace, or of all where it is empty."""
+        ...
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        revision: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Watch:
+        """Return the changes after `revision`."""
+        ...
+
+    def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
+        """Store a new object."""
+        ...
+
+    def update(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
+        """Replace an object, or one of its subresources such as `status`."""
+        ...
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Object | Sequence[Object],
+        namespace: str = "",
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Object:
+        """Change an object by a patch."""
+        ...
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Delete an object; `options` is a DeleteOptions mapping."""
+        ...
+
+    def post(
+        self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
+    ) -> Object:
+        """Create a subresource such as `binding`, `eviction` or `token`."""
+        ...

@@ -1,0 +1,227 @@
+"""Label selectors: the text form of queries, the mapping form of objects, and node selectors.
+
+Grammar and meaning: k8s.io/apimachinery `labels` and k8s.io/component-helpers `nodeaffinity`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+TOKEN: Final = re.compile(r"\s*(?:(?P<op>==|!=|[=!,()<>])|(?P<word>[^\s=!,()<>]+))\s*")
+MAX_LENGTH: Final = 1 << 16
+
+
+class SelectorError(ValueError):
+    """A selector that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label.
+
+    `operator` is one of In, NotIn, Exists, DoesNotExist, Gt, Lt.
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet the condition."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return self._compares(value)
+            case _:
+                raise SelectorError(f'"{self.operator}" is not a valid label selector operator')
+
+    def _compares(self, value: str | None) -> bool:
+        if value is None or len(self.values) != 1:
+            return False
+        try:
+            mine, bound = int(value), int(self.values[0])
+        except ValueError:
+            return False
+        return mine > bound if self.operator == "Gt" else mine < bound
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Conditions that must all hold; without any it accepts everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet every condition."""
+        return all(requirement.accepts(labels) for requirement in self.requirements)
+
+
+EVERYTHING: Final = Selector()
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Selector:
+    """Return the selector of a query such as `app=web,tier in (a,b),!old`.
+
+    >>> parse("app in (web, api),!old").accepts({"app": "api"})
+    True
+    """
+    if len(text) > MAX_LENGTH:
+        raise SelectorError(f"the selector is longer than {MAX_LENGTH} characters")
+    tokens = _tokens(text)
+    if not tokens:
+        return EVERYTHING
+    return Selector(tuple(_Parser(tokens).requirements()))
+
+
+def from_mapping(selector: Mapping[str, Any] | None) -> Selector:
+    """Return the selector of a metav1.LabelSelector mapping; None selects nothing: see caller."""
+    if not selector:
+        return EVERYTHING
+    found = [
+        Requirement(key, "In", (value,))
+        for key, value in sorted((selector.get("matchLabels") or {}).items())
+    ]
+    found += [
+        Requirement(item["key"], item["operator"], tuple(item.get("values") or ()))
+        for item in selector.get("matchExpressions") or ()
+    ]
+    return Selector(tuple(found))
+
+
+def node_selector_accepts(
+    selector: Mapping[str, Any], labels: Mapping[str, str], name: str
+) -> bool:
+    """Return whether a core/v1 NodeSelector accepts a node: any term, all of its conditions.
+
+    A term without conditions accepts no node.
+    """
+    return any(
+        node_term_accepts(term, labels, name) for term in selector.get("nodeSelectorTerms") or ()
+    )
+
+
+def node_term_accepts(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+    """Return whether one NodeSelectorTerm accepts a node; fields know `metadata.name` alone."""
+    expressions: Iterable[Mapping[str, Any]] = term.get("matchExpressions") or ()
+    fields: Iterable[Mapping[str, Any]] = term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    return _all_accept(expressions, labels) and _all_accept(fields, {"metadata.name": name})
+
+
+def _all_accept(items: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> bool:
+    return all(
+        Requirement(item["key"], item["operator"], tuple(item.get("values") or ())).accepts(labels)
+        for item in items
+    )
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, position = [], 0
+    while position < len(text):
+        found = TOKEN.match(text, position)
+        if found is None:
+            if text[position:].strip():
+                raise SelectorError(f"unable to parse requirement: {text[position:]!r}")
+            break
+        tokens.append(found["op"] or found["word"])
+        position = found.end()
+    return tokens
+
+
+class _Parser:
+    """Reads requirements from left to right."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self.tokens = tokens
+        self.at = 0
+
+    def requirements(self) -> Iterable[Requirement]:
+        while True:
+            yield self.requirement()
+            if self.at == len(self.tokens):
+                return
+            self.expect(",", "',' or 'end of string'")
+            if self.at == len(self.tokens):
+                raise SelectorError("found '', expected: identifier after ','")
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def expect(self, token: str, expected: str) -> None:
+        found = self.take()
+        if found != token:
+            raise SelectorError(
+                f"unable to parse requirement: found '{found}', expected: {expected}"
+            )
+
+    def word(self) -> str:
+        token = self.take()
+        if not token or token in "=!,()<>" or token in {"==", "!="}:
+            raise SelectorError(
+                f"unable to parse requirement: found '{token}', expected: identifier"
+            )
+        return token
+
+    def requirement(self) -> Requirement:
+        if self.peek() == "!":
+            self.take()
+            return Requirement(self.word(), "DoesNotExist")
+        key = self.word()
+        match self.peek():
+            case "" | ",":
+                return Requirement(key, "Exists")
+            case "=" | "==":
+                self.take()
+                return Requirement(key, "In", (self.value(),))
+            case "!=":
+                self.take()
+                return Requirement(key, "NotIn", (self.value(),))
+            case ">" | "<" as sign:
+                self.take()
+                return Requirement(key, "Gt" if sign == ">" else "Lt", (self.word(),))
+            case "in" | "notin" as operator:
+                self.take()
+                return Requirement(key, "In" if operator == "in" else "NotIn", self.values())
+            case other:
+                raise SelectorError(
+                    f"unable to parse requirement: found '{other}', expected: in, notin, =, ==, "
+                    "!=, gt, lt"
+                )
+
+    def value(self) -> str:
+        return "" if self.peek() in {"", ","} else self.word()
+
+    def values(self) -> tuple[str, ...]:
+        found = self.take()
+        if found != "(":
+            raise SelectorError(f"unable to parse requirement: found '{found}' expected: '('")
+        values: list[str] = []
+        while True:
+            if self.peek() in {",", ")"}:
+                values.append("")
+            else:
+                values.append(self.word())
+            separator = self.take()
+            if separator == ")":
+                return tuple(dict.fromkeys(values))
+            if separator != ",":
+                raise SelectorError(
+                    f"unable to parse requirement: found '{separator}', expected: ',' or ')'"
+                )

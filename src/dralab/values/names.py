@@ -1,0 +1,100 @@
+"""Names in Kubernetes: DNS labels and subdomains, label keys and values, qualified names.
+
+Each `…_problems` function returns the sentences in which k8s.io/apimachinery `validation`
+answers; an empty list means that the name is good.
+"""
+
+import re
+from typing import Final
+
+LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
+QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
+C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def label_problems(name: str) -> list[str]:
+    """Return why a text is no DNS label (RFC 1123)."""
+    problems = []
+    if len(name) > 63:
+        problems.append("must be no more than 63 characters")
+    if not LABEL.fullmatch(name):
+        problems.append(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or "
+            "'-', and must start and end with an alphanumeric character (e.g. 'my-name',  or "
+            "'123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+        )
+    return problems
+
+
+def subdomain_problems(name: str) -> list[str]:
+    """Return why a text is no DNS subdomain (RFC 1123)."""
+    problems = []
+    if len(name) > 253:
+        problems.append("must be no more than 253 characters")
+    if not SUBDOMAIN.fullmatch(name):
+        problems.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+            "'-' or '.', and must start and end with an alphanumeric character (e.g. "
+            "'example.com', regex used for validation is "
+            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        )
+    return problems
+
+
+def qualified_problems(name: str) -> list[str]:
+    """Return why a text is no qualified name: an optional subdomain, `/`, and a name."""
+    problems = []
+    prefix, slash, rest = name.rpartition("/")
+    if name.count("/") > 1:
+        return [
+            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
+            "'123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix "
+            "and '/' (e.g. 'example.com/MyName')"
+        ]
+    if slash and not prefix:
+        problems.append("prefix part must be non-empty")
+    elif slash:
+        problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
+    if not rest:
+        problems.append("name part must be non-empty")
+    elif len(rest) > 63:
+        problems.append("name part must be no more than 63 characters")
+    if not QUALIFIED.fullmatch(rest):
+        problems.append(
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start "
+            "and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', "
+            "regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+        )
+    return problems
+
+
+def label_value_problems(value: str) -> list[str]:
+    """Return why a text is no value of a label."""
+    problems = []
+    if len(value) > 63:
+        problems.append("must be no more than 63 characters")
+    if not VALUE.fullmatch(value):
+        problems.append(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', "
+            "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  "
+            "or 'my_value',  or '12345', regex used for validation is "
+            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        )
+    return problems
+
+
+def c_identifier_problems(name: str) -> list[str]:
+    """Return why a text is no C identifier."""
+    if C_IDENTIFIER.fullmatch(name):
+        return []
+    return [
+        "a valid C identifier must start with alphabetic character or '_', followed by a string "
+        "of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex "
+        "used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
+    ]
