@@ -1,0 +1,126 @@
+"""What happens when: one heap of (time, priority, number), and a clock that it moves.
+
+`step()` is the whole truth: it takes the earliest event, moves the clock there and calls what was
+put there. Two events of one instant come in the order of their priority, then in the order in
+which they were put in. So a run depends on nothing but what was put in: no hash order, no wall
+clock. The shape is SimPy's, with integer nanoseconds and plain calls instead of generators.
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+from dralab.kernel.clock import ManualClock, Nanoseconds
+
+# Of one instant: what ends comes before what begins, and decisions come after both.
+ENDING: Final = 0
+BEGINNING: Final = 1
+NORMAL: Final = 2
+DECIDING: Final = 3
+
+Call = Callable[[], object]
+
+
+class Event:
+    """Something that will be called at a time, unless it is cancelled before."""
+
+    __slots__ = ("call", "number", "priority", "when")
+
+    def __init__(self, when: int, priority: int, number: int, call: Call | None) -> None:
+        self.when = when
+        self.priority = priority
+        self.number = number
+        self.call = call
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled or has already been called."""
+        return self.call is None
+
+    def cancel(self) -> None:
+        """Forget it; cancelling twice, or after it happened, does nothing."""
+        self.call = None
+
+    def __lt__(self, other: "Event") -> bool:
+        if self.when != other.when:
+            return self.when < other.when
+        if self.priority != other.priority:
+            return self.priority < other.priority
+        return self.number < other.number
+
+    def __repr__(self) -> str:
+        return f"Event(when={self.when}, priority={self.priority}, number={self.number})"
+
+
+class Events:
+    """The events to come, and the clock that shows the time of the last one.
+
+    >>> events = Events()
+    >>> for name in ("second", "third"):
+    ...     _ = events.at(5, lambda name=name: print(events.clock.now(), name))
+    >>> _ = events.after(5, lambda: print(events.clock.now(), "first"), priority=ENDING)
+    >>> events.run()
+    5 first
+    5 second
+    5 third
+    3
+    """
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = ManualClock() if clock is None else clock
+        self._heap: list[Event] = []
+        self._number = 0
+
+    def now(self) -> Nanoseconds:
+        """Return the time of the clock; `Events` is itself a `Clock`."""
+        return self.clock.now()
+
+    def at(self, when: int, call: Call, *, priority: int = NORMAL) -> Event:
+        """Call `call` at `when`; ValueError where that has passed."""
+        if when < self.clock.now():
+            raise ValueError(f"it is {self.clock.now()}: nothing can happen at {when} any more")
+        self._number += 1
+        event = Event(when, priority, self._number, call)
+        heapq.heappush(self._heap, event)
+        return event
+
+    def after(self, delay: int, call: Call, *, priority: int = NORMAL) -> Event:
+        """Call `call` when `delay` nanoseconds have passed."""
+        return self.at(self.clock.now() + delay, call, priority=priority)
+
+    def next_time(self) -> Nanoseconds | None:
+        """Return when the next event happens; None where nothing is to come."""
+        self._drop_cancelled()
+        return Nanoseconds(self._heap[0].when) if self._heap else None
+
+    def step(self) -> bool:
+        """Let the next event happen; False where there is none."""
+        self._drop_cancelled()
+        if not self._heap:
+            return False
+        event = heapq.heappop(self._heap)
+        self.clock.advance_to(event.when)
+        call, event.call = event.call, None
+        assert call is not None  # noqa: S101 - cancelled ones were dropped above
+        call()
+        return True
+
+    def run(self, until: int | None = None) -> int:
+        """Let events happen up to and including `until` (or all); return how many did.
+
+        With `until`, the clock shows `until` afterwards even where nothing happened then.
+        """
+        happened = 0
+        while (when := self.next_time()) is not None and (until is None or when <= until):
+            self.step()
+            happened += 1
+        if until is not None and until > self.clock.now():
+            self.clock.advance_to(until)
+        return happened
+
+    def __len__(self) -> int:
+        return sum(not event.cancelled for event in self._heap)
+
+    def _drop_cancelled(self) -> None:
+        while self._heap and self._heap[0].cancelled:
+            heapq.heappop(self._heap)
