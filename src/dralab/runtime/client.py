@@ -5,7 +5,7 @@ Both are synchronous and raise `ApiError`; objects are JSON mappings that the ca
 must not change (copy before you edit: the server hands out its own).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -51,6 +51,14 @@ class Watch(Protocol):
         """Return the next change; None where there is none within `timeout` seconds.
 
         `timeout=0` never waits. ApiError with reason Expired: list again.
+        """
+        ...
+
+    def notify(self, ready: Callable[[], None]) -> None:
+        """Call `ready`, from whatever thread, each time `next` may have got something to return.
+
+        It is called at once where something waits already. `ready` returns quickly, raises
+        nothing and calls nothing of the server: an engine only notes that the watch has news.
         """
         ...
 
