@@ -1,0 +1,209 @@
+"""Which kinds there are: names, paths, verbs, and which collections are one store.
+
+Kinds that no code reasons about are data. The standard ones are read from `data/kinds.json`
+(written by `tools/generate_kinds.py`); custom resources and older device APIs are added to a
+`Kinds` at run time. What an object of a kind must look like is left to schemas.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final
+
+ALL_VERBS: Final = (
+    "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+)  # fmt: skip
+NO_FIELDS: Final[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subresource:
+    """A path below an object: `pods/status`, `deployments/scale`.
+
+    `group` and `version` are empty where its kind belongs to the parent's.
+    """
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind in one version, as one collection: `apps/v1 Deployment`, `deployments`.
+
+    `hub` names the store; versions of one group with the same plural share it, and so do the
+    two event APIs. `generation` tells whether metadata.generation counts changes of the spec.
+    `fields` are the field selectors beyond metadata.name and metadata.namespace. `custom` is
+    whatever defines a kind that is no built-in one (None for those).
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    singular: str
+    verbs: tuple[str, ...] = ALL_VERBS
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    fields: tuple[str, ...] = NO_FIELDS
+    generation: bool = False
+    hub: str = ""
+    list_kind: str = ""
+    custom: Any = None
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """The plural as errors spell it: `deployments.apps`, `pods`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def path(self) -> str:
+        """The root of its URLs."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written through its own path alone."""
+        return "status" in self.subresources
+
+
+class Kinds:
+    """A registry of kinds that can grow and shrink while it is used.
+
+    `changes` counts the changes, for caches of what was derived from it.
+
+    >>> Kinds.standard().find("apps", "v1", "deployments").kind
+    'Deployment'
+    """
+
+    def __init__(self, kinds: Iterable[Kind] = ()) -> None:
+        self.changes = 0
+        self._by_path: dict[tuple[str, str, str], Kind] = {}
+        self._by_kind: dict[tuple[str, str], Kind] = {}
+        self._groups: dict[str, dict[str, dict[str, Kind]]] = {}
+        for kind in kinds:
+            self.add(kind)
+
+    @classmethod
+    def standard(cls, *, also: Iterable[str] | None = None) -> "Kinds":
+        """Return the kinds of a 1.36 server.
+
+        `also` names versions it serves on request, as `group/version` or
+        `group/version/plural`; None stands for all of them.
+        """
+        wanted = None if also is None else frozenset(also)
+        return cls(
+            kind
+            for kind, on_request in _standard()
+            if not on_request
+            or wanted is None
+            or kind.api_version in wanted
+            or f"{kind.api_version}/{kind.plural}" in wanted
+        )
+
+    def add(self, kind: Kind) -> None:
+        """Take a kind in; one with the same group, version and plural is replaced."""
+        self._by_path[kind.group, kind.version, kind.plural] = kind
+        self._by_kind[kind.api_version, kind.kind] = kind
+        versions = self._groups.setdefault(kind.group, {})
+        versions.setdefault(kind.version, {})[kind.plural] = kind
+        self.changes += 1
+
+    def remove(self, group: str, version: str, plural: str) -> None:
+        """Forget a kind; KeyError where it is not known."""
+        kind = self._by_path.pop((group, version, plural))
+        if self._by_kind.get((kind.api_version, kind.kind)) is kind:
+            del self._by_kind[kind.api_version, kind.kind]
+        versions = self._groups[group]
+        del versions[version][plural]
+        if not versions[version]:
+            del versions[version]
+        if not versions:
+            del self._groups[group]
+        self.changes += 1
+
+    def find(self, group: str, version: str, plural: str) -> Kind:
+        """Return a kind by its path; KeyError where it is not served."""
+        return self._by_path[group, version, plural]
+
+    def get(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return a kind by its path, or None."""
+        return self._by_path.get((group, version, plural))
+
+    def of_object(self, api_version: str, kind: str) -> Kind | None:
+        """Return the kind of an object with that apiVersion and kind, or None."""
+        return self._by_kind.get((api_version, kind))
+
+    def groups(self) -> list[str]:
+        """Return the groups, the core one ("") first, in the order in which they came."""
+        return list(self._groups)
+
+    def versions(self, group: str) -> list[str]:
+        """Return the versions of a group, the preferred one first; empty where it is unknown."""
+        return list(self._groups.get(group, ()))
+
+    def in_version(self, group: str, version: str) -> list[Kind]:
+        """Return the kinds of one version, sorted by plural."""
+        found = self._groups.get(group, {}).get(version, {})
+        return [found[plural] for plural in sorted(found)]
+
+    def of_hub(self, hub: str) -> list[Kind]:
+        """Return the kinds that share a store, the preferred version first."""
+        return [kind for kind in self if kind.hub == hub]
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(list(self._by_path.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_path)
+
+
+@lru_cache(maxsize=1)
+def _standard() -> tuple[tuple[Kind, bool], ...]:
+    text = files("dralab.api").joinpath("data/kinds.json").read_bytes()
+    return tuple(
+        (kind_of(entry), entry.get("onRequest", False)) for entry in json.loads(text)["kinds"]
+    )
+
+
+def kind_of(entry: Mapping[str, Any], custom: Any = None) -> Kind:
+    """Return the kind that an entry of `kinds.json` describes."""
+    name: str = entry["kind"]
+    return Kind(
+        group=entry["group"],
+        version=entry["version"],
+        kind=name,
+        plural=entry["plural"],
+        singular=entry.get("singular") or name.lower(),
+        namespaced=entry["namespaced"],
+        verbs=tuple(entry.get("verbs") or ALL_VERBS),
+        short_names=tuple(entry.get("shortNames") or ()),
+        categories=tuple(entry.get("categories") or ()),
+        subresources={
+            sub: Subresource(
+                name=sub,
+                kind=facts["kind"],
+                verbs=tuple(facts["verbs"]),
+                group=facts.get("group", ""),
+                version=facts.get("version", ""),
+            )
+            for sub, facts in (entry.get("subresources") or {}).items()
+        },
+        fields=tuple(entry.get("fields") or ()),
+        generation=entry.get("generation", False),
+        hub=entry.get("hub") or f"{entry['group']}/{entry['plural']}",
+        list_kind=entry.get("listKind") or f"{name}List",
+        custom=custom,
+    )
