@@ -284,7 +284,8 @@ def _infos(source: str) -> list[dict[str, Any]]:
                 "_api_info"
             ):
                 continue
-            assert isinstance(statement.value, ast.Call)
+            if not isinstance(statement.value, ast.Call):
+                raise TypeError(f"{node.name}: _api_info is no call")
             words = {word.arg: word.value for word in statement.value.keywords}
             own = [ast.literal_eval(arg) for arg in words["resource"].args]  # type: ignore[attr-defined]
             at = own
