@@ -1,4 +1,38 @@
 """Versioned objects and the log of their changes, behind one protocol.
 
 What an object means, who may write it and what a watcher may see is left to the packages above.
+
+>>> store = MemoryStore()
+>>> store.create(Key("pods", "default", "web"), {"metadata": {"name": "web"}}).revision
+2
 """
+
+from dralab.apiserver.storage.errors import (
+    Compacted,
+    FutureRevision,
+    KeyExists,
+    KeyMissing,
+    RevisionConflict,
+    StorageError,
+    StorageUnavailable,
+)
+from dralab.apiserver.storage.memory import MemoryStore
+from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value
+from dralab.apiserver.storage.store import Store
+
+__all__ = [
+    "Change",
+    "Compacted",
+    "FutureRevision",
+    "Key",
+    "KeyExists",
+    "KeyMissing",
+    "Listing",
+    "MemoryStore",
+    "RevisionConflict",
+    "StorageError",
+    "StorageUnavailable",
+    "Store",
+    "Stored",
+    "Value",
+]

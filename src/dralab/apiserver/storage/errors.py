@@ -1,0 +1,81 @@
+"""What a store refuses: facts for the verbs, which turn them into Status errors.
+
+StorageError
+├── KeyExists            create, and the key is taken
+├── KeyMissing           update or delete, and there is nothing
+├── RevisionConflict     the object is not at the revision that the writer expected
+├── Compacted            the revision asked for has been forgotten
+├── FutureRevision       the revision asked for has not happened yet
+└── StorageUnavailable   the medium failed: full disk, unreadable file, another server's lock
+"""
+
+from dralab.apiserver.storage.objects import Key, Stored
+
+
+class StorageError(Exception):
+    """Any refusal of a store."""
+
+
+class KeyExists(StorageError):  # noqa: N818 - a fact, named as the API names it (AlreadyExists)
+    """There is an object under this key already: `current`."""
+
+    def __init__(self, key: Key, current: Stored) -> None:
+        super().__init__(key, current)
+        self.key = key
+        self.current = current
+
+    def __str__(self) -> str:
+        return f"{'/'.join(self.key)} exists already at revision {self.current.revision}"
+
+
+class KeyMissing(StorageError):  # noqa: N818 - a fact, named as the API names it (NotFound)
+    """There is no object under this key."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{'/'.join(self.key)} does not exist"
+
+
+class RevisionConflict(StorageError):  # noqa: N818 - a fact, named as the API names it (Conflict)
+    """The object has changed since `expected`; it is now `current`."""
+
+    def __init__(self, key: Key, expected: int, current: Stored) -> None:
+        super().__init__(key, expected, current)
+        self.key = key
+        self.expected = expected
+        self.current = current
+
+    def __str__(self) -> str:
+        where = "/".join(self.key)
+        return f"{where} is at revision {self.current.revision}, not at {self.expected}"
+
+
+class Compacted(StorageError):  # noqa: N818 - a fact, named as etcd names it
+    """What happened up to `compacted` has been forgotten, and `requested` lies before it."""
+
+    def __init__(self, requested: int, compacted: int) -> None:
+        super().__init__(requested, compacted)
+        self.requested = requested
+        self.compacted = compacted
+
+    def __str__(self) -> str:
+        return f"revision {self.requested} is gone: the history begins at {self.compacted}"
+
+
+class FutureRevision(StorageError):  # noqa: N818 - a fact, named as etcd names it
+    """`requested` has not happened yet: the store is at `current`."""
+
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(requested, current)
+        self.requested = requested
+        self.current = current
+
+    def __str__(self) -> str:
+        return f"revision {self.requested} lies in the future: the store is at {self.current}"
+
+
+class StorageUnavailable(StorageError):  # noqa: N818 - a state, not a mistake of the caller
+    """The medium failed; `str` is one line that says what to do. Nothing was written."""

@@ -1,0 +1,390 @@
+"""A store in memory: the state of now, and enough of the past to undo it.
+
+An old revision is shown by taking back the changes that came after it, so a read of the present
+costs nothing extra and a read of the past costs as much as happened since.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Final
+
+from dralab.apiserver.storage.errors import (
+    Compacted,
+    FutureRevision,
+    KeyExists,
+    KeyMissing,
+    RevisionConflict,
+    StorageUnavailable,
+)
+from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value, stamped
+from dralab.apiserver.storage.store import Filter, Listener
+
+# Changes kept per collection. kube-apiserver keeps five minutes of etcd history and a window of
+# at least 100 and at most 102,400 events per collection; this is some seconds of its top speed.
+WINDOW: Final = 10_000
+
+
+class _Space:
+    """The objects of one namespace, by name and in order."""
+
+    __slots__ = ("names", "objects")
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Stored] = {}
+        self.names: list[str] = []
+
+    def put(self, stored: Stored) -> None:
+        name = stored.key.name
+        if name not in self.objects:
+            if not self.names or self.names[-1] < name:
+                self.names.append(name)
+            else:
+                insort(self.names, name)
+        self.objects[name] = stored
+
+    def drop(self, name: str) -> None:
+        del self.objects[name]
+        del self.names[bisect_left(self.names, name)]
+
+
+class _Collection:
+    """The objects of one resource and the log of their changes."""
+
+    __slots__ = ("floor", "log", "spaces", "window")
+
+    def __init__(self, window: int, floor: int) -> None:
+        self.spaces: dict[str, _Space] = {}
+        self.log: deque[Change] = deque()
+        self.window = window
+        self.floor = floor  # the history after this revision is complete
+
+    def find(self, key: Key) -> Stored | None:
+        space = self.spaces.get(key.namespace)
+        return None if space is None else space.objects.get(key.name)
+
+    def put(self, stored: Stored) -> None:
+        space = self.spaces.get(stored.key.namespace)
+        if space is None:
+            space = self.spaces[stored.key.namespace] = _Space()
+        space.put(stored)
+
+    def drop(self, key: Key) -> None:
+        space = self.spaces[key.namespace]
+        space.drop(key.name)
+        if not space.names:
+            del self.spaces[key.namespace]
+
+    def remember(self, change: Change) -> None:
+        self.log.append(change)
+        if len(self.log) > self.window:
+            self.floor = self.log.popleft().revision
+
+    def undo(self, change: Change) -> None:
+        """Take back the latest change."""
+        self.log.pop()
+        if change.before is None:
+            self.drop(change.key)
+        else:
+            self.put(change.before)
+
+    def since(self, revision: int) -> list[Change]:
+        found = []
+        for change in reversed(self.log):
+            if change.revision <= revision:
+                break
+            found.append(change)
+        found.reverse()
+        return found
+
+    def trim(self, revision: int) -> None:
+        while self.log and self.log[0].revision <= revision:
+            self.log.popleft()
+        self.floor = max(self.floor, revision)
+
+    def at(self, revision: int) -> "_Collection":
+        """Return the collection as it was: unchanged namespaces are shared with this one."""
+        before: dict[Key, Stored | None] = {}
+        for change in reversed(self.log):
+            if change.revision <= revision:
+                break
+            before[change.key] = change.before
+        if not before:
+            return self
+        old = _Collection(self.window, self.floor)
+        touched = {key.namespace for key in before}
+        old.spaces = {name: space for name, space in self.spaces.items() if name not in touched}
+        for name in touched:
+            space = _Space()
+            if name in self.spaces:
+                space.objects = dict(self.spaces[name].objects)
+            old.spaces[name] = space
+        for key, stored in before.items():
+            objects = old.spaces[key.namespace].objects
+            if stored is None:
+                objects.pop(key.name, None)
+            else:
+                objects[key.name] = stored
+        for name in touched:
+            old.spaces[name].names = sorted(old.spaces[name].objects)
+        return old
+
+    def pages(self, namespace: str) -> list[tuple[str, _Space]]:
+        """Return the namespaces in key order: as etcd sorts "namespace/name"."""
+        if namespace:
+            space = self.spaces.get(namespace)
+            return [] if space is None else [(namespace, space)]
+        return sorted(self.spaces.items(), key=_namespace_order)
+
+
+class MemoryStore:
+    """The `Store` of embedded clusters; the base of those that also write to a medium."""
+
+    def __init__(self, *, window: int = WINDOW) -> None:
+        self.lock = RLock()
+        self.window = window
+        self._revision = 1
+        self._compacted = 0
+        self._collections: dict[str, _Collection] = {}
+        self._listeners: list[Listener] = []
+        self._open: list[Change] = []
+        self._depth = 0
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last write; 1 before the first."""
+        return self._revision
+
+    @property
+    def compacted(self) -> int:
+        """The highest revision that was compacted on demand."""
+        return self._compacted
+
+    def get(self, key: Key) -> Stored | None:
+        """Return the object, or None."""
+        with self.lock:
+            collection = self._collections.get(key.resource)
+            return None if collection is None else collection.find(key)
+
+    def list(
+        self,
+        resource: str,
+        namespace: str = "",
+        *,
+        revision: int | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int | None = None,
+        where: Filter | None = None,
+    ) -> Listing:
+        """Return a page of a collection; see `Store.list`."""
+        with self.lock:
+            shown = self._revision if revision is None else revision
+            if shown > self._revision:
+                raise FutureRevision(shown, self._revision)
+            collection = self._collections.get(resource)
+            if shown != self._revision:
+                self._check_floor(collection, shown)
+                collection = collection.at(shown) if collection is not None else None
+            if collection is None:
+                return Listing([], shown)
+            return _page(collection.pages(namespace), shown, after, limit, where)
+
+    def count(self, resource: str, namespace: str = "") -> int:
+        """Return how many objects there are."""
+        with self.lock:
+            collection = self._collections.get(resource)
+            if collection is None:
+                return 0
+            return sum(len(space.names) for _, space in collection.pages(namespace))
+
+    def resources(self) -> Sequence[str]:
+        """Return the collections that hold objects, sorted."""
+        with self.lock:
+            return sorted(name for name, found in self._collections.items() if found.spaces)
+
+    def create(self, key: Key, value: Value) -> Stored:
+        """Store a new object; its `metadata.resourceVersion` is set. KeyExists."""
+        with self.lock:
+            collection = self._collection(key.resource)
+            current = collection.find(key)
+            if current is not None:
+                raise KeyExists(key, current)
+            revision = self._next_revision()
+            value["metadata"]["resourceVersion"] = str(revision)
+            stored = Stored(key, value, revision, revision)
+            self._write(collection, Change(key, revision, None, stored))
+            return stored
+
+    def update(self, key: Key, value: Value, *, expect: int | None = None) -> Stored:
+        """Replace an object, at revision `expect` if given. KeyMissing, RevisionConflict."""
+        with self.lock:
+            collection = self._collection(key.resource)
+            current = self._expected(collection, key, expect)
+            revision = self._next_revision()
+            value["metadata"]["resourceVersion"] = str(revision)
+            stored = Stored(key, value, revision, current.created)
+            self._write(collection, Change(key, revision, current, stored))
+            return stored
+
+    def delete(self, key: Key, value: Value | None = None, *, expect: int | None = None) -> Stored:
+        """Remove an object; return its last state. KeyMissing, RevisionConflict."""
+        with self.lock:
+            collection = self._collection(key.resource)
+            current = self._expected(collection, key, expect)
+            revision = self._next_revision()
+            last = stamped(current.value if value is None else value, revision)
+            departed = Stored(key, last, revision, current.created)
+            self._write(collection, Change(key, revision, current, None, departed))
+            return departed
+
+    def changes(self, since: int, resource: str) -> Sequence[Change]:
+        """Return the announced changes of a collection after a revision. Compacted."""
+        with self.lock:
+            collection = self._collections.get(resource)
+            self._check_floor(collection, since)
+            found = [] if collection is None else collection.since(since)
+            if self._open:
+                announced = self._open[0].revision
+                found = [change for change in found if change.revision < announced]
+            return found
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every batch of changes once it is durable; return how to stop."""
+
+        def stop() -> None:
+            with self.lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        with self.lock:
+            self._listeners.append(listener)
+        return stop
+
+    def compact(self, revision: int) -> None:
+        """Forget the history up to a revision. FutureRevision."""
+        with self.lock:
+            if revision > self._revision:
+                raise FutureRevision(revision, self._revision)
+            self._compacted = max(self._compacted, revision)
+            for collection in self._collections.values():
+                collection.trim(revision)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Group the writes inside; see `Store.batch`."""
+        with self.lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0 and self._open:
+                    self._flush()
+
+    def close(self) -> None:
+        """Refuse further writes."""
+        with self.lock:
+            self._closed = True
+
+    # --- for the stores that also write to a medium ---------------------------------------
+
+    def _persist(self, changes: Sequence[Change]) -> None:
+        """Make changes durable, or raise StorageUnavailable and leave the medium untouched."""
+
+    # --- within ---------------------------------------------------------------------------
+
+    def _collection(self, resource: str) -> _Collection:
+        found = self._collections.get(resource)
+        if found is None:
+            found = self._collections[resource] = _Collection(self.window, self._compacted)
+        return found
+
+    def _expected(self, collection: _Collection, key: Key, expect: int | None) -> Stored:
+        current = collection.find(key)
+        if current is None:
+            raise KeyMissing(key)
+        if expect is not None and current.revision != expect:
+            raise RevisionConflict(key, expect, current)
+        return current
+
+    def _check_floor(self, collection: _Collection | None, revision: int) -> None:
+        floor = self._compacted if collection is None else max(self._compacted, collection.floor)
+        if revision < floor:
+            raise Compacted(revision, floor)
+
+    def _next_revision(self) -> int:
+        if self._closed:
+            raise StorageUnavailable("the store is closed")
+        return self._revision + 1
+
+    def _write(self, collection: _Collection, change: Change) -> None:
+        self._revision = change.revision
+        if change.after is None:
+            collection.drop(change.key)
+        else:
+            collection.put(change.after)
+        collection.remember(change)
+        self._open.append(change)
+        if self._depth == 0:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._depth += 1  # what a listener writes is announced after what it was told about
+        try:
+            while self._open:
+                changes, self._open = self._open, []
+                self._commit(changes)
+                for listener in tuple(self._listeners):
+                    listener(changes)
+        finally:
+            self._depth -= 1
+
+    def _commit(self, changes: Sequence[Change]) -> None:
+        try:
+            self._persist(changes)
+        except StorageUnavailable:
+            for change in reversed(changes):
+                self._collections[change.key.resource].undo(change)
+            self._revision = changes[0].revision - 1
+            raise
+
+
+def _namespace_order(item: tuple[str, _Space]) -> str:
+    return item[0] + "/"
+
+
+def _page(
+    spaces: Sequence[tuple[str, _Space]],
+    revision: int,
+    after: tuple[str, str] | None,
+    limit: int | None,
+    where: Filter | None,
+) -> Listing:
+    items: list[Stored] = []
+    remaining = 0
+    for namespace, space in spaces:
+        names, objects = space.names, space.objects
+        start = 0
+        if after is not None:
+            mine, last = namespace + "/", after[0] + "/"
+            if mine < last:
+                continue
+            if mine == last:
+                start = bisect_right(names, after[1])
+        if limit is None and where is None:
+            items.extend([objects[name] for name in (names[start:] if start else names)])
+            continue
+        for position in range(start, len(names)):
+            if limit is not None and len(items) == limit:
+                remaining += len(names) - position
+                break
+            stored = objects[names[position]]
+            if where is None or where(stored):
+                items.append(stored)
+    if where is None:
+        return Listing(items, revision, remaining, remaining > 0)
+    # A filter hides how many of the rest match; whether any does costs a look at the next page.
+    return Listing(items, revision, None if remaining else 0, remaining > 0)

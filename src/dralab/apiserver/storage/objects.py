@@ -1,0 +1,133 @@
+"""What a store holds: keys, stored objects, changes, listings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+Value = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """Where an object lives.
+
+    `resource` is the hub name of its collection, "group/plural" ("pods" alone in the core group);
+    `namespace` is empty for objects of the cluster.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class Stored:
+    """One state of one object. Never changed once stored: a change makes a new one.
+
+    `revision` is that of the write that made this state, `created` that of the object's first.
+    The value and its JSON are each made from the other on first use, so that an object read
+    from disk costs no parsing until someone looks, and every watcher shares one encoding.
+    """
+
+    __slots__ = ("_encoded", "_value", "created", "key", "revision")
+
+    def __init__(
+        self,
+        key: Key,
+        value: Value | None,
+        revision: int,
+        created: int,
+        encoded: bytes | None = None,
+    ) -> None:
+        self.key = key
+        self.revision = revision
+        self.created = created
+        self._value = value
+        self._encoded = encoded
+
+    @property
+    def value(self) -> Value:
+        """The object as a mapping. Whoever changes it breaks the store."""
+        found = self._value
+        if found is None:
+            found = self._value = orjson.loads(self.encoded)
+        return found
+
+    @property
+    def encoded(self) -> bytes:
+        """The object as compact JSON."""
+        found = self._encoded
+        if found is None:
+            found = self._encoded = orjson.dumps(self._value)
+        return found
+
+    def forget_value(self) -> None:
+        """Keep only the JSON: a fifth of the memory; the next reader of `value` parses it."""
+        if self._encoded is None:
+            self._encoded = orjson.dumps(self._value)
+        self._value = None
+
+    def restamped(self, revision: int) -> "Stored":
+        """Return the same state as of another revision: what watchers see of an object's end."""
+        return Stored(self.key, stamped(self.value, revision), revision, self.created)
+
+    def __repr__(self) -> str:
+        return f"<{'/'.join(self.key)} at {self.revision}>"
+
+
+class Change:
+    """One write: `before` is None for a creation, `after` is None for a deletion."""
+
+    __slots__ = ("_departed", "after", "before", "key", "revision")
+
+    def __init__(
+        self,
+        key: Key,
+        revision: int,
+        before: Stored | None,
+        after: Stored | None,
+        departed: Stored | None = None,
+    ) -> None:
+        self.key = key
+        self.revision = revision
+        self.before = before
+        self.after = after
+        self._departed = departed
+
+    @property
+    def departed(self) -> Stored:
+        """What a watcher sees in a DELETED event: the state before, at this change's revision.
+
+        For an object that is gone as well as for one that merely left the watcher's selection.
+        A deletion may bring its own last state.
+        """
+        found = self._departed
+        if found is None:
+            if self.before is None:
+                raise ValueError(f"{self} ended nothing")
+            found = self._departed = self.before.restamped(self.revision)
+        return found
+
+    def __repr__(self) -> str:
+        verb = "created" if self.before is None else "deleted" if self.after is None else "updated"
+        return f"<{'/'.join(self.key)} {verb} at {self.revision}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of a collection, in key order, as of `revision`.
+
+    `remaining` counts the objects after the page; None where there may be more but a filter
+    hides how many. `more` says whether there is a next page.
+    """
+
+    items: Sequence[Stored]
+    revision: int
+    remaining: int | None = 0
+    more: bool = False
+
+
+def stamped(value: Value, revision: int) -> Value:
+    """Return a shallow copy of an object with another `metadata.resourceVersion`."""
+    metadata = {**(value.get("metadata") or {}), "resourceVersion": str(revision)}
+    return {**value, "metadata": metadata}

@@ -1,0 +1,107 @@
+"""The seam between the verbs and whatever keeps the objects."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from threading import RLock
+from typing import Protocol
+
+from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value
+
+Listener = Callable[[Sequence[Change]], None]
+Filter = Callable[[Stored], bool]
+
+
+class Store(Protocol):
+    """Objects with one revision for all of them, and the log of their changes.
+
+    Synchronous; every method takes `lock`, so threads may share a store. Values handed in belong
+    to the store from then on, values handed out may not be changed. Errors: `storage.errors`.
+
+    The protocol is cut along what etcd can do: compare-and-swap on the revision of one key,
+    ranges at a revision, watches from a revision, compaction.
+    """
+
+    lock: RLock
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last write."""
+        ...
+
+    @property
+    def compacted(self) -> int:
+        """Reads and watches of older revisions are refused."""
+        ...
+
+    def get(self, key: Key) -> Stored | None:
+        """Return the object, or None."""
+        ...
+
+    def list(
+        self,
+        resource: str,
+        namespace: str = "",
+        *,
+        revision: int | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int | None = None,
+        where: Filter | None = None,
+    ) -> Listing:
+        """Return objects in key order, as of now or as of an older revision.
+
+        `after` is the (namespace, name) of the last object of the page before; give `revision`
+        of the first page with it, and all pages show one state. `where` filters before `limit`
+        counts. Compacted or FutureRevision where the revision cannot be shown.
+        """
+        ...
+
+    def count(self, resource: str, namespace: str = "") -> int:
+        """Return how many objects there are."""
+        ...
+
+    def resources(self) -> Sequence[str]:
+        """Return the collections that hold objects, sorted."""
+        ...
+
+    def create(self, key: Key, value: Value) -> Stored:
+        """Store a new object; its `metadata.resourceVersion` is set. KeyExists."""
+        ...
+
+    def update(self, key: Key, value: Value, *, expect: int | None = None) -> Stored:
+        """Replace an object, at revision `expect` if given. KeyMissing, RevisionConflict."""
+        ...
+
+    def delete(self, key: Key, value: Value | None = None, *, expect: int | None = None) -> Stored:
+        """Remove an object and return its last state, at the revision of the removal.
+
+        `value` is the last state to show watchers where it differs from the one stored.
+        KeyMissing, RevisionConflict.
+        """
+        ...
+
+    def changes(self, since: int, resource: str) -> Sequence[Change]:
+        """Return the announced changes of a collection after a revision, in order. Compacted."""
+        ...
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every batch of changes once it is durable; return how to stop.
+
+        It is called with the lock held, in the thread of the writer: hand over and return.
+        """
+        ...
+
+    def compact(self, revision: int) -> None:
+        """Forget the history up to a revision; current objects stay."""
+        ...
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Group the writes inside: seen by reads at once, durable and announced at the end.
+
+        Not a transaction: an exception inside keeps what was written before it. If the medium
+        fails at the end, StorageUnavailable is raised and none of the writes has happened.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files; further writes are refused."""
+        ...
