@@ -1,0 +1,451 @@
+"""The allocation problem as plain frozen values: what is there, what is asked, what is in use.
+
+Nothing here knows a wire format: `v1` reads resource.k8s.io/v1 mappings into these values, and a
+reader of another generation of the device API does the same for its own objects. Selectors are
+abstract (`Selector`), so that each generation brings its own expression environment.
+
+Source of the meanings: KEP-4381 and its follow-ups; the field names are those of resource.k8s.io.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from dralab.values import labels
+from dralab.values.quantity import Number
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+Path = tuple[str, ...]
+Scalar = int | bool | str
+AttributeType = Literal["int", "bool", "string", "version", ""]
+
+# The limits of resource.k8s.io/v1 that the allocator itself enforces.
+MAX_DEVICES_PER_CLAIM: Final = 32
+MAX_ALTERNATIVES: Final = 8
+
+
+# --- What selectors are ------------------------------------------------------------------------
+
+
+class SelectorError(Exception):
+    """A selector that has no answer for a device: it did not compile, or failed while running.
+
+    Such an error is not "no": it aborts the allocation of the whole pod.
+    """
+
+    def __init__(self, message: str, *, compiling: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.compiling = compiling
+
+
+class Selector(Protocol):
+    """A condition on one device.
+
+    `reads` are the paths of the device that the answer depends on, such as
+    ("attributes", "gpu.example.com", "model"), ("driver",) or, for a whole map,
+    ("attributes", "gpu.example.com"). Devices that agree on them get the same answer.
+    """
+
+    @property
+    def text(self) -> str:
+        """The condition as its author wrote it."""
+        ...
+
+    @property
+    def reads(self) -> frozenset[Path]:
+        """The paths of a device on which the answer depends."""
+        ...
+
+    def matches(self, device: "Device") -> bool:
+        """Return whether the device meets the condition; SelectorError where there is no answer."""
+        ...
+
+
+class Derivation(Protocol):
+    """An attribute computed from a device, for the constraints of one request."""
+
+    @property
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        ...
+
+    @property
+    def reads(self) -> frozenset[Path]:
+        """The paths of a device on which the value depends."""
+        ...
+
+    def value(self, device: "Device") -> "Attribute":
+        """Return the value for a device; SelectorError where there is none."""
+        ...
+
+
+# --- What is there -----------------------------------------------------------------------------
+
+
+class DeviceId(NamedTuple):
+    """What identifies a device in a cluster; the slice that publishes it may change."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A typed value, or a list of values of one type.
+
+    Type "" is a value that this version does not know: selectors that meet it have no answer.
+    Versions are kept as written: constraints compare them as strings.
+    """
+
+    type: AttributeType
+    values: tuple[Scalar, ...]
+    listed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPolicy:
+    """How the amount that a request takes from a shared device is found (KEP-5075)."""
+
+    default: Number | None = None
+    valid_values: tuple[Number, ...] = ()
+    least: Number | None = None
+    most: Number | None = None
+    step: Number | None = None
+
+    def amount(self, asked: Number | None, value: Number) -> Number | None:
+        """Return what is taken when `asked` is asked of `value`, or None where that may not be."""
+        if asked is None:
+            return value if self.default is None else self.default
+        if self.valid_values:
+            return next((valid for valid in self.valid_values if valid >= asked), None)
+        if self.least is None:
+            return asked
+        amount = max(asked, self.least)
+        if self.step:
+            amount = self.least + -((self.least - amount) // self.step) * self.step
+        return None if self.most is not None and amount > self.most else amount
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """An amount that a device offers; `text` is how the driver wrote it."""
+
+    value: Number
+    text: str = ""
+    policy: RequestPolicy = RequestPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """What a device draws from one counter set of its pool while it is in use.
+
+    Devices that draw from one set may be in use together only where the intersection of their
+    compatibility groups stays non-empty; no groups agree with no groups alone (KEP-5963).
+    """
+
+    counter_set: str
+    counters: Mapping[str, Number]
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """Keeps claims away from a device unless they tolerate it; unknown effects count as None."""
+
+    key: str
+    value: str = ""
+    effect: str = "None"
+
+    @property
+    def repels(self) -> bool:
+        """Whether the taint matters to an allocation at all."""
+        return self.effect in {"NoSchedule", "NoExecute"}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as far as devices care."""
+
+    name: str
+    labels: Mapping[str, str] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The nodes from which something can be used; without any field: from none.
+
+    `selector` is a core/v1 NodeSelector mapping.
+    """
+
+    node: str = ""
+    selector: Mapping[str, Any] | None = None
+    everywhere: bool = False
+
+    def accepts(self, node: Node) -> bool:
+        """Return whether the node is one of them; `values.labels.SelectorError` if unreadable."""
+        if self.node:
+            return self.node == node.name
+        if self.selector is not None:
+            return labels.node_selector_accepts(self.selector, node.labels, node.name)
+        return self.everywhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Device:
+    """One device as its driver describes it; pools with equal contents may share the object.
+
+    Names of attributes and capacities are fully qualified: a bare name belongs to the driver's
+    domain. `reach` is only read where the slice says that each device selects its nodes.
+    """
+
+    name: str
+    driver: str
+    attributes: Mapping[str, Attribute] = NOTHING
+    capacity: Mapping[str, Capacity] = NOTHING
+    consumes: tuple[Consumption, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    shareable: bool = False
+    reach: Reach = Reach()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    # Names of capacities as the driver wrote them, where that differs from the qualified name.
+    capacity_names: Mapping[str, str] = NOTHING
+
+    def written(self, capacity: str) -> str:
+        """Return the name of a capacity as its driver wrote it."""
+        return self.capacity_names.get(capacity, capacity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slice:
+    """A part of a pool: devices, or the counter sets from which devices of the pool draw."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int = 0
+    slice_count: int = 1
+    reach: Reach = Reach()
+    per_device_reach: bool = False
+    devices: tuple[Device, ...] = ()
+    counter_sets: tuple["CounterSet", ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
+
+    def reach_of(self, device: Device) -> Reach:
+        """Return the nodes from which a device of this slice can be used."""
+        return device.reach if self.per_device_reach else self.reach
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSet:
+    """Amounts that devices of one pool share."""
+
+    name: str
+    counters: Mapping[str, Number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceClass:
+    """A named set of conditions and configurations.
+
+    `configs` are the `opaque` parts as mappings, copied into results.
+    """
+
+    name: str
+    selectors: tuple[Selector | None, ...] = ()
+    configs: tuple[Mapping[str, Any], ...] = ()
+    extended_resource: str = ""
+
+
+# --- What is asked -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint that a request puts up with; `written` is the mapping that results repeat."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    written: Mapping[str, Any] = field(default=NOTHING, compare=False)
+
+    def covers(self, taint: Taint) -> bool:
+        """Return whether the taint is tolerated; an unknown operator tolerates nothing."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Exists":
+            return True
+        return self.operator in {"", "Equal"} and self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alternative:
+    """One way to meet a request: `count` devices (or All) of a class that selectors accept.
+
+    `name` is as results write it: `request` or `request/subrequest`. `mode` is ExactCount, All,
+    or a text that is refused. `capacity` are amounts asked of each device, by qualified or bare
+    name. `admin` is None where the field is absent: even `false` needs the feature.
+    """
+
+    name: str
+    class_name: str
+    selectors: tuple[Selector | None, ...] = ()
+    mode: str = "ExactCount"
+    count: int = 1
+    admin: bool | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: Mapping[str, Number] = NOTHING
+    derived: Mapping[str, Derivation] = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """What a claim asks for under one name; `prioritized`: the first alternative that works."""
+
+    name: str
+    alternatives: tuple[Alternative, ...]
+    prioritized: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A rule on the devices chosen for some requests (none named: for all of the claim).
+
+    match      all carry one common value of the attribute
+    distinct   no two carry the same value of the attribute
+    total      their capacities of that name add up to at least `amount` (not in
+               resource.k8s.io; earlier generations of the API ask so)
+    ""         a rule that this version does not know: the claim is refused
+    """
+
+    kind: Literal["match", "distinct", "total", ""]
+    name: str
+    requests: tuple[str, ...] = ()
+    amount: Number = 0
+
+    def covers(self, alternative: str) -> bool:
+        """Return whether the rule binds an alternative, named as in `Alternative.name`."""
+        if not self.requests:
+            return True
+        return alternative in self.requests or alternative.partition("/")[0] in self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration of a claim for some of its requests; `body` is copied into the result."""
+
+    requests: tuple[str, ...]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Claim:
+    """Requests that are met together or not at all."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    requests: tuple[Request, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    configs: tuple[Config, ...] = ()
+    # Devices chosen for one claim; older generations of the API have no such limit.
+    limit: int = MAX_DEVICES_PER_CLAIM
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+# --- What is in use ----------------------------------------------------------------------------
+
+
+class ShareId(NamedTuple):
+    """One share of a device that several requests use."""
+
+    device: DeviceId
+    share: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """What claims hold: whole devices, shares, and amounts taken from shared devices.
+
+    `holders` says which claims, for explanations alone; devices without one are allowed.
+    """
+
+    exclusive: frozenset[DeviceId] = frozenset()
+    shares: frozenset[ShareId] = frozenset()
+    consumed: Mapping[DeviceId, Mapping[str, Number]] = field(default_factory=dict)
+    holders: Mapping[DeviceId, tuple[str, ...]] = field(default_factory=dict)
+
+    def devices(self) -> frozenset[DeviceId]:
+        """Return every device that some claim holds, whole or in part."""
+        return self.exclusive | self.consumed.keys() | {share.device for share in self.shares}
+
+
+# --- What is switched on -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """The feature gates that change an allocation; all on by default.
+
+    >>> Features.named(["DRAAdminAccess"]).admin_access
+    True
+    """
+
+    admin_access: bool = True
+    prioritized_list: bool = True
+    partitionable_devices: bool = True
+    device_taints: bool = True
+    binding_conditions: bool = True
+    consumable_capacity: bool = True
+    list_attributes: bool = True
+    derived_attributes: bool = True
+    compatibility_groups: bool = True
+    optional_node_operations: bool = True
+
+    @classmethod
+    def named(cls, gates: Iterable[str]) -> "Features":
+        """Return the features of exactly these gates; names that change nothing are let pass."""
+        on = {GATES[part] for gate in gates for part in gate.split("+") if part in GATES}
+        return cls(**{item.name: item.name in on for item in fields(cls)})
+
+
+GATES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "DRAAdminAccess": "admin_access",
+        "DRAPrioritizedList": "prioritized_list",
+        "DRAPartitionableDevices": "partitionable_devices",
+        "DRADeviceTaints": "device_taints",
+        "DRADeviceBindingConditions": "binding_conditions",
+        "DRAConsumableCapacity": "consumable_capacity",
+        "DRAListTypeAttributes": "list_attributes",
+        "DRADerivedAttributes": "derived_attributes",
+        "DRADeviceCompatibilityGroups": "compatibility_groups",
+        "DRAOptionalNodeOperations": "optional_node_operations",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """Claims of one pod, and the capacity they may use.
+
+    `slices` are all slices of the cluster, taints of DeviceTaintRules already merged in.
+    """
+
+    claims: tuple[Claim, ...]
+    classes: Mapping[str, DeviceClass]
+    slices: tuple[Slice, ...]
+    in_use: InUse = InUse()
+    features: Features = Features()

@@ -1,0 +1,415 @@
+"""resource.k8s.io/v1 mappings ⇄ the allocation problem.
+
+Objects are taken as they come from a server or a file that was validated; what is malformed beyond
+sense raises ValueError naming the field. Which fields may be set together is left to
+`api.resource`; evaluating expressions, to the `Environment` that is passed in.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, Protocol, cast
+
+import orjson
+
+from dralab.allocation.outcome import ClaimAllocation
+from dralab.allocation.problem import (
+    NOTHING,
+    Alternative,
+    Attribute,
+    AttributeType,
+    Capacity,
+    Claim,
+    Config,
+    Constraint,
+    Consumption,
+    CounterSet,
+    Derivation,
+    Device,
+    DeviceClass,
+    DeviceId,
+    InUse,
+    Node,
+    Reach,
+    Request,
+    RequestPolicy,
+    Scalar,
+    Selector,
+    ShareId,
+    Slice,
+    Taint,
+    Toleration,
+)
+from dralab.values.quantity import Number, form_of, parse_any, render
+
+Wire = Mapping[str, Any]
+
+
+class Environment(Protocol):
+    """Turns expressions into selectors; those that do not compile fail when they are asked."""
+
+    def selector(self, text: str) -> Selector:
+        """Return the selector of an expression."""
+        ...
+
+    def derivation(self, text: str) -> Derivation:
+        """Return the attribute that an expression computes."""
+        ...
+
+
+class Reader:
+    """Reads v1 mappings; equal parts of what it reads share one object.
+
+    Fleets repeat themselves: ten thousand nodes publish the same two hundred devices. A reader
+    keeps one tuple of devices per distinct content, so memory grows with kinds, not with nodes.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self._devices: dict[bytes, tuple[Device, ...]] = {}
+        self._attributes: dict[tuple[str, object, bool], Attribute] = {}
+        self._capacities: dict[str, Capacity] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._consumptions: dict[tuple[object, ...], tuple[Consumption, ...]] = {}
+
+    # --- what is there
+
+    def slice(self, wire: Wire, taints: Iterable[Wire] = ()) -> Slice:
+        """Return a ResourceSlice; `taints` are DeviceTaintRules to merge into it."""
+        spec = wire["spec"]
+        driver, pool = spec["driver"], spec["pool"]
+        devices = self._devices_of(driver, spec.get("devices") or [])
+        for rule in taints:
+            devices = _tainted(devices, rule, driver, pool["name"])
+        return Slice(
+            name=wire.get("metadata", NOTHING).get("name", ""),
+            driver=driver,
+            pool=pool["name"],
+            generation=pool.get("generation", 0),
+            slice_count=pool.get("resourceSliceCount", 1),
+            reach=_reach(spec),
+            per_device_reach=bool(spec.get("perDeviceNodeSelection")),
+            devices=devices,
+            counter_sets=tuple(
+                CounterSet(item["name"], _counters(item))
+                for item in spec.get("sharedCounters") or ()
+            ),
+            skip_node_operations=tuple(spec.get("skipNodeOperations") or ()),
+        )
+
+    def device_class(self, wire: Wire) -> DeviceClass:
+        """Return a DeviceClass."""
+        spec = wire.get("spec") or NOTHING
+        return DeviceClass(
+            name=wire["metadata"]["name"],
+            selectors=self._selectors(spec),
+            configs=tuple(
+                {"opaque": item["opaque"]} for item in spec.get("config") or () if "opaque" in item
+            ),
+            extended_resource=spec.get("extendedResourceName") or "",
+        )
+
+    def _devices_of(self, driver: str, wires: list[Wire]) -> tuple[Device, ...]:
+        if not wires:
+            return ()
+        content = orjson.dumps(wires, option=orjson.OPT_NON_STR_KEYS)
+        key = blake2b(content, digest_size=16, person=b"devices", key=driver.encode()[:64]).digest()
+        found = self._devices.get(key)
+        if found is None:
+            found = tuple(self._device(driver, wire) for wire in wires)
+            self._devices[key] = found
+        return found
+
+    def _device(self, driver: str, wire: Wire) -> Device:
+        names = self._names
+        attributes: dict[str, Attribute] = {}
+        for name, value in (wire.get("attributes") or NOTHING).items():
+            full = names.get((driver, name)) or self._qualified(driver, name)
+            if full not in attributes or full == name:
+                attributes[full] = self._attribute(value)
+        capacity: dict[str, Capacity] = {}
+        written: dict[str, str] = {}
+        for name, value in (wire.get("capacity") or NOTHING).items():
+            full = names.get((driver, name)) or self._qualified(driver, name)
+            if full not in capacity or full == name:
+                capacity[full] = self._capacity(value)
+                if full != name:
+                    written[full] = name
+        return Device(
+            name=wire["name"],
+            driver=driver,
+            attributes=attributes,
+            capacity=capacity or NOTHING,
+            capacity_names=written or NOTHING,
+            consumes=self._consumed(wire["consumesCounters"])
+            if wire.get("consumesCounters")
+            else (),
+            taints=tuple(_taint(item) for item in wire.get("taints") or ()),
+            shareable=bool(wire.get("allowMultipleAllocations")),
+            reach=_reach(wire),
+            binds_to_node=bool(wire.get("bindsToNode")),
+            binding_conditions=tuple(wire.get("bindingConditions") or ()),
+            binding_failure_conditions=tuple(wire.get("bindingFailureConditions") or ()),
+        )
+
+    def _qualified(self, driver: str, name: str) -> str:
+        full = name if "/" in name else f"{driver}/{name}"
+        return self._names.setdefault((driver, name), full)
+
+    def _attribute(self, wire: Wire) -> Attribute:
+        for type_, value in wire.items():
+            if value is None:
+                continue
+            listed = isinstance(value, list)
+            key = (type_, tuple(value) if listed else value, listed)
+            found = self._attributes.get(key)
+            if found is None:
+                found = _attribute(type_, value, listed=listed)
+                # 1, True and "1" are different keys because the type is part of them.
+                self._attributes[key] = found
+            return found
+        return Attribute("", ())
+
+    def _capacity(self, wire: Wire) -> Capacity:
+        text = str(wire["value"])
+        if wire.get("requestPolicy"):
+            return Capacity(parse_any(wire["value"]), text, _policy(wire["requestPolicy"]))
+        found = self._capacities.get(text)
+        if found is None:
+            found = self._capacities[text] = Capacity(parse_any(wire["value"]), text)
+        return found
+
+    def _consumed(self, wires: list[Wire]) -> tuple[Consumption, ...]:
+        found = tuple(
+            Consumption(
+                item["counterSet"],
+                _counters(item),
+                frozenset(item.get("compatibilityGroups") or ()),
+            )
+            for item in wires
+        )
+        key = tuple((item.counter_set, tuple(item.counters.items()), item.groups) for item in found)
+        return self._consumptions.setdefault(key, found)
+
+    # --- what is asked
+
+    def claim(self, wire: Wire) -> Claim:
+        """Return a ResourceClaim."""
+        meta, devices = wire["metadata"], (wire.get("spec") or NOTHING).get("devices") or NOTHING
+        return Claim(
+            name=meta.get("name", ""),
+            namespace=meta.get("namespace") or "",
+            uid=meta.get("uid") or "",
+            requests=tuple(self._request(item) for item in devices.get("requests") or ()),
+            constraints=tuple(_constraint(item) for item in devices.get("constraints") or ()),
+            configs=tuple(
+                Config(tuple(item.get("requests") or ()), {"opaque": item["opaque"]})
+                for item in devices.get("config") or ()
+                if "opaque" in item
+            ),
+        )
+
+    def _request(self, wire: Wire) -> Request:
+        name = wire["name"]
+        if wire.get("firstAvailable"):
+            alternatives = tuple(
+                self._alternative(f"{name}/{item['name']}", item) for item in wire["firstAvailable"]
+            )
+            return Request(name=name, alternatives=alternatives, prioritized=True)
+        return Request(
+            name=name, alternatives=(self._alternative(name, wire.get("exactly") or NOTHING),)
+        )
+
+    def _alternative(self, name: str, wire: Wire) -> Alternative:
+        mode = wire.get("allocationMode") or "ExactCount"
+        return Alternative(
+            name=name,
+            class_name=wire.get("deviceClassName") or "",
+            selectors=self._selectors(wire),
+            mode=mode,
+            count=(wire.get("count") or 1) if mode == "ExactCount" else 0,
+            admin=wire.get("adminAccess"),
+            tolerations=tuple(toleration(item) for item in wire.get("tolerations") or ()),
+            capacity={
+                key: parse_any(value)
+                for key, value in ((wire.get("capacity") or NOTHING).get("requests") or {}).items()
+            },
+            derived={
+                item["name"]: self.environment.derivation(item["expression"])
+                for item in wire.get("derivedAttributes") or ()
+            },
+        )
+
+    def _selectors(self, wire: Wire) -> tuple[Selector | None, ...]:
+        return tuple(
+            self.environment.selector(item["cel"]["expression"]) if item.get("cel") else None
+            for item in wire.get("selectors") or ()
+        )
+
+
+def node(wire: Wire) -> Node:
+    """Return a core/v1 Node."""
+    meta = wire["metadata"]
+    return Node(meta["name"], meta.get("labels") or NOTHING)
+
+
+def in_use(claims: Iterable[Wire]) -> InUse:
+    """Return what allocated ResourceClaims hold; claims without an allocation hold nothing."""
+    exclusive: set[DeviceId] = set()
+    shares: set[ShareId] = set()
+    consumed: dict[DeviceId, dict[str, Number]] = {}
+    holders: dict[DeviceId, list[str]] = {}
+    for wire in claims:
+        allocation = (wire.get("status") or NOTHING).get("allocation") or NOTHING
+        meta = wire["metadata"]
+        name = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
+        for item in (allocation.get("devices") or NOTHING).get("results") or ():
+            # Admin access watches a device, it does not hold it.
+            if item.get("adminAccess"):
+                continue
+            device = DeviceId(item["driver"], item["pool"], item["device"])
+            holders.setdefault(device, []).append(name)
+            if item.get("shareID"):
+                shares.add(ShareId(device, item["shareID"]))
+                add_amounts(consumed.setdefault(device, {}), item.get("consumedCapacity"))
+            else:
+                exclusive.add(device)
+    return InUse(
+        exclusive=frozenset(exclusive),
+        shares=frozenset(shares),
+        consumed=consumed,
+        holders={device: tuple(names) for device, names in holders.items()},
+    )
+
+
+def add_amounts(total: dict[str, Number], wire: Wire | None) -> None:
+    """Add the quantities of a mapping of names to `total`."""
+    for name, value in (wire or NOTHING).items():
+        total[name] = total.get(name, 0) + parse_any(value)
+
+
+def toleration(wire: Wire) -> Toleration:
+    """Return a toleration; its seconds matter to evictions alone and stay in `written`."""
+    return Toleration(
+        key=wire.get("key") or "",
+        operator=wire.get("operator") or "Equal",
+        value=wire.get("value") or "",
+        effect=wire.get("effect") or "",
+        written=wire,
+    )
+
+
+def status_allocation(found: ClaimAllocation) -> dict[str, Any]:
+    """Return an allocation as the mapping that goes into `status.allocation`."""
+    results = []
+    for chosen in found.chosen:
+        item: dict[str, Any] = {
+            "request": chosen.request,
+            "driver": chosen.device.driver,
+            "pool": chosen.device.pool,
+            "device": chosen.device.device,
+        }
+        if chosen.admin:
+            item["adminAccess"] = True
+        if chosen.tolerations:
+            item["tolerations"] = [dict(each.written) for each in chosen.tolerations]
+        if chosen.binding_conditions:
+            item["bindingConditions"] = list(chosen.binding_conditions)
+        if chosen.binding_failure_conditions:
+            item["bindingFailureConditions"] = list(chosen.binding_failure_conditions)
+        if chosen.share is not None:
+            item["shareID"] = chosen.share
+            if chosen.consumed:
+                item["consumedCapacity"] = {
+                    name: render(amount, form_of(text) if text else "DecimalSI")
+                    for name, amount, text in chosen.consumed
+                }
+        if chosen.skip_node_operations:
+            item["skipNodeOperations"] = list(chosen.skip_node_operations)
+        results.append(item)
+    devices: dict[str, Any] = {}
+    if results:
+        devices["results"] = results
+    if found.configs:
+        devices["config"] = [
+            {"source": item.source}
+            | ({"requests": list(item.requests)} if item.requests else {})
+            | dict(item.body)
+            for item in found.configs
+        ]
+    allocation: dict[str, Any] = {"devices": devices}
+    if found.node_selector is not None:
+        allocation["nodeSelector"] = found.node_selector
+    return allocation
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+
+def _reach(wire: Wire) -> Reach:
+    return Reach(
+        node=wire.get("nodeName") or "",
+        selector=wire.get("nodeSelector"),
+        everywhere=bool(wire.get("allNodes")),
+    )
+
+
+def _counters(wire: Wire) -> dict[str, Number]:
+    return {
+        name: parse_any(item["value"]) for name, item in (wire.get("counters") or NOTHING).items()
+    }
+
+
+def _taint(wire: Wire) -> Taint:
+    return Taint(wire["key"], wire.get("value") or "", wire.get("effect") or "None")
+
+
+def _tainted(devices: tuple[Device, ...], rule: Wire, driver: str, pool: str) -> tuple[Device, ...]:
+    """Merge one DeviceTaintRule: an absent selector selects nothing, an empty one everything."""
+    chosen = rule["spec"].get("deviceSelector")
+    if chosen is None or chosen.get("driver") not in {None, driver}:
+        return devices
+    if chosen.get("pool") not in {None, pool}:
+        return devices
+    taint = _taint(rule["spec"]["taint"])
+    return tuple(
+        _with_taint(device, taint) if chosen.get("device") in {None, device.name} else device
+        for device in devices
+    )
+
+
+def _with_taint(device: Device, taint: Taint) -> Device:
+    values = {name: getattr(device, name) for name in Device.__slots__}
+    return Device(**values | {"taints": (*device.taints, taint)})
+
+
+def _attribute(type_: str, value: Any, *, listed: bool) -> Attribute:
+    known = {"int", "bool", "string", "version"}
+    plain = type_.removesuffix("s") if listed else type_
+    if plain not in known:
+        return Attribute("", ())
+    values = cast("tuple[Scalar, ...]", tuple(value) if listed else (value,))
+    return Attribute(cast("AttributeType", plain), values, listed)
+
+
+def _policy(wire: Wire) -> RequestPolicy:
+    bounds = wire.get("validRange") or NOTHING
+
+    def number(item: Wire, key: str) -> Number | None:
+        return parse_any(item[key]) if item.get(key) is not None else None
+
+    return RequestPolicy(
+        default=number(wire, "default"),
+        valid_values=tuple(parse_any(value) for value in wire.get("validValues") or ()),
+        least=number(bounds, "min"),
+        most=number(bounds, "max"),
+        step=number(bounds, "step"),
+    )
+
+
+def _constraint(wire: Wire) -> Constraint:
+    requests = tuple(wire.get("requests") or ())
+    if wire.get("matchAttribute"):
+        return Constraint("match", wire["matchAttribute"], requests)
+    if wire.get("distinctAttribute"):
+        return Constraint("distinct", wire["distinctAttribute"], requests)
+    return Constraint("", "", requests)
