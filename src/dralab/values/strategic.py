@@ -1,0 +1,259 @@
+"""Strategic merge patch: lists merge by key where the schema says so, and patches give orders.
+
+Rules: k8s.io/apimachinery `util/strategicpatch`. The orders are `$patch` (delete, replace),
+`$setElementOrder/LIST`, `$deleteFromPrimitiveList/LIST` and `$retainKeys`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dralab.values.patches import Document, MergeSchema, PatchError, copied
+
+PATCH: Final = "$patch"
+RETAIN: Final = "$retainKeys"
+ORDER: Final = "$setElementOrder/"
+DELETE: Final = "$deleteFromPrimitiveList/"
+
+
+def strategic_merge(original: Document, patch: Document, schema: MergeSchema | None) -> Document:
+    """Return the object after a strategic merge patch; PatchError where it cannot be read.
+
+    Without a schema maps merge and lists are replaced.
+
+    >>> strategic_merge({"a": {"b": 1}, "l": [1]}, {"a": {"c": 2}, "l": [2]}, None)
+    {'a': {'b': 1, 'c': 2}, 'l': [2]}
+    """
+    if not isinstance(original, dict) or not isinstance(patch, dict):
+        raise PatchError("a strategic merge patch is an object, and changes an object")
+    return _merge_maps(original, patch, schema)
+
+
+def _merge_maps(
+    original: dict[str, Any], patch: dict[str, Any], schema: MergeSchema | None
+) -> dict[str, Any]:
+    if PATCH in patch:
+        return _ordered_by_marker(patch)
+    merged = _retained(original, patch)
+    done = {RETAIN}
+    for key, order in patch.items():
+        if key.startswith(ORDER):
+            done |= {key, key[len(ORDER) :]}
+            _merge_in_order(merged, patch, key[len(ORDER) :], order, schema)
+    for key, value in patch.items():
+        if key in done:
+            continue
+        if key.startswith(DELETE):
+            _delete_primitives(merged, key[len(DELETE) :], value)
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            _merge_field(merged, key, value, schema)
+    return merged
+
+
+def _ordered_by_marker(patch: dict[str, Any]) -> dict[str, Any]:
+    match patch[PATCH]:
+        case "replace":
+            return {key: _taken(value) for key, value in patch.items() if key != PATCH}
+        case "delete":
+            return {}
+        case other:
+            raise PatchError(f"unknown patch type: {other}")
+
+
+def _merge_field(
+    merged: dict[str, Any], key: str, value: Document, schema: MergeSchema | None
+) -> None:
+    known = merged.get(key)
+    field = schema.field(key) if schema is not None else None
+    strategies = field.patch_strategy if field is not None else ()
+    if isinstance(known, dict) and isinstance(value, dict):
+        if "replace" in strategies:
+            merged[key] = _taken(value)
+        else:
+            merged[key] = _merge_maps(known, value, field)
+    elif isinstance(known, list) and isinstance(value, list) and "merge" in strategies:
+        merged[key] = _merge_lists(known, value, field)
+    else:
+        _take(merged, key, value)
+
+
+def _take(merged: dict[str, Any], key: str, value: Document) -> None:
+    """Set a field that has nothing to merge with; a map with a marker stands for no value."""
+    if isinstance(value, dict) and PATCH in value:
+        merged.pop(key, None)
+    else:
+        merged[key] = _taken(value)
+
+
+def _taken(value: Document) -> Document:
+    """Return a patch's value without nulls and without orders."""
+    if isinstance(value, dict):
+        return {
+            key: _taken(item)
+            for key, item in value.items()
+            if item is not None
+            and key != RETAIN
+            and not key.startswith((ORDER, DELETE))
+            and not (isinstance(item, dict) and PATCH in item)
+        }
+    if isinstance(value, list):
+        return [_taken(item) for item in value if not (isinstance(item, dict) and PATCH in item)]
+    return copied(value)
+
+
+def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    if RETAIN not in patch:
+        return dict(original)
+    kept = patch[RETAIN]
+    if not isinstance(kept, list) or any(
+        key not in kept
+        for key, value in patch.items()
+        if value is not None and key != RETAIN and not key.startswith((ORDER, DELETE))
+    ):
+        raise PatchError("invalid patch format of retainKeys")
+    return {key: value for key, value in original.items() if key in kept}
+
+
+def _delete_primitives(merged: dict[str, Any], key: str, values: Document) -> None:
+    if not isinstance(values, list):
+        raise PatchError("invalid patch format of primitive list")
+    known = merged.get(key)
+    if isinstance(known, list):
+        merged[key] = [item for item in known if item not in values]
+
+
+def _merge_in_order(
+    merged: dict[str, Any],
+    patch: dict[str, Any],
+    key: str,
+    order: Document,
+    schema: MergeSchema | None,
+) -> None:
+    known, change = merged.get(key), patch.get(key)
+    if not all(isinstance(value, (list, type(None))) for value in (known, change)) or not (
+        isinstance(order, list)
+    ):
+        raise PatchError("invalid patch format of setElementOrder list")
+    field = schema.field(key) if schema is not None else None
+    merge_key = field.patch_merge_key if field is not None else ""
+    if change:
+        _check_order(change, order, merge_key)
+    if known is None and change is None:
+        return
+    if known is None:
+        result = _taken(change)
+    elif change is None:
+        result = list(known)
+    elif field is not None and "merge" in field.patch_strategy:
+        result = _merge_lists(known, change, field)
+    else:
+        result = _taken(change)
+    merged[key] = _in_order(result, order, known or [], merge_key)
+
+
+def _check_order(change: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
+    """Refuse an order that leaves out, or contradicts, the patch's own elements."""
+    ahead = iter(_identity(item, merge_key) for item in order)
+    for item in change:
+        if isinstance(item, dict) and PATCH in item:
+            continue
+        if order and _identity(item, merge_key) not in ahead:
+            raise PatchError(f"The order in patch list doesn't match {ORDER} list: {order}")
+
+
+def _merge_lists(
+    original: Sequence[Any], patch: Sequence[Any], field: MergeSchema | None
+) -> list[Any]:
+    items = [*original, *patch]
+    if any(isinstance(item, list) for item in items):
+        raise PatchError("lists of lists are not supported")
+    maps = [isinstance(item, dict) for item in items]
+    if any(maps) and not all(maps):
+        raise PatchError("the elements of a list must be all maps, or none of them")
+    merge_key = field.patch_merge_key if field is not None else ""
+    if not any(maps):
+        return _in_order(list(dict.fromkeys(items)), patch, original, "")
+    if not merge_key:
+        raise PatchError("cannot merge lists of maps without a merge key")
+    left, changes, replaced = _after_markers(original, patch, merge_key)
+    if replaced:
+        return [_taken(change) for change in changes]
+    server_order = list(left)
+    schema = field.item if field is not None else None
+    where = {_identity(item, merge_key): at for at, item in reversed(list(enumerate(left)))}
+    for change in changes:
+        identity = _identity(change, merge_key)
+        at = where.get(identity)
+        if at is None:
+            where[identity] = len(left)
+            left.append(_taken(change))
+        else:
+            left[at] = _merge_maps(left[at], change, schema)
+    return _in_order(left, changes, server_order, merge_key)
+
+
+def _after_markers(
+    original: Sequence[Any], patch: Sequence[Any], merge_key: str
+) -> tuple[list[Any], list[Any], bool]:
+    """Return the list without what the patch deletes, the rest of the patch, and its "replace"."""
+    deleted, changes, replaced = [], [], False
+    for item in patch:
+        match item.get(PATCH):
+            case None:
+                changes.append(item)
+            case "delete":
+                deleted.append(_identity(item, merge_key))
+            case "replace":
+                replaced = True
+            case other:
+                raise PatchError(f"unknown patch type: {other}")
+    left = [item for item in original if _identity(item, merge_key) not in deleted]
+    return left, changes, replaced
+
+
+def _in_order(
+    items: Sequence[Any], order: Sequence[Any], server_order: Sequence[Any], merge_key: str
+) -> list[Any]:
+    """Return items: those of the patch in its order, woven into the server's in theirs.
+
+    An element of the patch goes before an element of the server's, except where the server
+    knows both and had them the other way round.
+    """
+    ordered = _places(order, merge_key)
+    server = _places(server_order, merge_key)
+
+    def place(item: Any, places: dict[Any, int]) -> int:
+        return places.get(_identity(item, merge_key), len(places))
+
+    ours = [item for item in items if _identity(item, merge_key) in ordered]
+    ours.sort(key=lambda item: place(item, ordered))
+    theirs = [item for item in items if _identity(item, merge_key) not in ordered]
+    theirs.sort(key=lambda item: place(item, server))
+    result: list[Any] = []
+    at = 0
+    for item in ours:
+        mine = server.get(_identity(item, merge_key))
+        if mine is not None:
+            while at < len(theirs) and place(theirs[at], server) < mine:
+                result.append(theirs[at])
+                at += 1
+        result.append(item)
+    return result + theirs[at:]
+
+
+def _places(items: Sequence[Any], merge_key: str) -> dict[Any, int]:
+    places: dict[Any, int] = {}
+    for at, item in enumerate(items):
+        places.setdefault(_identity(item, merge_key), at)
+    return places
+
+
+def _identity(item: Any, merge_key: str) -> Any:
+    if isinstance(item, dict):
+        if merge_key not in item:
+            raise PatchError(f"map: {item} does not contain declared merge key: {merge_key}")
+        item = item[merge_key]
+    if isinstance(item, (dict, list)):
+        raise PatchError(f"a merge key must be a plain value: {item}")
+    return (isinstance(item, bool), item)
