@@ -1,0 +1,270 @@
+"""What a part knows of the cluster: collections held in memory by a list and then a watch.
+
+After `Expired` a cache lists again and tells its subscribers the difference, so they see every
+object that is there, every one that went, and none twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.runtime.client import Client, Object, Resource, Watch
+from dralab.runtime.engine import Engine
+from dralab.runtime.objects import Key, key_of, revision_of
+
+Change = Callable[[Object | None, Object | None], None]
+Index = Callable[[Object], Iterable[str]]
+
+FIRST_RETRY: Final = 100_000_000
+LONGEST_RETRY: Final = 30_000_000_000
+
+
+class Cache:
+    """One collection, or the part of it that a selector names.
+
+    Objects belong to the cache: read them, copy before you edit.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        client: Client,
+        resource: Resource,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        on_synced: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.resource = resource
+        self.synced = False
+        self._engine = engine
+        self._client = client
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._on_synced = on_synced
+        self._objects: dict[Key, Object] = {}
+        self._indexes: dict[str, tuple[Index, dict[str, dict[Key, Object]]]] = {}
+        self._subscribers: list[Change] = []
+        self._watch: Watch | None = None
+        self._started = False
+        self._noted = False
+        self._retries = 0
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[Object]:
+        """Yield the objects in the order in which the cache first saw them."""
+        return iter(list(self._objects.values()))
+
+    def get(self, key: Key) -> Object | None:
+        """Return an object, or None where there is none."""
+        return self._objects.get(key)
+
+    def namespace(self, namespace: str) -> list[Object]:
+        """Return the objects of one namespace, by name."""
+        return [self._objects[key] for key in sorted(self._objects) if key.namespace == namespace]
+
+    def index(self, name: str, values: Index) -> None:
+        """Keep an index: `find(name, v)` returns the objects for which `values` yields v."""
+        if name in self._indexes:
+            return
+        table: dict[str, dict[Key, Object]] = defaultdict(dict)
+        self._indexes[name] = (values, table)
+        for key, obj in self._objects.items():
+            for value in values(obj):
+                table[value][key] = obj
+
+    def find(self, index: str, value: str) -> list[Object]:
+        """Return the objects that an index has under a value, by key."""
+        found = self._indexes[index][1].get(value)
+        return [found[key] for key in sorted(found)] if found else []
+
+    def subscribe(self, change: Change) -> None:
+        """Call `change(old, new)` for every change; what is there already counts as new."""
+        self._subscribers.append(change)
+        for obj in list(self._objects.values()):
+            change(None, obj)
+
+    def start(self) -> None:
+        """Begin to list and watch; does nothing the second time."""
+        if not self._started:
+            self._started = True
+            self._engine.soon(self._relist)
+
+    def stop(self) -> None:
+        """Stop watching."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def learn(self, obj: Object) -> None:
+        """Take what a write of our own returned, before the watch tells it."""
+        held = self._objects.get(key_of(obj))
+        if held is None or revision_of(held) < revision_of(obj):
+            self._put(obj)
+
+    def learn_deletion(self, obj: Mapping[str, Any], now: str) -> None:
+        """Take it that an object is on its way out, before the watch tells it."""
+        key = key_of(obj)
+        held = self._objects.get(key)
+        if held is not None and "deletionTimestamp" not in held["metadata"]:
+            self._put({**held, "metadata": {**held["metadata"], "deletionTimestamp": now}})
+
+    def drain(self) -> None:
+        """Take every change that has arrived."""
+        self._noted = False
+        watch = self._watch
+        if watch is None:
+            return
+        try:
+            while (event := watch.next(0)) is not None:
+                if event.type == "DELETED":
+                    self._remove(event.object)
+                elif event.type in {"ADDED", "MODIFIED"}:
+                    self.learn(event.object)
+                elif event.type == "ERROR":
+                    raise ApiError.from_status(event.object)
+        except ApiError:
+            # Whatever the reason, a list puts it right: Expired most of all.
+            self.stop()
+            self._engine.soon(self._relist)
+
+    def _relist(self) -> None:
+        selectors = {
+            "label_selector": self._label_selector,
+            "field_selector": self._field_selector,
+        }
+        try:
+            listing = self._client.list(self.resource, **selectors)
+            watch = self._client.watch(self.resource, revision=listing.revision, **selectors)
+        except ApiError as error:
+            if error.code == 404:
+                # A server without this kind: an empty collection, which may appear later.
+                self._mark_synced()
+            delay = min(FIRST_RETRY << min(self._retries, 20), LONGEST_RETRY)
+            self._retries += 1
+            self._engine.after(delay, self._relist)
+            return
+        self._retries = 0
+        self._watch = watch
+        present = {key_of(obj) for obj in listing.items}
+        for key, obj in list(self._objects.items()):
+            if key not in present and revision_of(obj) <= int(listing.revision or 0):
+                self._remove(obj)
+        for obj in listing.items:
+            self.learn(obj)
+        watch.notify(self._note)
+        self._mark_synced()
+
+    def _mark_synced(self) -> None:
+        if not self.synced:
+            self.synced = True
+            self._on_synced()
+
+    def _note(self) -> None:
+        # Called from any thread, for every change: one event of the engine takes them all.
+        if not self._noted:
+            self._noted = True
+            self._engine.soon(self.drain)
+
+    def _put(self, obj: Object) -> None:
+        key = key_of(obj)
+        old = self._objects.get(key)
+        if old is not None and old["metadata"].get("uid") != obj["metadata"].get("uid"):
+            # Deleted and made anew between two looks: subscribers hear of both.
+            self._remove(old)
+            old = None
+        self._objects[key] = obj
+        for values, table in self._indexes.values():
+            if old is not None:
+                self._unindex(key, old, values, table)
+            for value in values(obj):
+                table[value][key] = obj
+        for change in self._subscribers:
+            change(old, obj)
+
+    def _remove(self, obj: Object) -> None:
+        key = key_of(obj)
+        old = self._objects.get(key)
+        if old is None or (
+            old["metadata"].get("uid") != obj["metadata"].get("uid")
+            and revision_of(old) > revision_of(obj)
+        ):
+            return
+        del self._objects[key]
+        for values, table in self._indexes.values():
+            self._unindex(key, old, values, table)
+        for change in self._subscribers:
+            change(old, None)
+
+    @staticmethod
+    def _unindex(key: Key, obj: Object, values: Index, table: dict[str, dict[Key, Object]]) -> None:
+        for value in values(obj):
+            entries = table.get(value)
+            if entries is not None:
+                entries.pop(key, None)
+                if not entries:
+                    del table[value]
+
+
+class Caches:
+    """The caches of one part, each collection once."""
+
+    def __init__(self, engine: Engine, client: Client) -> None:
+        self._engine = engine
+        self._client = client
+        self._caches: dict[tuple[Resource, str, str], Cache] = {}
+        self._started = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def of(
+        self, resource: Resource, *, label_selector: str = "", field_selector: str = ""
+    ) -> Cache:
+        """Return the cache of a collection; the same one for the same question."""
+        name = (resource, label_selector, field_selector)
+        cache = self._caches.get(name)
+        if cache is None:
+            cache = Cache(
+                self._engine,
+                self._client,
+                resource,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                on_synced=self._on_synced,
+            )
+            self._caches[name] = cache
+            if self._started:
+                cache.start()
+        return cache
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache has seen its collection once."""
+        return self._started and all(cache.synced for cache in self._caches.values())
+
+    def when_synced(self, action: Callable[[], None]) -> None:
+        """Call `action` whenever the last of the caches has become synced."""
+        self._listeners.append(action)
+
+    def start(self) -> None:
+        """Start them all."""
+        self._started = True
+        for cache in list(self._caches.values()):
+            cache.start()
+
+    def stop(self) -> None:
+        """Stop them all."""
+        for cache in list(self._caches.values()):
+            cache.stop()
+
+    def drain(self) -> None:
+        """Take every change that has arrived, in all of them."""
+        for cache in list(self._caches.values()):
+            cache.drain()
+
+    def _on_synced(self) -> None:
+        if self.synced:
+            for action in list(self._listeners):
+                action()

@@ -1,0 +1,109 @@
+"""kubeconfig files: which server, whose authority, which token."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class KubeconfigError(ValueError):
+    """A kubeconfig that cannot be used; the message names the file and the field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to reach a cluster.
+
+    `ca`, `certificate` and `key` are PEM texts; `ca` None means the machine's own authorities.
+    """
+
+    server: str
+    token: str = ""
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    insecure: bool = False
+    username: str = ""
+    password: str = ""
+
+
+def read(path: str | Path, context: str = "") -> Access:
+    """Return the access that a kubeconfig file describes, for its current or the given context."""
+    path = Path(path)
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise KubeconfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise KubeconfigError(f"{path}: is not YAML: {_first_line(error)}") from error
+    if not isinstance(document, dict):
+        raise KubeconfigError(f"{path}: is not a kubeconfig: it should be a mapping")
+    name = context or document.get("current-context") or ""
+    chosen = _entry(document, path, "contexts", "context", name) if name else {}
+    clusters = document.get("clusters") or []
+    if not chosen and len(clusters) == 1:
+        chosen = {"cluster": clusters[0].get("name")}
+    if not chosen:
+        raise KubeconfigError(f"{path}: current-context is missing: name one of its contexts")
+    cluster = _entry(document, path, "clusters", "cluster", chosen.get("cluster", ""))
+    user_name = chosen.get("user", "")
+    user = _entry(document, path, "users", "user", user_name) if user_name else {}
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("http://", "https://")):
+        raise KubeconfigError(
+            f"{path}: clusters[{chosen.get('cluster')}].cluster.server: {server!r} is no URL that "
+            "starts with http:// or https://"
+        )
+    if "exec" in user or "auth-provider" in user:
+        raise KubeconfigError(
+            f"{path}: users[{user_name}].user: credentials by a helper program are not supported: "
+            "use a token or a client certificate"
+        )
+    token = user.get("token") or ""
+    if not token and user.get("tokenFile"):
+        token = _beside(path, user["tokenFile"]).strip()
+    return Access(
+        server=server.rstrip("/"),
+        token=token,
+        ca=_pem(cluster, path, "certificate-authority"),
+        certificate=_pem(user, path, "client-certificate"),
+        key=_pem(user, path, "client-key"),
+        insecure=bool(cluster.get("insecure-skip-tls-verify")),
+        username=user.get("username") or "",
+        password=user.get("password") or "",
+    )
+
+
+def _entry(
+    document: dict[str, Any], path: Path, list_: str, field: str, name: str
+) -> dict[str, Any]:
+    for item in document.get(list_) or []:
+        if isinstance(item, dict) and item.get("name") == name:
+            found = item.get(field)
+            return found if isinstance(found, dict) else {}
+    known = ", ".join(str(item.get("name")) for item in document.get(list_) or []) or "none"
+    raise KubeconfigError(f"{path}: {list_}: there is no {name!r}; there are: {known}")
+
+
+def _pem(entry: dict[str, Any], path: Path, field: str) -> str | None:
+    data = entry.get(f"{field}-data")
+    if data:
+        try:
+            return base64.b64decode(data, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise KubeconfigError(f"{path}: {field}-data: is not base64 of a PEM text") from error
+    return _beside(path, entry[field]) if entry.get(field) else None
+
+
+def _beside(path: Path, name: str) -> str:
+    try:
+        return (path.parent / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise KubeconfigError(f"{path}: {name}: cannot be read: {error.strerror}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,93 @@
+"""What one part runs on: an engine, a client, its caches, its queues, its events."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from dralab.kernel.clock import rfc3339
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.cache import Cache, Caches
+from dralab.runtime.client import Client, Resource
+from dralab.runtime.engine import Engine
+from dralab.runtime.events import Recorder
+from dralab.runtime.queue import WorkQueue
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Manager:
+    """The surroundings of reconcilers that share caches.
+
+    Give `cache(...)` and `queue(...)` to whoever needs them, then `start`: queues hold their
+    keys back until every cache has seen its collection once, so that nobody decides on half of
+    the world.
+    """
+
+    def __init__(self, engine: Engine, client: Client, randomness: Randomness) -> None:
+        self.engine = engine
+        self.client = client
+        self.randomness = randomness
+        self.caches = Caches(engine, client)
+        self._queues: list[WorkQueue[Any]] = []
+        self._periods: list[tuple[int, Callable[[], None]]] = []
+        self._stopped = False
+        self._started = False
+        self.caches.when_synced(self._wake)
+
+    def now(self) -> str:
+        """Return the time as objects carry it."""
+        return rfc3339(self.engine.clock.now())
+
+    def cache(
+        self, resource: Resource, *, label_selector: str = "", field_selector: str = ""
+    ) -> Cache:
+        """Return the cache of a collection, shared by all who ask."""
+        return self.caches.of(
+            resource, label_selector=label_selector, field_selector=field_selector
+        )
+
+    def queue(self, name: str, reconcile: Callable[[K], int | None]) -> WorkQueue[K]:
+        """Return a queue whose keys are reconciled once the caches are synced."""
+        queue = WorkQueue(self.engine, name, reconcile, ready=lambda: self.ready)
+        self._queues.append(queue)
+        return queue
+
+    def recorder(self, component: str) -> Recorder:
+        """Return what writes the events of a component."""
+        return Recorder(self.engine, self.client, component)
+
+    def every(self, period: int, action: Callable[[], None]) -> None:
+        """Run `action` each `period` nanoseconds, first one period after the start."""
+        self._periods.append((period, action))
+        if self._started:
+            self._repeat(period, action)
+
+    @property
+    def ready(self) -> bool:
+        """Whether reconcilers may act."""
+        return self.caches.synced and not self._stopped
+
+    def start(self) -> None:
+        """Start the caches; reconciling begins when they are synced."""
+        self._started = True
+        self.caches.start()
+        for period, action in self._periods:
+            self._repeat(period, action)
+
+    def stop(self) -> None:
+        """Stop watching and reconciling."""
+        self._stopped = True
+        self.caches.stop()
+
+    def _wake(self) -> None:
+        for queue in self._queues:
+            queue.wake()
+
+    def _repeat(self, period: int, action: Callable[[], None]) -> None:
+        def run() -> None:
+            if self._stopped:
+                return
+            self.engine.after(period, run)
+            if self.ready:
+                action()
+
+        self.engine.after(period, run)

@@ -1,0 +1,38 @@
+"""The collections that the moving parts read and write, by name."""
+
+from typing import Final
+
+from dralab.runtime.client import Resource
+
+BINDINGS: Final = "binding"
+
+PODS: Final = Resource("", "v1", "pods")
+NODES: Final = Resource("", "v1", "nodes", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", namespaced=False)
+EVENTS: Final = Resource("", "v1", "events")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts")
+RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas")
+SERVICES: Final = Resource("", "v1", "services")
+SECRETS: Final = Resource("", "v1", "secrets")
+REPLICATION_CONTROLLERS: Final = Resource("", "v1", "replicationcontrollers")
+VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims")
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
+REPLICA_SETS: Final = Resource("apps", "v1", "replicasets")
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets")
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets")
+CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions")
+JOBS: Final = Resource("batch", "v1", "jobs")
+CRON_JOBS: Final = Resource("batch", "v1", "cronjobs")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
+PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
+POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups")
+DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
+CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims")
+CLAIM_TEMPLATES: Final = Resource("resource.k8s.io", "v1", "resourceclaimtemplates")
+CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", namespaced=False)
+SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", namespaced=False)
+TAINT_RULES: Final = Resource("resource.k8s.io", "v1", "devicetaintrules", namespaced=False)
+POOL_STATUS_REQUESTS: Final = Resource(
+    "resource.k8s.io", "v1alpha3", "resourcepoolstatusrequests", namespaced=False
+)

@@ -1,0 +1,74 @@
+import base64
+
+import pytest
+import yaml
+
+from dralab.runtime.kubeconfig import KubeconfigError, read
+
+GOOD = {
+    "current-context": "lab",
+    "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "me"}}],
+    "clusters": [{"name": "lab", "cluster": {"server": "http://127.0.0.1:55441/"}}],
+    "users": [{"name": "me", "user": {"token": "t0"}}],
+}
+
+
+def written(tmp_path, document):
+    path = tmp_path / "config"
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return path
+
+
+def test_server_and_token_come_from_the_current_context(tmp_path):
+    access = read(written(tmp_path, GOOD))
+    assert (access.server, access.token) == ("http://127.0.0.1:55441", "t0")
+
+
+def test_files_are_found_beside_the_kubeconfig_and_data_win(tmp_path):
+    (tmp_path / "ca.pem").write_text("CA")
+    data = base64.b64encode(b"KEY").decode()
+    document = GOOD | {
+        "clusters": [
+            {
+                "name": "lab",
+                "cluster": {"server": "https://x", "certificate-authority": "ca.pem"},
+            }
+        ],
+        "users": [{"name": "me", "user": {"client-key-data": data, "client-key": "none"}}],
+    }
+    access = read(written(tmp_path, document))
+    assert (access.ca, access.key) == ("CA", "KEY")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("- 1", "should be a mapping"),
+        ("a: [", "is not YAML"),
+        ({}, "current-context is missing"),
+        (GOOD | {"current-context": "x"}, "contexts: there is no 'x'; there are: lab"),
+        (GOOD | {"clusters": []}, "clusters: there is no 'lab'; there are: none"),
+        (
+            GOOD | {"clusters": [{"name": "lab", "cluster": {"server": "127.0.0.1"}}]},
+            "is no URL that starts with",
+        ),
+        (
+            GOOD | {"users": [{"name": "me", "user": {"client-key-data": "?"}}]},
+            "client-key-data: is not base64",
+        ),
+        (
+            GOOD | {"users": [{"name": "me", "user": {"exec": {}}}]},
+            "credentials by a helper program",
+        ),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_explained(tmp_path, document, message):
+    path = written(tmp_path, document)
+    with pytest.raises(KubeconfigError, match=message) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(KubeconfigError, match=r"absent: cannot be read: No such file"):
+        read(tmp_path / "absent")
