@@ -12,7 +12,10 @@ import click
 from dralab import __version__
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {}
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
+}
+ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}
 
 
 class LazyGroup(click.Group):
@@ -28,6 +31,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in self.table:
             return None
         module, _, attribute = self.table[cmd_name][0].partition(":")

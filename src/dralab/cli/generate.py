@@ -1,0 +1,95 @@
+"""`dralab generate SHAPE`: sample capacity as manifests of any API generation."""
+
+from typing import Any
+
+import click
+import orjson
+import yaml
+
+from dralab.fleet import rendering, shapes
+from dralab.values.names import label_value_problems, qualified_problems
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+@click.command(
+    epilog="""Example: dralab generate h100 --nodes 4 --with-nodes | kubectl apply -f -
+
+\b
+Shapes: """
+    + ", ".join(shapes.names())
+)
+@click.argument("shape")
+@click.option("--api", type=click.Choice(list(rendering.WRITERS)), default="v1", show_default=True)
+@click.option("--nodes", type=click.IntRange(1, 100_000), help="How many nodes.")
+@click.option("--gpus", type=click.IntRange(1, 16), help="Cards of a dgxa100 node.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same output.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="On every node.")
+@click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", help="On every node.")
+@click.option(
+    "--device-taint",
+    "device_taints",
+    multiple=True,
+    metavar="KEY=VALUE:EFFECT",
+    help="On every device (v1 only).",
+)
+@click.option("--with-nodes", is_flag=True, help="Print the Node objects too.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
+def generate(
+    shape: str,
+    api: str,
+    nodes: int | None,
+    gpus: int | None,
+    seed: int,
+    labels: tuple[str, ...],
+    taints: tuple[str, ...],
+    device_taints: tuple[str, ...],
+    with_nodes: bool,
+    output: str,
+) -> None:
+    """Print sample capacity: nodes' devices as ResourceSlices or as an older API's pools.
+
+    --label and --taint go on the Node objects and ask for --with-nodes.
+    """
+    if (labels or taints) and not with_nodes:
+        raise click.UsageError("--label and --taint go on Node objects: add --with-nodes")
+    if device_taints and api != "v1":
+        raise click.UsageError(f"--api {api} has no device taints: they came with v1")
+    # A k8srm node of that shape has one card, an evolution node eight: as their generators made it.
+    cards = gpus or (1 if api == "k8srm" else 8)
+    try:
+        sample = shapes.sample(shape, nodes=nodes, seed=seed, gpus=cards)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    objects: list[dict[str, Any]] = []
+    if with_nodes:
+        pairs = dict(_label(text) for text in labels)
+        objects += rendering.nodes(sample, pairs, [_taint(text) for text in taints])
+    if api == "v1":
+        objects += rendering.v1(sample, [_taint(text, device=True) for text in device_taints])
+    else:
+        objects += rendering.WRITERS[api](sample)
+    if output == "json":
+        listing = {"apiVersion": "v1", "kind": "List", "items": objects}
+        click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2).decode())
+    else:
+        click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    problems = qualified_problems(key) + label_value_problems(value)
+    if not equals or problems:
+        raise click.UsageError(f'--label "{text}": {"; ".join(problems) or "KEY=VALUE is wanted"}')
+    return key, value
+
+
+def _taint(text: str, *, device: bool = False) -> dict[str, str]:
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    effects = tuple(e for e in EFFECTS if not device or e != "PreferNoSchedule")
+    problems = qualified_problems(key) + label_value_problems(value)
+    if effect not in effects or problems:
+        why = "; ".join(problems) or f"the effect is one of {', '.join(effects)}"
+        raise click.UsageError(f'taint "{text}": {why}')
+    return {"key": key, "effect": effect} | ({"value": value} if value else {})
