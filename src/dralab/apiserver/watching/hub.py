@@ -1,0 +1,270 @@
+"""The hub: hears every batch of changes from the store and hands it to the watchers."""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from dralab.apiserver.storage import Change, Store, Stored
+from dralab.apiserver.watching.seams import EventType, Spelling, Wanted
+from dralab.apiserver.watching.subscription import Piece, Subscription
+from dralab.kernel.clock import SECOND, Clock
+
+Item = TypeVar("Item")
+Event = tuple[EventType, Stored]
+Memo = dict[Hashable, Any]
+
+# k8s.io/apiserver sends a bookmark about once a minute.
+BOOKMARK_EVERY: Final = 60 * SECOND
+INITIAL_RUN: Final = 64  # initial events made at a time
+# A slow watcher holds one piece of its stream in the transport; more stays shared in the hub.
+PIECE: Final = 64 * 1024
+WEIGHT: Final = 512  # of an item that is no text: a guess, as good as any bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many may watch, and how many unread bytes may pile up before the slow are cut off.
+
+    Watchers share what they have not read, so all of them together hold at most `total` bytes.
+    """
+
+    watchers: int = 20_000
+    each: int = 64 * 1024 * 1024
+    total: int = 256 * 1024 * 1024
+
+
+class TooManyWatchers(Exception):  # noqa: N818 - becomes the Status reason TooManyRequests
+    """The server serves as many watches as it may."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"too many watches: the limit is {self.limit}"
+
+
+class Hub:
+    """All watches of one store."""
+
+    def __init__(self, store: Store, clock: Clock, limits: Limits | None = None) -> None:
+        self.store = store
+        self.clock = clock
+        self.limits = limits or Limits()
+        self.announced = store.revision
+        self.held = 0  # bytes that at least one watcher has yet to read
+        self.watchers = 0
+        self._groups: dict[str, dict[Hashable, _Group]] = {}
+        self._stop = store.subscribe(self._deliver)
+
+    def open(self, wanted: Wanted, spelling: Spelling[Item]) -> Subscription[Item]:
+        """Start a watch: its initial objects, then every change after its revision.
+
+        A revision in the future simply waits. Compacted where the changes have been forgotten;
+        TooManyWatchers.
+        """
+        with self.store.lock:
+            if self.watchers >= self.limits.watchers:
+                raise TooManyWatchers(self.limits.watchers)
+            missed = self.store.changes(wanted.since, wanted.resource)
+            made = _Counted(self, wanted, spelling)
+            made.since = max(wanted.since, self.announced)
+            made.bookmarked = self.clock.now()
+            made.initial = _initial(made, missed)
+            groups = self._groups.setdefault(wanted.resource, {})
+            place = _place(made)
+            group = groups.get(place)
+            if group is None:
+                group = groups[place] = _Group(wanted, spelling)
+            group.members[made] = None
+            self.watchers += 1
+            return made
+
+    def tick(self) -> None:
+        """Send the bookmarks that are due; call it every few seconds."""
+        with self.store.lock:
+            now = self.clock.now()
+            self._bookmark(
+                watch
+                for watch in self._all()
+                if watch.wanted.bookmarks and now - watch.bookmarked >= BOOKMARK_EVERY
+            )
+
+    def bookmark(self, watch: Subscription[Any]) -> None:
+        """Send one watcher a bookmark if it asked for them: shortly before its time is over."""
+        with self.store.lock:
+            if watch.wanted.bookmarks and watch.cut is None:
+                self._bookmark([watch])
+
+    def close(self) -> None:
+        """End all watches."""
+        with self.store.lock:
+            self._stop()
+            for watch in self._all():
+                watch.end("the server is shutting down")
+
+    # --- within ---------------------------------------------------------------------------
+
+    def _all(self) -> list[Subscription[Any]]:
+        return [
+            member
+            for groups in self._groups.values()
+            for group in groups.values()
+            for member in group.members
+        ]
+
+    def _bookmark(self, due: Iterable[Subscription[Any]]) -> None:
+        memo: dict[Hashable, list[Piece[Any]]] = {}
+        for watch in due:
+            watch.bookmarked = self.clock.now()
+            revision = max(self.announced, watch.since)
+            spelling = watch.spelling
+            place = (revision, spelling) if spelling.shared else (revision, id(spelling))
+            pieces = memo.get(place)
+            if pieces is None:
+                pieces = memo[place] = _pieces([spelling.bookmark(revision)])
+            for piece in pieces:
+                self._push(watch, piece)
+
+    def _deliver(self, changes: Sequence[Change]) -> None:
+        self.announced = changes[-1].revision
+        by_resource: dict[str, list[Change]] = {}
+        for change in changes:
+            by_resource.setdefault(change.key.resource, []).append(change)
+        for resource, own in by_resource.items():
+            memo: Memo = {}
+            for group in tuple(self._groups.get(resource, {}).values()):
+                for member, pieces in group.deliveries(own, memo):
+                    for piece in pieces:
+                        self._push(member, piece)
+
+    def _push(self, member: Subscription[Item], piece: Piece[Item]) -> None:
+        if member.cut is not None:
+            return
+        if not piece.holders:
+            self.held += piece.weight
+        member.push(piece)
+        if member.weight > self.limits.each:
+            member.end(f"the watcher is slow: {member.weight} bytes wait for it")
+        while self.held > self.limits.total:
+            slowest = max(self._all(), key=lambda watch: watch.weight)
+            slowest.end(f"the watcher is slow: {slowest.weight} bytes wait for it")
+
+    def leave(self, watch: Subscription[Any]) -> None:
+        """Forget a watcher that has ended."""
+        self.watchers -= 1
+        groups = self._groups[watch.wanted.resource]
+        place = _place(watch)
+        members = groups[place].members
+        del members[watch]
+        if not members:
+            del groups[place]
+        if not groups:
+            del self._groups[watch.wanted.resource]
+
+
+class _Counted(Subscription[Item]):
+    """A subscription whose unread bytes the hub counts, once for all who share them."""
+
+    def __init__(self, hub: Hub, wanted: Wanted, spelling: Spelling[Item]) -> None:
+        super().__init__(hub.store.lock, wanted, spelling, hub.leave)
+        self.hub = hub
+
+    def release(self, piece: Piece[Item]) -> None:
+        super().release(piece)
+        if not piece.holders:
+            self.hub.held -= piece.weight
+
+
+class _Group:
+    """Watchers who want the same in the same spelling."""
+
+    __slots__ = ("members", "spelling", "wanted")
+
+    def __init__(self, wanted: Wanted, spelling: Spelling[Any]) -> None:
+        self.wanted = wanted
+        self.spelling = spelling
+        self.members: dict[Subscription[Any], None] = {}
+
+    def deliveries(
+        self, changes: Sequence[Change], memo: Memo
+    ) -> Iterator[tuple[Subscription[Any], list[Piece[Any]]]]:
+        """Yield who gets what; all who have seen everything before get the same pieces."""
+        events = [event for change in changes if (event := self.wanted.seen(change)) is not None]
+        if not events:
+            return
+        spelling, first = self.spelling, events[0][1].revision
+        items = [_item(spelling, event, memo) for event in events]
+        shared = _pieces(items)
+        for member in tuple(self.members):
+            if member.since < first:
+                yield member, shared
+            else:
+                # It began at a revision that lies ahead, or within this batch.
+                own = zip(events, items, strict=True)
+                yield member, _pieces([item for (_, s), item in own if s.revision > member.since])
+
+
+def _place(watch: Subscription[Any]) -> Hashable:
+    """Return what two watches must have in common to share their pieces."""
+    if not watch.spelling.shared:
+        return id(watch)
+    wanted = watch.wanted
+    return wanted.namespace, wanted.name, wanted.accepts, watch.spelling
+
+
+def _item(spelling: Spelling[Item], event: Event, memo: Memo) -> Item:
+    kind, stored = event
+    if not spelling.shared:
+        return spelling.event(kind, stored)
+    place = (stored.revision, kind, spelling)
+    found: Item | None = memo.get(place)
+    if found is None:
+        found = memo[place] = spelling.event(kind, stored)
+    return found
+
+
+def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[Item]] | None:
+    """Return a watch's start, made as it is read.
+
+    It is not held against the watcher, and 1,000 watchers of 10,000 objects cost references.
+    """
+    wanted = watch.wanted
+    if not wanted.initial and not wanted.initial_end and not missed:
+        return None
+    pieces = _run(watch, missed)
+    # A spelling with a state of its own (a Table sends its columns once) sets out in order.
+    return pieces if watch.spelling.shared else iter(list(pieces))
+
+
+def _run(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[Item]]:
+    wanted, spelling = watch.wanted, watch.spelling
+    initial = wanted.initial
+    for start in range(0, len(initial), INITIAL_RUN):
+        run = initial[start : start + INITIAL_RUN]
+        yield from _pieces([spelling.event("ADDED", stored) for stored in run])
+    if wanted.initial_end:
+        yield from _pieces([spelling.bookmark(wanted.since, initial_end=True)])
+    for start in range(0, len(missed), INITIAL_RUN):
+        seen = [wanted.seen(change) for change in missed[start : start + INITIAL_RUN]]
+        yield from _pieces([spelling.event(*event) for event in seen if event is not None])
+
+
+def _pieces(items: Sequence[Item]) -> list[Piece[Item]]:
+    """Return items in pieces; lines of text are joined to some 64 KiB each."""
+    if not items:
+        return []
+    if not isinstance(items[0], bytes):
+        return [Piece(items, WEIGHT * len(items))]
+    found: list[Piece[Any]] = []
+    run: list[Any] = []
+    weight = 0
+    for line in items:
+        size = len(line)  # type: ignore[arg-type]  # a spelling's items are all of one type
+        if run and weight + size > PIECE:
+            found.append(Piece((b"".join(run),), weight))
+            run, weight = [], 0
+        run.append(line)
+        weight += size
+    found.append(Piece((b"".join(run),), weight))
+    return found

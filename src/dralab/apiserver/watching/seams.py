@@ -1,0 +1,74 @@
+"""What the hub needs to know about a watch: what it wants, and how its events are spelled."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeVar
+
+from dralab.apiserver.storage import Change, Stored
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+Item_co = TypeVar("Item_co", covariant=True)
+
+
+class Wanted(Protocol):
+    """Which collection, which of its objects, and from when on."""
+
+    @property
+    def resource(self) -> str:
+        """The collection, as keys name it."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, or all of them where it is empty."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The one name that is wanted, or any where it is empty."""
+        ...
+
+    @property
+    def accepts(self) -> Callable[[Stored], bool] | None:
+        """What else decides; watches whose `accepts` are equal share work."""
+        ...
+
+    @property
+    def initial(self) -> Sequence[Stored]:
+        """Objects to send as ADDED, as of `since`."""
+        ...
+
+    @property
+    def initial_end(self) -> bool:
+        """Whether a bookmark ends them."""
+        ...
+
+    @property
+    def since(self) -> int:
+        """Changes after this revision are sent."""
+        ...
+
+    @property
+    def bookmarks(self) -> bool:
+        """Whether to send bookmarks now and then."""
+        ...
+
+    def seen(self, change: Change) -> tuple[EventType, Stored] | None:
+        """Return what a change means to the watch, and the state to show; None for nothing."""
+        ...
+
+
+class Spelling(Protocol[Item_co]):
+    """How a watcher reads events: as lines of JSON, as Table rows, as objects of this process."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether watches with an equal spelling get equal items: one is made for all."""
+        ...
+
+    def event(self, type: EventType, stored: Stored) -> Item_co:
+        """Return one change."""
+        ...
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> Item_co:
+        """Return a bookmark; `initial_end` marks that all initial events have been sent."""
+        ...

@@ -1,0 +1,303 @@
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dralab.apiserver.storage import Change, Compacted, Key, MemoryStore, Stored
+from dralab.apiserver.watching import Hub, Limits, Subscription, TooManyWatchers
+from dralab.kernel.clock import SECOND, ManualClock
+
+
+@dataclass(frozen=True)
+class Watching:
+    """A watch by namespace, name and colour."""
+
+    resource: str = "pods"
+    namespace: str = ""
+    name: str = ""
+    accepts: Callable[[Stored], bool] | None = None
+    initial: Sequence[Stored] = ()
+    initial_end: bool = False
+    since: int = 0
+    bookmarks: bool = False
+
+    def includes(self, stored: Stored | None) -> bool:
+        return (
+            stored is not None
+            and self.namespace in ("", stored.key.namespace)
+            and self.name in ("", stored.key.name)
+            and (self.accepts is None or self.accepts(stored))
+        )
+
+    def seen(self, change: Change) -> Any:
+        was, is_ = self.includes(change.before), self.includes(change.after)
+        if is_:
+            return ("MODIFIED" if was else "ADDED"), change.after
+        return ("DELETED", change.departed) if was else None
+
+
+@dataclass
+class Lines:
+    """Events as short lines; counts how many it had to make."""
+
+    shared: bool = True
+    made: list[str] = field(default_factory=list)
+
+    def __hash__(self) -> int:
+        return hash(self.shared)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lines)
+
+    def event(self, type: str, stored: Stored) -> bytes:
+        self.made.append(type)
+        colour = stored.value.get("colour", "")
+        where = f"{stored.key.namespace}/{stored.key.name}"
+        return f"{type} {where} {colour} {stored.revision}\n".encode()
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        return f"{'END' if initial_end else 'BOOKMARK'} {revision}\n".encode()
+
+
+class Place:
+    """A store, a hub, a clock."""
+
+    def __init__(self, **limits: int) -> None:
+        self.store = MemoryStore()
+        self.clock = ManualClock()
+        self.hub = Hub(self.store, self.clock, Limits(**limits))
+
+    def paint(self, name: str, colour: str, namespace: str = "ns") -> Stored:
+        key = Key("pods", namespace, name)
+        value = {"metadata": {}, "colour": colour}
+        return (self.store.update if self.store.get(key) else self.store.create)(key, value)
+
+    def present(self, **options: Any) -> Watching:
+        wanted = Watching(**options)
+        items = [one for one in self.store.list("pods").items if wanted.includes(one)]
+        return Watching(initial=items, since=self.store.revision, initial_end=True, **options)
+
+
+def red(stored: Stored) -> bool:
+    return stored.value["colour"] == "red"
+
+
+def read(watch: Subscription[bytes]) -> list[str]:
+    text = b""
+    while items := watch.take():
+        text += b"".join(items)
+    return text.decode().splitlines()
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_an_object_that_enters_or_leaves_a_selection_is_added_or_deleted(place: Place) -> None:
+    watch = place.hub.open(Watching(accepts=red, since=place.store.revision), Lines())
+    place.paint("a", "blue")
+    place.paint("a", "red")
+    place.paint("a", "red")
+    place.paint("a", "blue")
+    place.paint("a", "red")
+    gone = place.store.delete(Key("pods", "ns", "a"))
+    assert read(watch) == [
+        "ADDED ns/a red 3",
+        "MODIFIED ns/a red 4",
+        "DELETED ns/a red 5",  # as it was, at the revision at which it left
+        "ADDED ns/a red 6",
+        f"DELETED ns/a red {gone.revision}",
+    ]
+
+
+def test_a_watch_may_begin_with_what_is_there_and_say_where_that_ends(place: Place) -> None:
+    place.paint("a", "red")
+    place.paint("b", "blue")
+    watch = place.hub.open(place.present(accepts=red), Lines())
+    place.paint("c", "red")
+    assert read(watch) == ["ADDED ns/a red 2", "END 3", "ADDED ns/c red 4"]
+
+
+def test_a_watch_may_begin_in_the_past_but_not_before_the_history(place: Place) -> None:
+    first = place.paint("a", "red")
+    place.paint("a", "blue")
+    watch = place.hub.open(Watching(since=first.revision), Lines())
+    place.paint("b", "red", "other")
+    assert read(watch) == ["MODIFIED ns/a blue 3", "ADDED other/b red 4"]
+    place.store.compact(place.store.revision)
+    with pytest.raises(Compacted):
+        place.hub.open(Watching(since=first.revision), Lines())
+
+
+def test_a_watch_may_begin_in_the_future_and_waits_for_it(place: Place) -> None:
+    watch = place.hub.open(Watching(since=3), Lines())
+    place.paint("a", "red")
+    place.paint("b", "red")
+    assert read(watch) == []
+    place.paint("c", "red")
+    assert read(watch) == ["ADDED ns/c red 4"]
+
+
+def test_a_watch_that_begins_within_a_batch_sees_each_change_once(place: Place) -> None:
+    with place.store.batch():
+        place.paint("a", "red")
+        watch = place.hub.open(place.present(), Lines())
+        neighbour = place.hub.open(Watching(since=1), Lines())
+        place.paint("b", "red")
+    assert read(watch) == ["ADDED ns/a red 2", "END 2", "ADDED ns/b red 3"]
+    assert read(neighbour) == ["ADDED ns/a red 2", "ADDED ns/b red 3"]
+
+
+def test_watchers_who_want_the_same_share_each_line(place: Place) -> None:
+    spelling = Lines()
+    watches = [place.hub.open(Watching(since=1), spelling) for _ in range(5)]
+    watches.append(place.hub.open(Watching(since=1, namespace="ns"), spelling))
+    place.paint("a", "red")
+    assert spelling.made == ["ADDED"]
+    assert [read(watch) for watch in watches] == [["ADDED ns/a red 2"]] * 6
+    pieces = [watch.take() for watch in watches]
+    assert pieces == [()] * 6
+    assert place.hub.held == 0
+
+
+def test_a_spelling_of_its_own_is_asked_by_each_watch(place: Place) -> None:
+    spelling = Lines(shared=False)
+    for _ in range(3):
+        place.hub.open(Watching(since=1), spelling)
+    place.paint("a", "red")
+    assert len(spelling.made) == 3
+
+
+def test_bookmarks_come_about_once_a_minute_to_those_who_asked(place: Place) -> None:
+    asked = place.hub.open(Watching(bookmarks=True), Lines())
+    other = place.hub.open(Watching(), Lines())
+    place.store.create(Key("nodes", "", "n"), {"metadata": {}})
+    place.clock.advance(59 * SECOND)
+    place.hub.tick()
+    assert read(asked) == []
+    place.clock.advance(SECOND)
+    place.hub.tick()
+    place.hub.tick()
+    assert read(asked) == ["BOOKMARK 2"], "of the store's revision: other collections count"
+    place.hub.bookmark(asked)
+    place.hub.bookmark(other)
+    assert (read(asked), read(other)) == (["BOOKMARK 2"], [])
+
+
+def test_a_slow_watcher_is_cut_off_and_stops_no_other(place: Place) -> None:
+    place = Place(each=60)
+    slow = place.hub.open(Watching(), Lines())
+    quick = place.hub.open(Watching(), Lines())
+    seen = []
+    for index in range(10):
+        place.paint(f"p{index}", "red")
+        seen += read(quick)
+    assert slow.cut == "the watcher is slow: 72 bytes wait for it"
+    assert slow.take() == ()
+    assert len(seen) == 10
+    assert (quick.cut, place.hub.watchers, place.hub.held) == (None, 1, 0)
+
+
+def test_shared_bytes_count_once_against_the_memory_of_all(place: Place) -> None:
+    place = Place(total=100)
+    watches = [place.hub.open(Watching(), Lines()) for _ in range(50)]
+    for index in range(5):
+        place.paint(f"p{index}", "red")
+    assert place.hub.held == 5 * 18
+    assert [watch.cut for watch in watches] == [None] * 50
+    place.paint("p5", "red")
+    assert place.hub.held == 0, "all of them held the same bytes"
+    assert all(watch.cut for watch in watches)
+
+
+def test_there_is_a_limit_of_watches(place: Place) -> None:
+    place = Place(watchers=1)
+    watch = place.hub.open(Watching(), Lines())
+    with pytest.raises(TooManyWatchers, match="the limit is 1"):
+        place.hub.open(Watching(), Lines())
+    watch.close()
+    watch.close()
+    place.hub.open(Watching(), Lines())
+    place.hub.close()
+    assert place.hub.watchers == 0
+
+
+def test_a_watcher_is_told_when_there_is_news(place: Place) -> None:
+    told: list[str] = []
+    watch = place.hub.open(Watching(), Lines())
+    watch.notify(lambda: told.append("news"))
+    assert told == []
+    place.paint("a", "red")
+    assert told == ["news"]
+    watch.notify(lambda: told.append("again"))
+    assert told == ["news", "again"]
+    watch.close()
+    assert told == ["news", "again", "again"]
+    assert watch.waiting
+
+
+def test_a_start_of_many_objects_comes_in_pieces(place: Place) -> None:
+    with place.store.batch():
+        for index in range(1_000):
+            place.paint(f"p{index:04}", "red" * 100)
+    watch = place.hub.open(place.present(), Lines())
+    sizes = []
+    while items := watch.take():
+        sizes.append(sum(len(item) for item in items))
+    assert max(sizes) < 70_000
+    assert sum(sizes) > 300_000
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_every_watcher_sees_every_change_once_and_in_order(data: st.DataObject) -> None:
+    """Whoever applies the events of a watch to what it was shown arrives at what is there."""
+    place = Place()
+    names, colours = st.sampled_from("abc"), st.sampled_from(["red", "blue"])
+    watches: list[tuple[Subscription[bytes], Watching]] = []
+    for _ in range(data.draw(st.integers(0, 25))):
+        match data.draw(st.sampled_from(["paint", "delete", "watch", "batch", "read"])):
+            case "paint":
+                place.paint(data.draw(names), data.draw(colours))
+            case "delete":
+                key = Key("pods", "ns", data.draw(names))
+                if place.store.get(key):
+                    place.store.delete(key)
+            case "batch":
+                with place.store.batch():
+                    for _ in range(data.draw(st.integers(0, 4))):
+                        place.paint(data.draw(names), data.draw(colours))
+            case "watch":
+                accepts = data.draw(st.sampled_from([None, red]))
+                wanted = place.present(accepts=accepts)
+                if data.draw(st.booleans()):
+                    wanted = Watching(accepts=accepts, since=1)
+                watches.append((place.hub.open(wanted, Lines()), wanted))
+    for watch, wanted in watches:
+        state: dict[str, str] = {}
+        last = 0
+        for line in read(watch):
+            event, *rest = line.split()
+            if event == "END":
+                last = int(rest[0])
+                continue
+            name, colour, revision = rest
+            assert (event == "ADDED") == (name not in state)
+            if event == "DELETED":
+                del state[name]
+            else:
+                state[name] = colour
+            if int(revision) > wanted.since:
+                assert int(revision) > last
+                last = int(revision)
+        expected = {
+            f"ns/{one.key.name}": one.value["colour"]
+            for one in place.store.list("pods").items
+            if wanted.includes(one)
+        }
+        assert state == expected
+    assert place.hub.held == 0
