@@ -1,0 +1,244 @@
+"""What objects look like: fields, types, and how lists and maps merge.
+
+The structure of the standard kinds is data (`data/definitions.json.gz`, written by
+`tools/generate_schemas.py`), read when first asked for; custom resources bring their own.
+Checking an object against it is left to the server.
+"""
+
+import gzip
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final, Literal
+
+import orjson
+
+OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+NOTHING: Final[Mapping[str, Any]] = {}
+NO_TEXTS: Final[tuple[str, ...]] = ()
+
+ListType = Literal["", "atomic", "set", "map"]
+
+
+class Schema:
+    """The structure of one value.
+
+    `name` is the definition it comes from, or nothing. `type` is one of object, array, string,
+    integer, number, boolean, or nothing where more than one is possible. `format` refines it:
+    int32, int64, double, byte (base64), date-time, quantity, int-or-string. `item` is what a
+    list holds, `values` what a map of arbitrary keys holds, `properties` the fields of a
+    struct. `free` says that anything goes below.
+
+    `list_type` and `map_type` say how the parts are told apart (and so who may own them):
+    "atomic" means not at all; nothing means atomic for lists and granular for maps.
+
+    >>> pod = Schemas.standard().of("v1", "Pod")
+    >>> pod.at("spec", "containers").list_map_keys
+    ('name',)
+    """
+
+    __slots__ = (
+        "_definitions",
+        "_item",
+        "_properties",
+        "_raw",
+        "_values",
+        "default",
+        "enum",
+        "format",
+        "free",
+        "list_map_keys",
+        "list_type",
+        "map_type",
+        "name",
+        "nullable",
+        "patch_merge_key",
+        "patch_strategy",
+        "required",
+        "type",
+    )
+
+    def __init__(
+        self, raw: Mapping[str, Any], definitions: "Schemas | None", name: str = ""
+    ) -> None:
+        self._raw = raw
+        self._definitions = definitions
+        self._properties: Mapping[str, Schema] | None = None
+        self._item: Schema | None = None
+        self._values: Schema | None = None
+        self.name = name
+        self.type: str = raw.get("type", "")
+        self.format: str = raw.get("format", "")
+        self.free: bool = raw.get("free", False)
+        self.nullable: bool = raw.get("nullable", False)
+        self.default: Any = raw.get("default")
+        self.enum: Sequence[Any] = raw.get("enum", NO_TEXTS)
+        self.required: tuple[str, ...] = tuple(raw.get("required", NO_TEXTS))
+        self.list_type: ListType = raw.get("listType", "")
+        self.list_map_keys: tuple[str, ...] = tuple(raw.get("listMapKeys", NO_TEXTS))
+        self.map_type: str = raw.get("mapType", "")
+        self.patch_strategy: tuple[str, ...] = tuple(raw.get("strategy", NO_TEXTS))
+        self.patch_merge_key: str = raw.get("mergeKey", "")
+
+    def __repr__(self) -> str:
+        return f"Schema({self.name or self.type or 'anything'})"
+
+    @property
+    def properties(self) -> Mapping[str, "Schema"]:
+        """The fields of a struct, by name."""
+        found = self._properties
+        if found is None:
+            raw = self._raw.get("properties", NOTHING)
+            found = {name: self._made(field) for name, field in raw.items()}
+            self._properties = found
+        return found
+
+    @property
+    def item(self) -> "Schema | None":
+        """What a list holds."""
+        if self._item is None and "items" in self._raw:
+            self._item = self._made(self._raw["items"])
+        return self._item
+
+    @property
+    def values(self) -> "Schema | None":
+        """What a map of arbitrary keys holds; None for structs."""
+        if self._values is None:
+            raw = self._raw.get("additionalProperties")
+            if isinstance(raw, dict):
+                self._values = self._made(raw)
+        return self._values
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether its fields are known by name, and no others are allowed."""
+        return self.type == "object" and not self.free and "additionalProperties" not in self._raw
+
+    def field(self, name: str) -> "Schema | None":
+        """Return what is below a name: a field of a struct, or a value of a map."""
+        return self.properties.get(name) or self.values
+
+    def at(self, *path: str) -> "Schema":
+        """Return what is below a path of names; KeyError where the path leaves the schema."""
+        found = self
+        for name in path:
+            below = found.field(name) or (found.item.field(name) if found.item else None)
+            if below is None:
+                raise KeyError(".".join(path))
+            found = below
+        return found
+
+    def _made(self, raw: Mapping[str, Any]) -> "Schema":
+        reference = raw.get("$ref")
+        if reference is None:
+            return Schema(raw, self._definitions)
+        if self._definitions is None:
+            raise KeyError(reference)
+        if len(raw) == 1:
+            return self._definitions.definition(reference)
+        # The field says more than its type does, as "this struct is owned as a whole".
+        target = self._definitions.raw(reference)
+        return Schema({**target, **raw}, self._definitions, reference)
+
+
+class Schemas:
+    """The definitions of the standard kinds, linked when they are first asked for."""
+
+    def __init__(self, kinds: Mapping[str, str], definitions: Mapping[str, Any]) -> None:
+        self._kinds = kinds
+        self._raw = definitions
+        self._made: dict[str, Schema] = {}
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def standard(cls) -> "Schemas":
+        """Return the definitions of Kubernetes 1.37, and those of 1.36 that it dropped."""
+        content = orjson.loads(_unpacked("definitions.json.gz"))
+        return cls(content["kinds"], content["definitions"])
+
+    def of(self, api_version: str, kind: str) -> Schema | None:
+        """Return the schema of a kind; None where there is none."""
+        name = self._kinds.get(f"{api_version}/{kind}")
+        return None if name is None else self.definition(name)
+
+    def definition(self, name: str) -> Schema:
+        """Return a definition by its name; KeyError where there is none."""
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = Schema(self._raw[name], self, name)
+        return found
+
+    def raw(self, name: str) -> Mapping[str, Any]:
+        """Return a definition as the data file has it; not to be changed."""
+        found: Mapping[str, Any] = self._raw[name]
+        return found
+
+    def name_of(self, api_version: str, kind: str) -> str | None:
+        """Return the name of a kind's definition; None where there is none."""
+        return self._kinds.get(f"{api_version}/{kind}")
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all definitions, sorted."""
+        return sorted(self._raw)
+
+
+def custom(structural: Mapping[str, Any] | None) -> Schema:
+    """Return the schema of a custom resource from its CRD version's `openAPIV3Schema`.
+
+    Without one, or for what `x-kubernetes-preserve-unknown-fields` covers, anything goes.
+    """
+    raw = _structural(structural or {"x-kubernetes-preserve-unknown-fields": True})
+    raw["type"] = "object"
+    raw["properties"] = {
+        **raw.get("properties", {}),
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"$ref": OBJECT_META},
+    }
+    return Schema(raw, Schemas.standard())
+
+
+@lru_cache(maxsize=1)
+def descriptions() -> Mapping[str, Mapping[str, str]]:
+    """Return what each definition (under "") and each of its fields is for, as explain shows."""
+    found: Mapping[str, Mapping[str, str]] = orjson.loads(_unpacked("descriptions.json.gz"))
+    return found
+
+
+def _unpacked(name: str) -> bytes:
+    return gzip.decompress(files("dralab.api").joinpath("data", name).read_bytes())
+
+
+MARKS: Final = {
+    "x-kubernetes-list-type": "listType",
+    "x-kubernetes-list-map-keys": "listMapKeys",
+    "x-kubernetes-map-type": "mapType",
+    "x-kubernetes-preserve-unknown-fields": "free",
+}
+SAME: Final = ("type", "format", "required", "enum", "default", "nullable")
+
+
+def _structural(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a structural schema of a CRD in the form of the data file."""
+    found = {key: raw[key] for key in SAME if key in raw}
+    found |= {short: raw[mark] for mark, short in MARKS.items() if mark in raw}
+    if raw.get("x-kubernetes-int-or-string"):
+        found["format"] = "int-or-string"
+        found.pop("type", None)
+    if "properties" in raw:
+        found["properties"] = {key: _structural(item) for key, item in raw["properties"].items()}
+    if isinstance(raw.get("items"), Mapping):
+        found["items"] = _structural(raw["items"])
+    additional = raw.get("additionalProperties")
+    if isinstance(additional, Mapping):
+        found["additionalProperties"] = _structural(additional)
+    elif additional:
+        found["additionalProperties"] = {"free": True}
+    if raw.get("x-kubernetes-embedded-resource"):
+        found["properties"] = {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"$ref": OBJECT_META},
+            **found.get("properties", {}),
+        }
+    return found

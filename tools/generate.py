@@ -1,0 +1,44 @@
+"""Make all generated data anew: each generator in a fresh virtual environment of its own.
+
+    python tools/generate.py [NAME ...]
+
+Needs a package index; `protobuf` needs the Go toolchain and the Go module proxy as well.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TOOLS = Path(__file__).parent
+GENERATORS = {
+    "kinds": ("lightkube-models==1.37.*",),
+    "schemas": ("kubernetes-validate==1.37.*",),
+}
+
+
+def main(wanted: list[str]) -> int:
+    """Run the generators named, or all of them."""
+    unknown = sorted(set(wanted) - set(GENERATORS))
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; there are {', '.join(GENERATORS)}", file=sys.stderr)
+        return 2
+    for name, requirements in GENERATORS.items():
+        if not wanted or name in wanted:
+            print(f"{name}:", flush=True)
+            _run(TOOLS / f"generate_{name}.py", requirements)
+    return 0
+
+
+def _run(script: Path, requirements: tuple[str, ...]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        python = Path(folder, "bin", "python")
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)  # noqa: S603 - ours
+        if requirements:
+            install = [python, "-m", "pip", "install", "--quiet", "--no-deps", *requirements]
+            subprocess.run(install, check=True)  # noqa: S603 - ours
+        subprocess.run([python, script], check=True)  # noqa: S603 - ours
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
