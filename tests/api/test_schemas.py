@@ -79,7 +79,7 @@ def test_a_schema_that_contains_itself_can_be_walked_down():
 
 
 def test_a_path_that_leaves_the_schema_is_a_key_error():
-    with pytest.raises(KeyError, match="spec.bogus"):
+    with pytest.raises(KeyError, match=r"spec\.bogus"):
         STANDARD.of("v1", "Pod").at("spec", "bogus")
 
 
