@@ -18,7 +18,7 @@ from dralab.values.quantity import Number
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 Path = tuple[str, ...]
 Scalar = int | bool | str
-AttributeType = Literal["int", "bool", "string", "version", ""]
+AttributeType = Literal["int", "bool", "string", "version", "quantity", ""]
 
 # The limits of resource.k8s.io/v1 that the allocator itself enforces.
 MAX_DEVICES_PER_CLAIM: Final = 32
@@ -100,7 +100,8 @@ class Attribute:
     """A typed value, or a list of values of one type.
 
     Type "" is a value that this version does not know: selectors that meet it have no answer.
-    Versions are kept as written: constraints compare them as strings.
+    Versions are kept as written: constraints compare them as strings. Quantities, which only older
+    generations have, are kept as their canonical decimal text: equal numbers are equal texts.
     """
 
     type: AttributeType

@@ -1,0 +1,327 @@
+"""Structural schemas, as CustomResourceDefinitions carry them: check, prune and default values.
+
+A schema is an OpenAPI v3 mapping. Texts and order of errors: k8s.io/apiextensions-apiserver
+`pkg/apiserver/validation` on kube-openapi's validator. CEL rules (`x-kubernetes-validations`) are
+left to the caller; a whole CustomResourceDefinition, to the API server.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from dralab.api.fields import (
+    FieldError,
+    duplicate,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+
+Schema = Mapping[str, Any]
+
+MAX_DEPTH: Final = 200
+TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "object": lambda v: isinstance(v, dict),
+    "array": lambda v: isinstance(v, list),
+    "string": lambda v: isinstance(v, str),
+    "boolean": lambda v: isinstance(v, bool),
+    "integer": lambda v: (
+        not isinstance(v, bool) and (isinstance(v, int) or (isinstance(v, float) and v % 1 == 0))
+    ),
+    "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+}
+
+
+def errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
+    """Return everything that is wrong with a value, in the order of its fields.
+
+    >>> [str(e) for e in errors({"properties": {"n": {"type": "integer"}}}, {"n": "x"})]
+    ['n: Invalid value: "string": n in body must be of type integer: "string"']
+    """
+    return list(_check(schema, value, path, 0))
+
+
+def unknown_fields(schema: Schema, value: Any, path: str = "") -> list[str]:
+    """Return the paths of fields that the schema does not know, in the order of the value."""
+    found: list[str] = []
+    _visit(schema, value, path, found, prune=False)
+    return found
+
+
+def prune(schema: Schema, value: Any) -> list[str]:
+    """Drop, in place, the fields that the schema does not know; return their paths."""
+    found: list[str] = []
+    _visit(schema, value, "", found, prune=True)
+    return found
+
+
+def apply_defaults(schema: Schema, value: Any) -> None:
+    """Fill in, in place, the defaults of absent fields, from the outside in."""
+    if isinstance(value, dict):
+        for name, part in (schema.get("properties") or {}).items():
+            if "default" in part and _takes_default(part, value, name):
+                value[name] = _copy(part["default"])
+            if name in value:
+                apply_defaults(part, value[name])
+        extra = schema.get("additionalProperties")
+        if isinstance(extra, dict):
+            known = schema.get("properties") or {}
+            for name, item in value.items():
+                if name not in known:
+                    apply_defaults(extra, item)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for item in value:
+            apply_defaults(schema["items"], item)
+
+
+def _takes_default(part: Schema, value: Mapping[str, Any], name: str) -> bool:
+    # A null where null is not allowed counts as absent.
+    return name not in value or (value[name] is None and not part.get("nullable"))
+
+
+def _check(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldError]:
+    if depth > MAX_DEPTH:
+        yield invalid_value(path, "…", f"must not be nested deeper than {MAX_DEPTH} levels")
+        return
+    if value is None and schema.get("nullable"):
+        return
+    wrong = _type_error(schema, value, path)
+    if wrong is not None:
+        yield wrong
+        return
+    if isinstance(value, str):
+        yield from _string_errors(schema, value, path)
+    elif isinstance(value, dict):
+        yield from _object_errors(schema, value, path, depth)
+    elif isinstance(value, list):
+        yield from _array_errors(schema, value, path, depth)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from _number_errors(schema, value, path)
+    allowed = schema.get("enum")
+    if allowed is not None and value not in allowed:
+        yield not_supported(path, value, [str(item) for item in allowed])
+    yield from _combination_errors(schema, value, path, depth)
+
+
+def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
+    name = path or "<root>"
+    if schema.get("x-kubernetes-int-or-string"):
+        if isinstance(value, str) or TYPES["integer"](value):
+            return None
+        kind = _kind_of(value)
+        return _typed(path, kind, f'{name} in body must be of type integer,string: "{kind}"')
+    wanted = schema.get("type")
+    if not wanted or (wanted in TYPES and TYPES[wanted](value)):
+        return None
+    kind = _kind_of(value)
+    return _typed(path, kind, f'{name} in body must be of type {wanted}: "{kind}"')
+
+
+def _typed(path: str, kind: str, detail: str) -> FieldError:
+    return FieldError("FieldValueTypeInvalid", path, kind, detail)
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    return {dict: "object", list: "array", str: "string", int: "integer"}.get(type(value), "number")
+
+
+def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
+    longest = schema.get("maxLength")
+    if longest is not None and len(value) > longest:
+        yield too_long(path, longest)
+    shortest = schema.get("minLength")
+    if shortest is not None and len(value) < shortest:
+        yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
+    pattern = schema.get("pattern")
+    if pattern is not None and not _pattern(pattern).search(value):
+        yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
+    check = FORMATS.get(schema.get("format", ""))
+    if check is not None and not check(value):
+        form = schema["format"]
+        yield invalid_value(path, value, f'{path} in body must be of type {form}: "{value}"')
+
+
+def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldError]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
+        words = "" if schema.get("exclusiveMinimum") else " or equal to"
+        detail = f"{path} in body should be greater than{words} {least}"
+        yield invalid_value(path, value, detail)
+    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        words = "" if schema.get("exclusiveMaximum") else " or equal to"
+        yield invalid_value(path, value, f"{path} in body should be less than{words} {most}")
+    step = schema.get("multipleOf")
+    if step and value % step:
+        yield invalid_value(path, value, f"{path} in body should be a multiple of {step}")
+    bits = {"int32": 31, "int64": 63}.get(schema.get("format", ""))
+    if bits is not None and not -(1 << bits) <= value < 1 << bits:
+        form = schema["format"]
+        yield invalid_value(path, value, f"{path} in body must be of type {form}: {value}")
+
+
+def _object_errors(
+    schema: Schema, value: Mapping[str, Any], path: str, depth: int
+) -> Iterator[FieldError]:
+    most, least = schema.get("maxProperties"), schema.get("minProperties")
+    if most is not None and len(value) > most:
+        yield too_many(path, len(value), most)
+    if least is not None and len(value) < least:
+        detail = f"{path} in body should have at least {least} properties"
+        yield invalid_value(path, dict(value), detail)
+    properties = schema.get("properties") or {}
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield required(_join(path, name))
+    extra = schema.get("additionalProperties")
+    for name, item in value.items():
+        part = properties.get(name, extra if isinstance(extra, dict) else None)
+        if part is None:
+            continue
+        if item is None and name in properties and not part.get("nullable"):
+            # The server drops such a null before it looks at the value.
+            if name in (schema.get("required") or ()):
+                yield required(_join(path, name))
+            continue
+        where = _join(path, name) if name in properties else f"{path}.{name}" if path else name
+        yield from _check(part, item, where, depth + 1)
+
+
+def _array_errors(schema: Schema, value: list[Any], path: str, depth: int) -> Iterator[FieldError]:
+    most, least = schema.get("maxItems"), schema.get("minItems")
+    if most is not None and len(value) > most:
+        yield too_many(path, len(value), most)
+        return
+    if least is not None and len(value) < least:
+        yield invalid_value(path, len(value), f"{path} in body should have at least {least} items")
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for index, item in enumerate(value):
+            yield from _check(items, item, f"{path}[{index}]", depth + 1)
+    yield from _duplicates(schema, value, path)
+
+
+def _duplicates(schema: Schema, value: list[Any], path: str) -> Iterator[FieldError]:
+    kind = schema.get("x-kubernetes-list-type")
+    if kind not in {"set", "map"}:
+        return
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    defaults = {
+        key: part["default"]
+        for key, part in ((schema.get("items") or {}).get("properties") or {}).items()
+        if "default" in part
+    }
+    seen: list[Any] = []
+    for index, item in enumerate(value):
+        if kind == "map":
+            if not isinstance(item, dict):
+                continue
+            item = {key: item.get(key, defaults.get(key)) for key in keys}  # noqa: PLW2901
+        if item in seen:
+            yield duplicate(f"{path}[{index}]", item)
+        seen.append(item)
+
+
+def _combination_errors(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldError]:
+    name = path or "<root>"
+    shown = value if isinstance(value, (str, int, float, bool)) else _kind_of(value)
+    for part in schema.get("allOf") or ():
+        yield from _check(part, value, path, depth + 1)
+    if "anyOf" in schema and not any(
+        not _breaks(part, value, path, depth) for part in schema["anyOf"]
+    ):
+        yield invalid_value(
+            path, shown, f"{name} in body must validate at least one schema (anyOf)"
+        )
+    if "oneOf" in schema:
+        valid = sum(not _breaks(part, value, path, depth) for part in schema["oneOf"])
+        if valid != 1:
+            found = "" if not valid else f". Found {valid} valid alternatives"
+            detail = f"{name} in body must validate one and only one schema (oneOf){found}"
+            yield invalid_value(path, shown, detail)
+    if "not" in schema and not _breaks(schema["not"], value, path, depth):
+        yield invalid_value(path, shown, f"{name} in body must not validate the schema (not)")
+
+
+def _breaks(schema: Schema, value: Any, path: str, depth: int) -> bool:
+    """Return whether a value breaks one alternative of a combination."""
+    return next(_check(schema, value, path, depth + 1), None) is not None
+
+
+def _visit(schema: Schema, value: Any, path: str, found: list[str], *, prune: bool) -> None:
+    if isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index, item in enumerate(value):
+                _visit(items, item, f"{path}[{index}]", found, prune=prune)
+        return
+    if not isinstance(value, dict):
+        return
+    properties = schema.get("properties") or {}
+    extra = schema.get("additionalProperties")
+    keeps = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or extra is True
+    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    for name in list(value):
+        where = _join(path, name)
+        if name in properties:
+            _visit(properties[name], value[name], where, found, prune=prune)
+        elif isinstance(extra, dict):
+            _visit(extra, value[name], where, found, prune=prune)
+        elif embedded and name in {"apiVersion", "kind", "metadata"}:
+            continue
+        elif not keeps and (properties or schema.get("type") == "object"):
+            found.append(where)
+            if prune:
+                del value[name]
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value
+
+
+@lru_cache(maxsize=1024)
+def _pattern(pattern: str) -> Any:
+    """Return the pattern with RE2's meaning: schemas come from outside, and `re` backtracks."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern, options=options)
+
+
+def _is_date_time(value: str) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None and "T" in value.upper()
+    except ValueError:
+        return False
+
+
+def _is_date(value: str) -> bool:
+    try:
+        datetime.strptime(value, "%Y-%m-%d")  # noqa: DTZ007 - a date has no time zone
+    except ValueError:
+        return False
+    return True
+
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "date-time": _is_date_time,
+    "date": _is_date,
+    "uuid": lambda text: _UUID.fullmatch(text) is not None,
+}
