@@ -16,6 +16,13 @@ from dralab.values import labels
 from dralab.values.quantity import Number
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def nothing() -> Mapping[str, Any]:
+    """Return the one empty mapping: fleets hold millions of them."""
+    return NOTHING
+
+
 Path = tuple[str, ...]
 Scalar = int | bool | str
 AttributeType = Literal["int", "bool", "string", "version", "quantity", ""]
@@ -174,7 +181,7 @@ class Node:
     """A node as far as devices care."""
 
     name: str
-    labels: Mapping[str, str] = NOTHING
+    labels: Mapping[str, str] = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +214,8 @@ class Device:
 
     name: str
     driver: str
-    attributes: Mapping[str, Attribute] = NOTHING
-    capacity: Mapping[str, Capacity] = NOTHING
+    attributes: Mapping[str, Attribute] = field(default_factory=nothing)
+    capacity: Mapping[str, Capacity] = field(default_factory=nothing)
     consumes: tuple[Consumption, ...] = ()
     taints: tuple[Taint, ...] = ()
     shareable: bool = False
@@ -217,7 +224,7 @@ class Device:
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     # Names of capacities as the driver wrote them, where that differs from the qualified name.
-    capacity_names: Mapping[str, str] = NOTHING
+    capacity_names: Mapping[str, str] = field(default_factory=nothing)
 
     def written(self, capacity: str) -> str:
         """Return the name of a capacity as its driver wrote it."""
@@ -276,7 +283,7 @@ class Toleration:
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    written: Mapping[str, Any] = field(default=NOTHING, compare=False)
+    written: Mapping[str, Any] = field(default_factory=nothing, compare=False)
 
     def covers(self, taint: Taint) -> bool:
         """Return whether the taint is tolerated; an unknown operator tolerates nothing."""
@@ -305,8 +312,8 @@ class Alternative:
     count: int = 1
     admin: bool | None = None
     tolerations: tuple[Toleration, ...] = ()
-    capacity: Mapping[str, Number] = NOTHING
-    derived: Mapping[str, Derivation] = NOTHING
+    capacity: Mapping[str, Number] = field(default_factory=nothing)
+    derived: Mapping[str, Derivation] = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

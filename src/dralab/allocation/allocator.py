@@ -1,0 +1,81 @@
+"""`allocate`: devices for the claims of one pod on one node, as a function of a snapshot."""
+
+from collections.abc import Callable, Iterator
+
+from dralab.allocation.board import Board
+from dralab.allocation.eligibility import SearchError
+from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
+from dralab.allocation.plain import BudgetError, Effort, first
+from dralab.allocation.pools import Catalog, View
+from dralab.allocation.problem import Node, Problem
+from dralab.allocation.results import ShareIds, allocations
+from dralab.allocation.setup import Setup, prepare
+from dralab.allocation.terms import RefusedError
+
+DEFAULT_BUDGET = 1_000_000
+
+
+def numbered_shares() -> ShareIds:
+    """Return a source of share ids that is the same every time: for tests and dry runs.
+
+    A server passes the UUIDs of a named random stream instead.
+    """
+
+    def ids() -> Iterator[str]:
+        number = 0
+        while True:
+            number += 1
+            yield f"00000000-0000-4000-8000-{number:012x}"
+
+    return ids().__next__
+
+
+def allocate(
+    problem: Problem,
+    node: Node,
+    *,
+    budget: int = DEFAULT_BUDGET,
+    share_ids: Callable[[], str] | None = None,
+    catalog: Catalog | None = None,
+) -> Outcome:
+    """Return the devices of every claim on a node, as Kubernetes would choose them.
+
+    `catalog` saves indexing the slices again when many nodes or pods are asked about.
+    """
+    view = (catalog or Catalog(problem.slices)).view(node, problem.features)
+    return allocate_on(problem, view, budget=budget, share_ids=share_ids or numbered_shares())
+
+
+def allocate_on(problem: Problem, view: View, *, budget: int, share_ids: ShareIds) -> Outcome:
+    """Return the devices of every claim among the pools of a view."""
+    if not problem.claims:
+        return Allocated(claims=())
+    effort = Effort(budget)
+    try:
+        setup = prepare(
+            Board(view, problem.features),
+            problem.claims,
+            problem.classes,
+            problem.features,
+            problem.in_use,
+        )
+        picked = first(setup, effort)
+    except RefusedError as error:
+        return Unsatisfiable(error=str(error), fatal=True, facts=(error.fact,))
+    except SearchError as error:
+        return Unsatisfiable(error=str(error), fatal=True, steps=effort.steps)
+    except BudgetError:
+        return Unknown(budget=budget, steps=effort.steps)
+    if picked is None:
+        return _unsatisfiable(setup, effort)
+    return Allocated(claims=allocations(setup, picked, share_ids), steps=effort.steps)
+
+
+def _unsatisfiable(setup: Setup, effort: Effort) -> Unsatisfiable:
+    view = setup.board.view
+    invalid = any(pool.unusable == "invalid" for pool in view.pools)
+    return Unsatisfiable(
+        error="invalid resource pools were encountered" if invalid else "",
+        facts=view.unusable,
+        steps=effort.steps,
+    )

@@ -1,0 +1,166 @@
+"""Which devices could serve which request, were they the only ones: selectors, taints, amounts.
+
+Answers are kept, so a selector is asked once per device and request however long a search takes.
+What other choices leave of a device (counters, shared capacity, constraints) is left to `board`
+and `rules`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dralab.allocation.board import Board
+from dralab.allocation.problem import Attribute, Device, Scalar, SelectorError
+from dralab.allocation.terms import Term
+from dralab.values.quantity import Number
+
+Values = frozenset[tuple[str, Scalar]]
+NO_KEY: Final = "no such key:"
+HINT: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check "
+    "with has() for optional fields"
+)
+WHOLE: Final[tuple[Number, ...]] = ()
+
+
+class SearchError(Exception):
+    """The search cannot go on for this pod; the text is what Kubernetes reports."""
+
+
+class Eligibility:
+    """The static part of every "may this device serve this request"."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.features = board.features
+        self._selectable: dict[tuple[Term, int], bool] = {}
+        self._accepts: dict[tuple[Term, int], bool] = {}
+        self._amounts: dict[tuple[Term, int], tuple[Number, ...] | None] = {}
+        self._values: dict[tuple[Term | None, int, str], Values | None] = {}
+
+    def selectable(self, term: Term, number: int) -> bool:
+        """Return whether selectors accept a device that serves this node; SearchError likewise."""
+        key = (term, number)
+        known = self._selectable.get(key)
+        if known is None:
+            known = self._selectable[key] = self._select(term, number)
+        return known
+
+    def _select(self, term: Term, number: int) -> bool:
+        offer = self.board.offers[number]
+        device = offer.device
+        if not self.features.binding_conditions and device.binding_conditions:
+            return False
+        for where, index, selector in term.conditions:
+            try:
+                if not selector.matches(device):
+                    return False
+            except SelectorError as error:
+                raise SearchError(selector_sentence(where, index, str(offer.id), error)) from error
+        return offer.here
+
+    def accepts(self, term: Term, number: int) -> bool:
+        """Return whether a device could serve a request, whatever else is chosen."""
+        key = (term, number)
+        known = self._accepts.get(key)
+        if known is None:
+            known = self._accepts[key] = (
+                self.selectable(term, number)
+                and self.amounts(term, number) is not None
+                and self.offered(number)
+                and (not self.features.device_taints or self.untolerated(term, number) is None)
+            )
+        return known
+
+    def offered(self, number: int) -> bool:
+        """Return whether this cluster's features let a device be allocated at all."""
+        offer = self.board.offers[number]
+        if offer.device.consumes and not self.features.partitionable_devices:
+            return False
+        return self.features.optional_node_operations or not offer.slice.skip_node_operations
+
+    def untolerated(self, term: Term, number: int) -> int | None:
+        """Return the position of the first taint that the request does not tolerate."""
+        for position, taint in enumerate(self.board.offers[number].device.taints):
+            if taint.repels and not any(
+                each.covers(taint) for each in term.alternative.tolerations
+            ):
+                return position
+        return None
+
+    def amounts(self, term: Term, number: int) -> tuple[Number, ...] | None:
+        """Return what a request takes of each capacity of a shared device.
+
+        WHOLE for a device that it takes whole, None where the device has not what is asked.
+        """
+        if not self.features.consumable_capacity:
+            return WHOLE
+        key = (term, number)
+        if key not in self._amounts:
+            self._amounts[key] = self._measure(term, self.board.offers[number].device, number)
+        return self._amounts[key]
+
+    def _measure(self, term: Term, device: Device, number: int) -> tuple[Number, ...] | None:
+        asked = term.alternative.capacity
+        if term.admin:
+            # Admin access watches a device; it takes nothing (kubernetes#140729).
+            return WHOLE
+        shared = bool(self.board.shareable >> number & 1)
+        if not asked and not shared:
+            return WHOLE
+        known = {device.written(name): item for name, item in device.capacity.items()}
+        if any(name not in known for name in asked):
+            return None
+        amounts: list[Number] = []
+        for name, item in known.items():
+            want = asked.get(name)
+            if want is None and not shared:
+                continue
+            amount = item.policy.amount(want, item.value)
+            if amount is None or amount > item.value:
+                return None
+            amounts.append(amount)
+        return tuple(amounts) if shared else WHOLE
+
+    def values(self, term: Term, number: int, name: str) -> Values | None:
+        """Return the typed values that constraints see, None where the device has none.
+
+        An attribute that the request derives hides the device's own (KEP-6080).
+        """
+        derived: Mapping[str, object] = term.alternative.derived
+        key = (term if derived else None, number, name)
+        if key not in self._values:
+            self._values[key] = self._look_up(term, number, name)
+        return self._values[key]
+
+    def _look_up(self, term: Term, number: int, name: str) -> Values | None:
+        offer = self.board.offers[number]
+        device = offer.device
+        derivation = term.alternative.derived.get(name)
+        if derivation is None and name.startswith(f"{device.driver}/"):
+            derivation = term.alternative.derived.get(name.removeprefix(f"{device.driver}/"))
+        if derivation is not None:
+            try:
+                return self._set(derivation.value(device))
+            except SelectorError as error:
+                raise SearchError(
+                    f"request {term.name}: derived attribute {name} on device {offer.id}: "
+                    f"CEL runtime error: {error.message}"
+                ) from error
+        return self._set(device.attributes.get(name))
+
+    def _set(self, attribute: Attribute | None) -> Values | None:
+        if attribute is None or not attribute.type or not attribute.values:
+            return None
+        if attribute.listed and not self.features.list_attributes:
+            return None
+        return frozenset((attribute.type, value) for value in attribute.values)
+
+
+def selector_sentence(where: str, index: int, device: str, error: SelectorError) -> str:
+    """Return the sentence in which Kubernetes reports a selector without an answer."""
+    if error.compiling:
+        return f"{where}: selector #{index}: CEL compile error: {error.message}"
+    hint = HINT if error.message.startswith(NO_KEY) else ""
+    return (
+        f"{where}: selector #{index} on device {device}: CEL runtime error: {error.message}{hint}"
+    )

@@ -1,0 +1,207 @@
+"""The search as one would write it down: depth first, in order, with chronological backtracking.
+
+It is right and slow, and stays as the oracle of `exact`; its first walk without going back is
+also how every allocation begins, because it asks selectors in the order of Kubernetes' allocator.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dralab.allocation.board import State
+from dralab.allocation.eligibility import SearchError
+from dralab.allocation.rules import Rules, agreed
+from dralab.allocation.setup import Picked, Setup
+from dralab.allocation.terms import Term
+
+
+class BudgetError(Exception):
+    """More steps would be needed than were given."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """Steps taken, and how many may be: never time, so that answers repeat."""
+
+    budget: int
+    steps: int = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Count steps; BudgetError beyond the budget."""
+        self.steps += steps
+        if self.steps > self.budget:
+            raise BudgetError
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a search stands: what is in use, and within the current claim its rules and devices.
+
+    `mine` are the devices that the current claim has, by whatever way.
+    """
+
+    state: State
+    rules: Rules
+    mine: int
+    devices: int
+
+
+def first(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
+    """Return the first solution in Kubernetes' order, None where there is none."""
+    found = next(solutions(setup, effort), None)
+    return None if found is None else tuple(found)
+
+
+def solutions(setup: Setup, effort: Effort) -> Iterator[tuple[Picked, ...]]:
+    """Yield every solution, in lexicographic order of (claim, request, alternative, devices)."""
+    if setup.requests:
+        yield from _Walk(setup, effort).request(0, _fresh(setup, 0, setup.start), ())
+    else:
+        yield ()
+
+
+def _fresh(setup: Setup, claim: int, state: State) -> Position:
+    return Position(state, setup.rules(claim), 0, 0)
+
+
+class _Walk:
+    def __init__(self, setup: Setup, effort: Effort) -> None:
+        self.setup = setup
+        self.effort = effort
+        self.eligibility = setup.eligibility
+
+    def request(
+        self, at: int, position: Position, picked: tuple[Picked, ...]
+    ) -> Iterator[tuple[Picked, ...]]:
+        """Try the alternatives of one request in order."""
+        setup = self.setup
+        if at == len(setup.requests):
+            if all(rule.met for rule in position.rules):
+                yield picked
+            return
+        terms = setup.requests[at]
+        claim = terms[0].claim
+        if terms[0].request == 0 and at:
+            if not all(rule.met for rule in position.rules):
+                return
+            position = _fresh(setup, claim, position.state)
+        for term in terms:
+            needs = setup.count(term)
+            if position.devices + needs + setup.least_after[at] > setup.claims[claim].limit:
+                continue
+            chosen = self.fixed(term, position) if term.all else self.some(term, position, ())
+            for devices, after in chosen:
+                yield from self.request(at + 1, after, (*picked, Picked(term, devices)))
+
+    def some(
+        self, term: Term, position: Position, devices: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], Position]]:
+        """Choose the next of `count` devices, each later in the order than the one before."""
+        if len(devices) == term.count:
+            yield devices, position
+            return
+        for number in range(devices[-1] + 1 if devices else 0, len(self.setup.board.offers)):
+            self.effort.spend()
+            after = self.with_device(term, number, position)
+            if after is not None:
+                yield from self.some(term, after, (*devices, number))
+
+    def fixed(self, term: Term, position: Position) -> Iterator[tuple[tuple[int, ...], Position]]:
+        """Take all devices of a request, or none."""
+        devices = self.setup.fixed[term]
+        if not devices:
+            return
+        for number in devices:
+            self.effort.spend()
+            after = self.with_device(term, number, position)
+            if after is None:
+                if not term.prioritized and self.forbidden(term, number, position):
+                    claim = self.setup.claims[term.claim]
+                    raise SearchError(
+                        f"claim {claim}, request {term.short}: cannot add device "
+                        f"{self.setup.board.offers[number].id} because a claim constraint would "
+                        "not be satisfied"
+                    )
+                return
+            position = after
+        yield devices, position
+
+    def forbidden(self, term: Term, number: int, position: Position) -> bool:
+        """Return whether a constraint alone keeps a device from a request."""
+        taken = taken_by(self.setup, term, number, position)
+        return taken is not None and agreed(position.rules, self.eligibility, term, number) is None
+
+    def with_device(self, term: Term, number: int, position: Position) -> Position | None:
+        """Return the position once a device is taken, None where it may not be."""
+        state = taken_by(self.setup, term, number, position)
+        if state is None:
+            return None
+        rules = agreed(position.rules, self.eligibility, term, number)
+        if rules is None:
+            return None
+        return Position(state, rules, position.mine | 1 << number, position.devices + 1)
+
+
+def taken_by(setup: Setup, term: Term, number: int, position: Position) -> State | None:
+    """Return what is left once a request takes a device, None where it may not; rules apart."""
+    bit = 1 << number
+    state = position.state
+    if term.admin:
+        # Watches any device, once per claim; later claims that want it whole find it taken.
+        if position.mine & bit or not setup.eligibility.accepts(term, number):
+            return None
+        if setup.board.shareable & bit:
+            return state
+        return state._replace(used=state.used | bit)
+    # Free comes before the selectors: what is in use cannot make them fail.
+    if state.used & bit or not setup.eligibility.accepts(term, number):
+        return None
+    shared = bool(setup.board.shareable & bit)
+    amounts = setup.eligibility.amounts(term, number)
+    return setup.board.take(state, number, amounts if shared else None)
+
+
+def walked(setup: Setup, effort: Effort) -> Sequence[Picked] | None:
+    """Return what taking the first possible device every time gives, None at a dead end.
+
+    Where this succeeds it is the first solution: nothing earlier was passed over but what could
+    not be taken.
+    """
+    walk = _Walk(setup, effort)
+    picked: list[Picked] = []
+    if not setup.requests:
+        return picked
+    position = _fresh(setup, 0, setup.start)
+    for at, terms in enumerate(setup.requests):
+        term = terms[0]
+        if term.request == 0 and at:
+            if not all(rule.met for rule in position.rules):
+                return None
+            position = _fresh(setup, term.claim, position.state)
+        if position.devices + setup.count(term) + setup.least_after[at] > (
+            setup.claims[term.claim].limit
+        ):
+            return None
+        if term.all:
+            found = next(walk.fixed(term, position), None)
+        else:
+            found = _straight(walk, term, position)
+        if found is None:
+            return None
+        picked.append(Picked(term, found[0]))
+        position = found[1]
+    return picked if all(rule.met for rule in position.rules) else None
+
+
+def _straight(
+    walk: _Walk, term: Term, position: Position
+) -> tuple[tuple[int, ...], Position] | None:
+    devices: list[int] = []
+    for number in range(len(walk.setup.board.offers)):
+        walk.effort.spend()
+        after = walk.with_device(term, number, position)
+        if after is not None:
+            devices.append(number)
+            position = after
+            if len(devices) == term.count:
+                return tuple(devices), position
+    return None

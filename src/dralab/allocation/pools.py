@@ -1,0 +1,202 @@
+"""Pools as one node sees them: which slices count, which pools are whole, and in which order.
+
+Source of the rules: k8s.io/dynamic-resource-allocation `structured`, GatherPools; reference
+behaviour of Kubernetes 1.36 and 1.37.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Literal, NamedTuple
+
+from dralab.allocation.facts import PoolUnusable
+from dralab.allocation.problem import Device, DeviceId, Features, Node, Slice
+from dralab.values.quantity import Number
+
+PoolId = tuple[str, str]
+
+
+class Offer(NamedTuple):
+    """A device as a node sees it; `here`: the node is among those that can use the device."""
+
+    id: DeviceId
+    device: Device
+    slice: Slice
+    here: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pool:
+    """One generation of a pool; `offers` only where it is whole and does not contradict itself.
+
+    `drawing` are all its devices, those for other nodes too: what they hold counts against the
+    counters of the pool.
+    """
+
+    driver: str
+    name: str
+    unusable: Literal["", "incomplete", "invalid"] = ""
+    why: str = ""
+    offers: tuple[Offer, ...] = ()
+    counter_sets: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
+    drawing: tuple[Device, ...] = ()
+
+    @property
+    def id(self) -> PoolId:
+        """Driver and name: names alone collide, as drivers like to name pools after the node."""
+        return self.driver, self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class View:
+    """Everything that one node sees, in the order of the search.
+
+    Order: pools by driver and name, those with binding conditions last; in a pool slices by name;
+    in a slice devices as published.
+    """
+
+    node: Node
+    pools: tuple[Pool, ...]
+    unusable: tuple[PoolUnusable, ...] = ()
+
+    def offers(self) -> list[Offer]:
+        """Return the devices of all usable pools, in the order of the search."""
+        return list(chain.from_iterable(pool.offers for pool in self.pools))
+
+
+class Catalog:
+    """Slices, found by node and by pool."""
+
+    def __init__(self, slices: Iterable[Slice]) -> None:
+        self.by_node: dict[str, list[Slice]] = {}
+        self.elsewhere: list[Slice] = []
+        self.by_pool: dict[PoolId, list[Slice]] = {}
+        for each in slices:
+            self.by_pool.setdefault((each.driver, each.pool), []).append(each)
+            if each.reach.node:
+                self.by_node.setdefault(each.reach.node, []).append(each)
+            else:
+                self.elsewhere.append(each)
+
+    def view(self, node: Node, features: Features) -> View:
+        """Return the pools that a node sees."""
+        seen: dict[PoolId, list[Slice]] = {}
+        for each in chain(self.by_node.get(node.name, ()), self.elsewhere):
+            if known(each, features) and _reaches(each, node):
+                seen.setdefault((each.driver, each.pool), []).append(each)
+        pools: list[Pool] = []
+        unusable: list[PoolUnusable] = []
+        for key in sorted(seen):
+            pool = self._pool(key, seen[key], node, features)
+            if pool is None:
+                unusable.append(PoolUnusable(*key, "obsolete"))
+                continue
+            pools.append(pool)
+            if pool.unusable:
+                unusable.append(PoolUnusable(*key, pool.unusable, pool.why))
+        if features.binding_conditions:
+            # Stable: both halves stay sorted.
+            pools.sort(key=_waits)
+        return View(node=node, pools=tuple(pools), unusable=tuple(unusable))
+
+    def _pool(self, key: PoolId, seen: list[Slice], node: Node, features: Features) -> Pool | None:
+        """Return a pool, or None where a newer generation for other nodes made it obsolete."""
+        generation = max(each.generation for each in seen)
+        here = sorted(
+            (each for each in seen if each.generation == generation), key=lambda each: each.name
+        )
+        everything = here
+        if len(here) != here[0].slice_count:
+            # All slices count here, also those that this cluster's features skip as candidates.
+            cluster = [each for each in self.by_pool[key] if _readable(each, features)]
+            if any(each.generation > generation for each in cluster):
+                return None
+            everything = [each for each in cluster if each.generation == generation]
+            if len(everything) != here[0].slice_count:
+                return Pool(
+                    driver=key[0],
+                    name=key[1],
+                    unusable="incomplete",
+                    why=f"{len(everything)} of {here[0].slice_count} slices of generation "
+                    f"{generation} are there",
+                )
+        return _assembled(key, here, everything, node, features)
+
+
+def known(each: Slice, features: Features) -> bool:
+    """Return whether this cluster's features let a slice be looked at at all."""
+    if not features.partitionable_devices and (each.per_device_reach or each.counter_sets):
+        return False
+    return _readable(each, features)
+
+
+def _readable(each: Slice, features: Features) -> bool:
+    # KEP-5963 as implemented: without the feature such a slice is not there, and its pool is
+    # never whole.
+    return features.compatibility_groups or not any(
+        drawn.groups for device in each.devices for drawn in device.consumes
+    )
+
+
+def _reaches(each: Slice, node: Node) -> bool:
+    if each.per_device_reach:
+        return any(device.reach.accepts(node) for device in each.devices)
+    return each.reach.accepts(node)
+
+
+def _assembled(
+    key: PoolId, here: Sequence[Slice], everything: Sequence[Slice], node: Node, features: Features
+) -> Pool:
+    """Put the slices of a whole pool together, and look for contradictions."""
+    counter_sets: dict[str, Mapping[str, Number]] = {}
+    problems: list[str] = []
+    for each in everything:
+        for counters in each.counter_sets:
+            if counters.name in counter_sets:
+                problems.append(f"duplicate counter set {counters.name}")
+            counter_sets[counters.name] = counters.counters
+    names: set[str] = set()
+    offers: list[Offer] = []
+    for each in here:
+        # Slices that reach the node as a whole need no look at each device.
+        whole = not each.per_device_reach
+        for device in each.devices:
+            if device.name in names:
+                problems.append(f"duplicate device {device.name}")
+            names.add(device.name)
+            at = whole or device.reach.accepts(node)
+            offers.append(Offer(DeviceId(*key, device.name), device, each, at))
+    if features.partitionable_devices:
+        for each in everything:
+            for device in each.devices:
+                problems += _dangling(device, counter_sets)
+    if problems:
+        return Pool(driver=key[0], name=key[1], unusable="invalid", why="; ".join(problems[:3]))
+    return Pool(
+        driver=key[0],
+        name=key[1],
+        offers=tuple(offers),
+        counter_sets=counter_sets,
+        drawing=tuple(chain.from_iterable(each.devices for each in everything)),
+    )
+
+
+def _dangling(device: Device, counter_sets: Mapping[str, Mapping[str, Number]]) -> list[str]:
+    problems = []
+    for drawn in device.consumes:
+        counters = counter_sets.get(drawn.counter_set)
+        if counters is None:
+            problems.append(
+                f"device {device.name} draws on counter set {drawn.counter_set}, which is not there"
+            )
+            continue
+        problems += [
+            f"device {device.name} draws on counter {drawn.counter_set}/{name}, which is not there"
+            for name in drawn.counters
+            if name not in counters
+        ]
+    return problems
+
+
+def _waits(pool: Pool) -> bool:
+    return any(offer.here and offer.device.binding_conditions for offer in pool.offers)

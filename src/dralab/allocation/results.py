@@ -1,0 +1,126 @@
+"""From chosen devices to allocations: what results copy, which configurations, which nodes.
+
+Source of the rules: the allocator of k8s.io/dynamic-resource-allocation.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dralab.allocation.outcome import Chosen, ChosenConfig, ClaimAllocation
+from dralab.allocation.problem import Claim, Node
+from dralab.allocation.setup import Picked, Setup
+
+ShareIds = Callable[[], str]
+
+
+def allocations(
+    setup: Setup, picked: Sequence[Picked], share_ids: ShareIds
+) -> tuple[ClaimAllocation, ...]:
+    """Return one allocation per claim; `share_ids` gives a fresh id for each share."""
+    return tuple(
+        _allocation(
+            setup, claim, [each for each in picked if each.term.claim == position], share_ids
+        )
+        for position, claim in enumerate(setup.claims)
+    )
+
+
+def _allocation(
+    setup: Setup, claim: Claim, picked: Sequence[Picked], share_ids: ShareIds
+) -> ClaimAllocation:
+    return ClaimAllocation(
+        claim=str(claim),
+        chosen=tuple(
+            _chosen(setup, each, number, share_ids) for each in picked for number in each.devices
+        ),
+        configs=tuple(configs_of(claim, picked)),
+        node_selector=_node_selector(setup, picked),
+        ranks={
+            each.term.name.partition("/")[0]: each.term.rank
+            for each in picked
+            if each.term.prioritized
+        },
+    )
+
+
+def _chosen(setup: Setup, picked: Picked, number: int, share_ids: ShareIds) -> Chosen:
+    features = setup.board.features
+    offer = setup.board.offers[number]
+    device, term = offer.device, picked.term
+    shared = bool(setup.board.shareable >> number & 1)
+    binding = features.binding_conditions
+    amounts = setup.eligibility.amounts(term, number) or ()
+    return Chosen(
+        request=term.name,
+        device=offer.id,
+        admin=term.admin,
+        share=share_ids() if shared else None,
+        consumed=tuple(
+            (device.written(name), amount, item.text)
+            for (name, item), amount in zip(device.capacity.items(), amounts, strict=False)
+        )
+        if shared
+        else (),
+        tolerations=term.alternative.tolerations,
+        binding_conditions=device.binding_conditions if binding else (),
+        binding_failure_conditions=device.binding_failure_conditions if binding else (),
+        skip_node_operations=offer.slice.skip_node_operations,
+    )
+
+
+def configs_of(claim: Claim, picked: Sequence[Picked]) -> Iterator[ChosenConfig]:
+    """Yield the configurations of a claim: those of its classes first, then its own."""
+    names = [each.term.name for each in picked]
+    parents = {name.partition("/")[0] for name in names}
+    users: dict[str, list[str]] = {}
+    for each in picked:
+        users.setdefault(each.term.device_class.name, []).append(each.term.name)
+    classes = {each.term.device_class.name: each.term.device_class for each in picked}
+    for name, device_class in classes.items():
+        for body in device_class.configs:
+            yield ChosenConfig("FromClass", _scope(users[name], names), body)
+    for config in claim.configs:
+        if not config.requests or any(
+            request in names or request in parents for request in config.requests
+        ):
+            yield ChosenConfig("FromClaim", _scope(config.requests, names), config.body)
+
+
+def _scope(requests: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the requests a configuration is for; none where it is for all of the claim."""
+    if all(name in requests or name.partition("/")[0] in requests for name in names):
+        return ()
+    return tuple(requests)
+
+
+def _node_selector(setup: Setup, picked: Sequence[Picked]) -> dict[str, Any] | None:
+    node = setup.board.view.node
+    expressions: list[dict[str, Any]] = []
+    fields: list[dict[str, Any]] = []
+    seen: set[tuple[str, str, str, frozenset[str]]] = set()
+    for each in picked:
+        for number in each.devices:
+            offer = setup.board.offers[number]
+            reach = offer.slice.reach_of(offer.device)
+            if reach.node or offer.device.binds_to_node:
+                return only(node)
+            if reach.selector is None:
+                continue
+            for term in reach.selector.get("nodeSelectorTerms") or ():
+                for kind, into in (("matchExpressions", expressions), ("matchFields", fields)):
+                    for item in term.get(kind) or ():
+                        values = frozenset(item.get("values") or ())
+                        key = (kind, item["key"], item["operator"], values)
+                        if key not in seen:
+                            seen.add(key)
+                            into.append(dict(item))
+    if not seen:
+        return None
+    found = {"matchExpressions": expressions, "matchFields": fields}
+    return {"nodeSelectorTerms": [{kind: items for kind, items in found.items() if items}]}
+
+
+def only(node: Node) -> dict[str, Any]:
+    """Return the selector of one node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
+    return {"nodeSelectorTerms": [{"matchFields": [field]}]}

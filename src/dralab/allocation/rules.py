@@ -1,0 +1,104 @@
+"""Constraints while devices are chosen: each choice gives the rules that bind the next ones."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+from dralab.allocation.eligibility import Eligibility, Values
+from dralab.allocation.problem import Constraint
+from dralab.allocation.terms import Term
+from dralab.values.quantity import Number
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """All devices have one value in common: the intersection of their sets of values."""
+
+    constraint: Constraint
+    common: Values | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether the rule holds if no further device comes: always."""
+        return True
+
+    def after(self, eligibility: Eligibility, term: Term, number: int) -> Self | None:
+        """Narrow the common values by those of one more device."""
+        offered = eligibility.values(term, number, self.constraint.name)
+        if offered is None:
+            return None
+        if self.common is not None:
+            offered &= self.common
+        return replace(self, common=offered) if offered else None
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """No two devices share a value."""
+
+    constraint: Constraint
+    taken: Values = frozenset()
+
+    @property
+    def met(self) -> bool:
+        """Whether the rule holds if no further device comes: always."""
+        return True
+
+    def after(self, eligibility: Eligibility, term: Term, number: int) -> Self | None:
+        """Add the values of one more device, which must be new."""
+        offered = eligibility.values(term, number, self.constraint.name)
+        if offered is None or offered & self.taken:
+            return None
+        return replace(self, taken=self.taken | offered)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The devices add up to an amount: earlier generations of the device API ask so."""
+
+    constraint: Constraint
+    reached: Number = 0
+
+    @property
+    def met(self) -> bool:
+        """Whether the amount is reached."""
+        return self.reached >= self.constraint.amount
+
+    def after(self, eligibility: Eligibility, _: Term, number: int) -> Self:
+        """Add the capacity of one more device."""
+        device = eligibility.board.offers[number].device
+        offered = device.capacity.get(self.constraint.name)
+        return replace(self, reached=self.reached + (offered.value if offered else 0))
+
+
+Rule = Match | Distinct | Total
+Rules = tuple[Rule, ...]
+
+
+def rules_of(constraints: tuple[Constraint, ...]) -> Rules:
+    """Return the rules of a claim before any device is chosen."""
+    return tuple(_rules(constraints))
+
+
+def _rules(constraints: tuple[Constraint, ...]) -> Iterator[Rule]:
+    for constraint in constraints:
+        if constraint.kind == "match":
+            yield Match(constraint)
+        elif constraint.kind == "distinct":
+            yield Distinct(constraint)
+        elif constraint.kind == "total":
+            yield Total(constraint)
+
+
+def agreed(rules: Rules, eligibility: Eligibility, term: Term, number: int) -> Rules | None:
+    """Return the rules after a device is chosen for a request, None where one forbids it."""
+    after: list[Rule] = []
+    for rule in rules:
+        if not rule.constraint.covers(term.name):
+            after.append(rule)
+            continue
+        bound = rule.after(eligibility, term, number)
+        if bound is None:
+            return None
+        after.append(bound)
+    return tuple(after)

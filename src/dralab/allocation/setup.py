@@ -1,0 +1,115 @@
+"""Everything a search on one node starts from, checked in the order of Kubernetes' allocator."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dralab.allocation.board import Board, State
+from dralab.allocation.eligibility import Eligibility
+from dralab.allocation.problem import Claim, DeviceClass, Features, InUse
+from dralab.allocation.rules import Rules, rules_of
+from dralab.allocation.terms import RefusedError, Term, check_constraints, terms_of, too_many
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """The chosen alternative of one request, and its devices by number, in order."""
+
+    term: Term
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A search problem on one node.
+
+    `terms` is [claim][request][alternative]; `fixed` are the devices of each alternative that
+    asks for all.
+    """
+
+    board: Board
+    eligibility: Eligibility
+    start: State
+    claims: Sequence[Claim]
+    terms: Sequence[Sequence[Sequence[Term]]]
+    fixed: Mapping[Term, tuple[int, ...]]
+
+    def count(self, term: Term) -> int:
+        """Return how many devices an alternative needs on this node."""
+        return len(self.fixed[term]) if term.all else term.count
+
+    def rules(self, claim: int) -> Rules:
+        """Return the constraints of a claim before any device is chosen."""
+        return rules_of(self.claims[claim].constraints)
+
+    @cached_property
+    def requests(self) -> list[Sequence[Term]]:
+        """The alternatives of every request of every claim, in the order of the search."""
+        return [request for claim in self.terms for request in claim]
+
+    @cached_property
+    def least_after(self) -> list[int]:
+        """Per request: the devices that later requests of its claim need at least."""
+        found = []
+        for claim in self.terms:
+            needs = [min(self.count(term) for term in request) for request in claim]
+            found += [sum(needs[number + 1 :]) for number in range(len(claim))]
+        return found
+
+
+def prepare(
+    board: Board,
+    claims: Sequence[Claim],
+    classes: Mapping[str, DeviceClass],
+    features: Features,
+    in_use: InUse,
+) -> Setup:
+    """Check the claims and collect what is fixed; RefusedError or SearchError stop the pod."""
+    eligibility = Eligibility(board)
+    start = board.state(in_use)
+    fixed: dict[Term, tuple[int, ...]] = {}
+    everything: list[list[list[Term]]] = []
+    for position, claim in enumerate(claims):
+        requests: list[list[Term]] = []
+        for number in range(len(claim.requests)):
+            terms = []
+            for term in terms_of(claim, position, number, classes=classes, features=features):
+                if term.all:
+                    fixed[term] = _all(eligibility, start, claim, term)
+                terms.append(term)
+            requests.append(terms)
+        least = sum(
+            min(len(fixed[term]) if term.all else term.count for term in request)
+            for request in requests
+        )
+        if least > claim.limit:
+            raise too_many(claim, least)
+        check_constraints(claim)
+        everything.append(requests)
+    return Setup(board, eligibility, start, claims, everything, fixed)
+
+
+def _all(eligibility: Eligibility, start: State, claim: Claim, term: Term) -> tuple[int, ...]:
+    """Collect the devices of a request for all of them, in use or not."""
+    board = eligibility.board
+    for pool in board.view.pools:
+        if pool.unusable:
+            state = "being updated" if pool.unusable == "incomplete" else "invalid"
+            raise RefusedError(
+                claim,
+                term.short,
+                f"claim {claim}, request {term.short}: asks for all devices, but resource pool "
+                f"{pool.driver}/{pool.name} is currently {state}",
+            )
+    found = []
+    for number in range(len(board.offers)):
+        if not eligibility.selectable(term, number):
+            continue
+        amounts = eligibility.amounts(term, number)
+        if amounts is None:
+            continue
+        room = start.room.get(number)
+        if amounts and room and any(have < want for have, want in zip(room, amounts, strict=True)):
+            continue
+        found.append(number)
+    return tuple(found)
