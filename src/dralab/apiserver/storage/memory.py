@@ -77,10 +77,12 @@ class _Collection:
         if not space.names:
             del self.spaces[key.namespace]
 
-    def remember(self, change: Change) -> None:
-        self.log.append(change)
-        if len(self.log) > self.window:
-            self.floor = self.log.popleft().revision
+    def shrink(self) -> Iterator[Change]:
+        """Forget what falls out of the window; yield it."""
+        while len(self.log) > self.window:
+            fallen = self.log.popleft()
+            self.floor = fallen.revision
+            yield fallen
 
     def undo(self, change: Change) -> None:
         """Take back the latest change."""
@@ -99,10 +101,11 @@ class _Collection:
         found.reverse()
         return found
 
-    def trim(self, revision: int) -> None:
-        while self.log and self.log[0].revision <= revision:
-            self.log.popleft()
+    def trim(self, revision: int) -> Iterator[Change]:
+        """Forget the changes up to a revision; yield them."""
         self.floor = max(self.floor, revision)
+        while self.log and self.log[0].revision <= revision:
+            yield self.log.popleft()
 
     def at(self, revision: int) -> "_Collection":
         """Return the collection as it was: unchanged namespaces are shared with this one."""
@@ -268,9 +271,12 @@ class MemoryStore:
         with self.lock:
             if revision > self._revision:
                 raise FutureRevision(revision, self._revision)
+            if self._open:  # what may yet be undone is not forgotten
+                revision = min(revision, self._open[0].revision - 1)
             self._compacted = max(self._compacted, revision)
             for collection in self._collections.values():
-                collection.trim(revision)
+                for change in collection.trim(revision):
+                    self._forgotten(change)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -293,6 +299,9 @@ class MemoryStore:
 
     def _persist(self, changes: Sequence[Change]) -> None:
         """Make changes durable, or raise StorageUnavailable and leave the medium untouched."""
+
+    def _forgotten(self, change: Change) -> None:
+        """Hear of a change that no watch and no old revision will ask for again."""
 
     # --- within ---------------------------------------------------------------------------
 
@@ -326,7 +335,7 @@ class MemoryStore:
             collection.drop(change.key)
         else:
             collection.put(change.after)
-        collection.remember(change)
+        collection.log.append(change)
         self._open.append(change)
         if self._depth == 0:
             self._flush()
@@ -350,6 +359,9 @@ class MemoryStore:
                 self._collections[change.key.resource].undo(change)
             self._revision = changes[0].revision - 1
             raise
+        for resource in {change.key.resource: None for change in changes}:
+            for change in self._collections[resource].shrink():
+                self._forgotten(change)
 
 
 def _namespace_order(item: tuple[str, _Space]) -> str:
