@@ -1,0 +1,138 @@
+"""Fields of disabled features: dropped when an object is created, kept where they are in use.
+
+Source of the habit: `dropDisabled…Fields` of k8s.io/kubernetes `pkg/registry/resource`.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from dralab.api.resource.features import Features
+
+Object = dict[str, Any]
+
+_BINDING: Final = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
+_RESULTS: Final = "status.allocation.devices.results.*"
+_LISTS: Final = ("bools", "ints", "strings", "versions")
+
+
+def _in_devices(*names: str) -> tuple[str, ...]:
+    return tuple(f"spec.devices.*.{name}" for name in names)
+
+
+def _in_requests(name: str) -> tuple[str, ...]:
+    return (
+        f"spec.devices.requests.*.exactly.{name}",
+        f"spec.devices.requests.*.firstAvailable.*.{name}",
+    )
+
+
+_SLICE: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
+    (
+        ("DRAPartitionableDevices",),
+        (
+            "spec.perDeviceNodeSelection", "spec.sharedCounters",
+            *_in_devices("consumesCounters", "nodeName", "nodeSelector", "allNodes"),
+        ),
+    ),
+    (("DRADeviceTaints",), _in_devices("taints")),
+    (_BINDING, _in_devices("bindsToNode", "bindingConditions", "bindingFailureConditions")),
+    (
+        ("DRAConsumableCapacity",),
+        _in_devices("allowMultipleAllocations", "capacity.*.requestPolicy"),
+    ),
+    (("DRAListTypeAttributes",), _in_devices(*(f"attributes.*.{name}" for name in _LISTS))),
+    (("DRANodeAllocatableResources",), _in_devices("nodeAllocatableResources")),
+    (("DRAOptionalNodeOperations",), ("spec.skipNodeOperations",)),
+    (("DRADeviceCompatibilityGroups",), _in_devices("consumesCounters.*.compatibilityGroups")),
+)  # fmt: skip
+_CLAIM: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
+    (("DRAPrioritizedList",), ("spec.devices.requests.*.firstAvailable",)),
+    (
+        ("DRAAdminAccess",),
+        ("spec.devices.requests.*.exactly.adminAccess", f"{_RESULTS}.adminAccess"),
+    ),
+    (("DRADeviceTaints",), (*_in_requests("tolerations"), f"{_RESULTS}.tolerations")),
+    (
+        ("DRAConsumableCapacity",),
+        (
+            *_in_requests("capacity"), "spec.devices.constraints.*.distinctAttribute",
+            f"{_RESULTS}.shareID", f"{_RESULTS}.consumedCapacity", "status.devices.*.shareID",
+        ),
+    ),
+    (
+        _BINDING,
+        (
+            f"{_RESULTS}.bindingConditions", f"{_RESULTS}.bindingFailureConditions",
+            "status.allocation.allocationTimestamp",
+        ),
+    ),
+    (("DRAResourceClaimDeviceStatus",), ("status.devices",)),
+    (("DRADerivedAttributes",), _in_requests("derivedAttributes")),
+    (("DRAOptionalNodeOperations",), (f"{_RESULTS}.skipNodeOperations",)),
+    (("DRADeviceCompatibilityGroups",), (f"{_RESULTS}.compatibilityGroups",)),
+)  # fmt: skip
+_OF_KIND: Final[Mapping[str, tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]] = {
+    "ResourceSlice": _SLICE,
+    "ResourceClaim": _CLAIM,
+    "ResourceClaimTemplate": tuple(
+        (gates, tuple(f"spec.{path}" for path in paths if path.startswith("spec.")))
+        for gates, paths in _CLAIM
+    ),
+    "DeviceClass": ((("DRAExtendedResource",), ("spec.extendedResourceName",)),),
+}
+
+
+def without_disabled(
+    obj: Object, features: Features, old: Mapping[str, Any] | None = None
+) -> Object:
+    """Return the object without the fields of features that are off and that `old` does not use.
+
+    The object itself is returned where there is nothing to drop.
+
+    >>> class_ = {"kind": "DeviceClass", "spec": {"extendedResourceName": "example.com/gpu"}}
+    >>> without_disabled(class_, frozenset())
+    {'kind': 'DeviceClass', 'spec': {}}
+    """
+    paths = [
+        path
+        for path in _disabled(str(obj.get("kind", "")), features)
+        if _uses(obj, path) and (old is None or not _uses(old, path))
+    ]
+    if not paths:
+        return obj
+    result = copy.deepcopy(obj)
+    for path in paths:
+        for holder in list(_holders(result, path)):
+            holder.pop(path[-1], None)
+    return result
+
+
+@lru_cache(256)
+def _disabled(kind: str, features: Features) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        tuple(path.split("."))
+        for gates, paths in _OF_KIND.get(kind, ())
+        if not features.issuperset(gates)
+        for path in paths
+    )
+
+
+def _uses(obj: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    return any(holder.get(path[-1]) is not None for holder in _holders(obj, path))
+
+
+def _holders(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the mappings in which the last name of a path is or could be."""
+    if len(path) == 1:
+        if isinstance(value, dict):
+            yield value
+        return
+    step, rest = path[0], path[1:]
+    if step != "*":
+        if isinstance(value, dict) and value.get(step) is not None:
+            yield from _holders(value[step], rest)
+        return
+    for item in value.values() if isinstance(value, dict) else value:
+        yield from _holders(item, rest)

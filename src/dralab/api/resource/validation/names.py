@@ -1,0 +1,157 @@
+"""Names in resource.k8s.io: drivers, pools, devices, requests, attributes, share IDs."""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from dralab.api.fields import FieldError, invalid_value, required, too_long
+from dralab.values.names import (
+    c_identifier_problems,
+    label_problems,
+    label_value_problems,
+    qualified_problems,
+    subdomain_problems,
+)
+
+MAX_DRIVER: Final = 63
+MAX_POOL: Final = 253
+MAX_IDENTIFIER: Final = 32
+MAX_KEY: Final = MAX_DRIVER + 1 + MAX_IDENTIFIER
+UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+ANY_UUID: Final = re.compile(
+    r"(urn:uuid:)?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+    r"|\{[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}|[0-9a-fA-F]{32}",
+    re.ASCII,
+)
+
+# The same few names come again with every object: whether one is good is worth remembering,
+# the sentences about a bad one are not.
+_good_label: Final = lru_cache(1 << 16)(lambda name: not label_problems(name))
+_good_qualified: Final = lru_cache(1 << 14)(lambda name: not _qualified_name("", name))
+
+
+def label_errors(path: str, name: str) -> list[FieldError]:
+    """Return why a name is no DNS label: devices, requests, counters."""
+    return [] if _good_label(name) else _each(label_problems, path, name)
+
+
+def subdomain_errors(path: str, name: str) -> list[FieldError]:
+    """Return why a name is no DNS subdomain: nodes, classes."""
+    return _each(subdomain_problems, path, name)
+
+
+def label_key_errors(path: str, key: str) -> list[FieldError]:
+    """Return why a text is no key of a label: taints, tolerations, binding conditions."""
+    return _each(qualified_problems, path, key)
+
+
+def label_value_errors(path: str, value: str) -> list[FieldError]:
+    """Return why a text is no value of a label."""
+    return _each(label_value_problems, path, value)
+
+
+def labels_errors(path: str, labels: Mapping[str, str]) -> list[FieldError]:
+    """Return what is wrong with a map of labels."""
+    found: list[FieldError] = []
+    for key in sorted(labels):
+        found += label_key_errors(path, key) + label_value_errors(path, labels[key])
+    return found
+
+
+def class_errors(path: str, name: str) -> list[FieldError]:
+    """Return why a text names no DeviceClass."""
+    return subdomain_errors(path, name) if name else [required(path)]
+
+
+def driver_errors(path: str, name: str) -> list[FieldError]:
+    """Return why a text is no driver name; the case of letters does not matter."""
+    if not name:
+        return [required(path)]
+    found = [too_long(path, MAX_DRIVER)] if len(name) > MAX_DRIVER else []
+    return found + [invalid_value(path, name, text) for text in subdomain_problems(name.lower())]
+
+
+def pool_errors(path: str, name: str) -> list[FieldError]:
+    """Return why a text is no pool name: DNS subdomains joined by slashes."""
+    if not name:
+        return [required(path)]
+    found = [too_long(path, MAX_POOL)] if len(name) > MAX_POOL else []
+    for part in name.split("/"):
+        found += subdomain_errors(path, part)
+    return found
+
+
+def share_id_errors(path: str, uid: str) -> list[FieldError]:
+    """Return why a text is no share ID: a UUID in lower case."""
+    if UUID.fullmatch(uid):
+        return []
+    if ANY_UUID.fullmatch(uid):
+        return [
+            invalid_value(
+                path,
+                uid,
+                "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` "
+                "with lowercase hexadecimal characters",
+            )
+        ]
+    lengths = {36, 36 + 9, 36 + 2, 32}
+    why = "invalid UUID format" if len(uid) in lengths else f"invalid UUID length: {len(uid)}"
+    return [invalid_value(path, uid, f"error validating uid: {why}")]
+
+
+def qualified_errors(path: str, name: str) -> list[FieldError]:
+    """Return why a text names no attribute or capacity: an identifier, maybe with a domain."""
+    return [] if _good_qualified(name) else _qualified_name(path, name)
+
+
+def fully_qualified_errors(path: str, name: str) -> list[FieldError]:
+    """Return why a text names no attribute with its domain, as constraints need it."""
+    found = qualified_errors(path, name)
+    if "/" not in name:
+        text = "a fully qualified name must be a domain and a name separated by a slash"
+        found = [*found, invalid_value(path, name, text)]
+    return found
+
+
+def is_extended_resource(name: str) -> bool:
+    """Return whether a text names an extended resource: a domain that is not Kubernetes' own."""
+    return (
+        "/" in name
+        and "kubernetes.io/" not in name
+        and not name.startswith("requests.")
+        and not qualified_problems(f"requests.{name}")
+    )
+
+
+def shortened(key: str) -> str:
+    """Return a key of a map as error paths show it: long ones lose their middle."""
+    if len(key) <= MAX_KEY:
+        return key
+    remaining = MAX_KEY - 3
+    return f"{key[: (remaining + 1) // 2]}...{key[-(remaining // 2) :]}"
+
+
+def _each(problems: Callable[[str], list[str]], path: str, name: str) -> list[FieldError]:
+    return [invalid_value(path, name, text) for text in problems(name)]
+
+
+def _qualified_name(path: str, name: str) -> list[FieldError]:
+    domain, slash, rest = name.partition("/")
+    if not slash:
+        return _identifier(path, name)
+    if "/" in rest:
+        return [invalid_value(path, name, "must not contain more than one slash")]
+    found = (
+        driver_errors(path, domain)
+        if domain
+        else [invalid_value(path, "", "the domain must not be empty")]
+    )
+    return found + (
+        _identifier(path, rest) if rest else [invalid_value(path, "", "the name must not be empty")]
+    )
+
+
+def _identifier(path: str, name: str) -> list[FieldError]:
+    found = [too_long(path, MAX_IDENTIFIER)] if len(name) > MAX_IDENTIFIER else []
+    return found + _each(c_identifier_problems, path, name)

@@ -1,0 +1,70 @@
+"""ResourcePoolStatusRequest: a question asked once, and its answer."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.api.conditions import condition_errors
+from dralab.api.fields import FieldError, invalid_value, required, too_long, too_many
+from dralab.api.resource.structure import go_form
+from dralab.api.resource.validation.names import (
+    driver_errors,
+    fully_qualified_errors,
+    pool_errors,
+)
+
+Object = Mapping[str, Any]
+
+MAX_LIMIT: Final = 1000
+MAX_CONDITIONS: Final = 10
+MAX_VALIDATION_ERROR: Final = 256
+
+
+def question_errors(spec: Object, path: str) -> list[FieldError]:
+    """Return what is wrong with the spec of a request."""
+    found = driver_errors(f"{path}.driver", spec.get("driver") or "")
+    if spec.get("poolName") is not None:
+        found += pool_errors(f"{path}.poolName", spec["poolName"])
+    limit = spec.get("limit")
+    if limit is not None and limit < 1:
+        found.append(invalid_value(f"{path}.limit", limit, "must be greater than or equal to 1"))
+    if limit is not None and limit > MAX_LIMIT:
+        text = f"must be less than or equal to {MAX_LIMIT}"
+        found.append(invalid_value(f"{path}.limit", limit, text))
+    name = spec.get("defaultPartitionTypeAttribute")
+    if name is not None:
+        found += fully_qualified_errors(f"{path}.defaultPartitionTypeAttribute", name)
+    return found
+
+
+def answer_errors(
+    status: Object | None, old: Object | None, spec: Object, path: str
+) -> list[FieldError]:
+    """Return what is wrong with the status of a request: it is written once."""
+    if old is not None:
+        if status == old:
+            return []
+        shown = go_form("ResourcePoolStatusRequestStatus", status) if status else None
+        return [invalid_value(path, shown, "field is immutable")]
+    if status is None:
+        return []
+    found: list[FieldError] = []
+    count = status.get("poolCount")
+    if count is None:
+        found.append(required(f"{path}.poolCount"))
+    elif count < 0:
+        text = "must be greater than or equal to 0"
+        found.append(invalid_value(f"{path}.poolCount", count, text))
+    pools, limit = status.get("pools") or (), spec.get("limit") or MAX_LIMIT
+    if len(pools) > limit:
+        found.append(too_many(f"{path}.pools", len(pools), limit))
+    else:
+        for index, pool in enumerate(pools):
+            here = f"{path}.pools[{index}]"
+            found += driver_errors(f"{here}.driver", pool.get("driver") or "")
+            found += pool_errors(f"{here}.poolName", pool.get("poolName") or "")
+            if len((pool.get("validationError") or "").encode()) > MAX_VALIDATION_ERROR:
+                found.append(too_long(f"{here}.validationError", MAX_VALIDATION_ERROR))
+    conditions = status.get("conditions") or ()
+    if len(conditions) > MAX_CONDITIONS:
+        found.append(too_many(f"{path}.conditions", len(conditions), MAX_CONDITIONS))
+    return found + condition_errors(conditions, f"{path}.conditions")
