@@ -1,0 +1,161 @@
+"""The small language of cases: resource.k8s.io/v1 objects in a few words.
+
+`claim("c0", request("r0", "gpu", count=2))`, `pool("gpus", device("d0", model="a"))`.
+Everything returned is a plain mapping that a test may change.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+Object = dict[str, Any]
+
+API = "resource.k8s.io/v1"
+DRIVER = "gpu.example.com"
+NODE = "node-1"
+SHARED = Path(__file__).parents[1] / ".." / "shared"
+SEMVER = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
+
+
+def value(of: Any) -> Object:
+    """An attribute: whole numbers, truths, versions and texts are told apart by their form."""
+    if isinstance(of, dict):
+        return of
+    if isinstance(of, bool):
+        return {"bool": of}
+    if isinstance(of, int):
+        return {"int": of}
+    if isinstance(of, list):
+        (kind,) = {next(iter(value(item))) for item in of}
+        return {f"{kind}s": list(of)}
+    return {"version" if SEMVER.fullmatch(of) else "string": of}
+
+
+def device(
+    name: str,
+    *,
+    consumes: Object | None = None,
+    capacity: Object | None = None,
+    taints: list[Object] | None = None,
+    shared: bool = False,
+    more: Object | None = None,
+    **attributes: Any,
+) -> Object:
+    """A device; `consumes` maps a counter set to its counters, `capacity` names to amounts."""
+    made: Object = {"name": name}
+    if attributes:
+        made["attributes"] = {key: value(item) for key, item in attributes.items()}
+    if capacity:
+        made["capacity"] = {
+            key: item if isinstance(item, dict) else {"value": item}
+            for key, item in capacity.items()
+        }
+    if consumes:
+        made["consumesCounters"] = [
+            {"counterSet": key, "counters": counters(item)} for key, item in consumes.items()
+        ]
+    if taints:
+        made["taints"] = taints
+    if shared:
+        made["allowMultipleAllocations"] = True
+    return made | (more or {})
+
+
+def counters(amounts: Object) -> Object:
+    return {name: {"value": str(amount)} for name, amount in amounts.items()}
+
+
+def counter_set(name: str, **amounts: Any) -> Object:
+    return {"name": name, "counters": counters(amounts)}
+
+
+def taint(key: str, effect: str = "NoSchedule", value: str = "") -> Object:
+    return {"key": key, "effect": effect} | ({"value": value} if value else {})
+
+
+def pool(
+    name: str,
+    *devices: Object,
+    driver: str = DRIVER,
+    node: str | None = NODE,
+    counters: list[Object] | None = None,
+    generation: int = 1,
+    **more: Any,
+) -> list[Object]:
+    """The slices of a pool: one of devices, and one of counter sets where there are any."""
+    where: Object = {"nodeName": node} if node else {"allNodes": True}
+    count = 2 if counters else 1
+
+    def part(suffix: str, **contents: Any) -> Object:
+        spec = {
+            "driver": driver,
+            "pool": {"name": name, "generation": generation, "resourceSliceCount": count},
+            **where,
+            **contents,
+        }
+        return obj("ResourceSlice", f"{name}{suffix}", spec=spec)
+
+    slices = [part("", devices=list(devices), **more)]
+    return slices + ([part("-counters", sharedCounters=counters)] if counters else [])
+
+
+def obj(kind: str, name: str, *, namespace: str = "", api: str = API, **parts: Any) -> Object:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **parts}
+
+
+def device_class(name: str, *selectors: str, **spec: Any) -> Object:
+    made = dict(spec) | ({"selectors": cel(*selectors)} if selectors else {})
+    return obj("DeviceClass", name, spec=made)
+
+
+def cel(*expressions: str) -> list[Object]:
+    return [{"cel": {"expression": expression}} for expression in expressions]
+
+
+def ask(class_name: str = "gpu", *selectors: str, count: int | str = 1, **more: Any) -> Object:
+    """What `exactly` and alternatives say; `count="All"` asks for all devices."""
+    made: Object = {"deviceClassName": class_name}
+    if selectors:
+        made["selectors"] = cel(*selectors)
+    made |= (
+        {"allocationMode": "All"}
+        if count == "All"
+        else {"allocationMode": "ExactCount", "count": count}
+    )
+    return made | more
+
+
+def request(
+    name: str, class_name: str = "gpu", *selectors: str, count: int | str = 1, **more: Any
+) -> Object:
+    return {"name": name, "exactly": ask(class_name, *selectors, count=count, **more)}
+
+
+def first_of(name: str, **alternatives: Object) -> Object:
+    """`first_of("r", big=ask("gpu", count=2), small=ask("gpu"))`."""
+    subs = [{"name": key} | item for key, item in alternatives.items()]
+    return {"name": name, "firstAvailable": subs}
+
+
+def claim(
+    name: str,
+    *requests: Object,
+    match: str | None = None,
+    distinct: str | None = None,
+    constraints: list[Object] | None = None,
+    config: list[Object] | None = None,
+    namespace: str = "",
+    **more: Any,
+) -> Object:
+    rules = list(constraints or ())
+    rules += [{"matchAttribute": match}] if match else []
+    rules += [{"distinctAttribute": distinct}] if distinct else []
+    devices: Object = {"requests": list(requests)}
+    devices |= {"constraints": rules} if rules else {}
+    devices |= {"config": config} if config else {}
+    return obj("ResourceClaim", name, namespace=namespace, spec={"devices": devices}, **more)
+
+
+def node(name: str = NODE, **labels: str) -> Object:
+    return obj("Node", name, api="v1") | {"metadata": {"name": name, "labels": labels}}
