@@ -1,0 +1,160 @@
+"""`dralab simulate`: workloads in simulated time."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from dralab.simulation.errors import Complaints, InputError
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["json", "yaml", "table"]),
+    default="json",
+    show_default=True,
+    help="How to print the result.",
+)
+LENIENT = click.option("--lenient", is_flag=True, help="Skip broken entries, and count them.")
+
+
+@click.group()
+def simulate() -> None:
+    """Run workloads in simulated time.
+
+    Example: `dralab simulate swf --trace log.swf --hosts 128 --scheduler easy`
+    """
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """Turn an InputError into one line on stderr and exit code 2."""
+    try:
+        yield
+    except InputError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(2) from None
+
+
+def report_skipped(complaints: Complaints) -> None:
+    """Say on stderr what a lenient reading left out."""
+    for error in complaints.skipped[:10]:
+        click.echo(f"skipped: {error}", err=True)
+    if len(complaints.skipped) > 10:
+        click.echo(f"skipped: {len(complaints.skipped) - 10} more", err=True)
+
+
+def show(values: Mapping[str, Any], output: str) -> None:
+    """Print a result as JSON, YAML or a table."""
+    if output == "json":
+        click.echo(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
+    elif output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(dict(values), sort_keys=False), nl=False)
+    else:
+        width = max((len(key) for key in values), default=0)
+        for key, value in values.items():
+            click.echo(f"{key.ljust(width)}  {_cell(value)}")
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+@simulate.command()
+@click.option("--workload", "workloads", type=FILE, required=True, multiple=True, help="JSON.")
+@click.option("--platform", type=FILE, help="SimGrid XML; without it, nb_res equal hosts.")
+@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option("--out", "prefix", default="out", show_default=True, help="Prefix of the files.")
+@click.option("--events", type=FILE, help="External events, one JSON object a line.")
+@click.option("--master", default="master_host", show_default=True, help="Host not to compute on.")
+@click.option("--hosts", type=click.IntRange(min=1), help="Use only so many of the hosts.")
+@click.option("--energy", is_flag=True, help="Follow the power of the machines.")
+@LENIENT
+@OUTPUT
+def batsim(
+    workloads: tuple[Path, ...],
+    platform: Path | None,
+    scheduler: str,
+    prefix: str,
+    events: Path | None,
+    master: str,
+    hosts: int | None,
+    energy: bool,
+    lenient: bool,
+    output: str,
+) -> None:
+    """Run Batsim workloads on rigid machines; write Batsim's CSV files.
+
+    Example: `dralab simulate batsim --workload jobs.json --platform cluster.xml --out run1`
+    """
+    from dralab.simulation.batch import outputs, runs
+
+    complaints = Complaints(lenient=lenient)
+    with bad_input():
+        run = runs.batsim(
+            list(workloads),
+            platform=platform,
+            scheduler=scheduler,
+            events=events,
+            master=master,
+            hosts=hosts,
+            energy=energy,
+            complaints=complaints,
+        )
+        outputs.write(run, prefix)
+    report_skipped(complaints)
+    for warning in runs.warnings(run):
+        click.echo(f"warning: {warning}", err=True)
+    show(outputs.summary(run) | {"nb_entries_skipped": len(complaints.skipped)}, output)
+
+
+@simulate.command()
+@click.option("--trace", type=FILE, required=True, help="A trace in the Standard Workload Format.")
+@click.option("--hosts", type=click.IntRange(min=1), help="Machines; default as the trace says.")
+@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option("--out", "prefix", help="Write Batsim's CSV files with this prefix.")
+@click.option("--walltime-factor", default=2.0, show_default=True, help="Of the run time.")
+@click.option("--requested-only", is_flag=True, help="Take only the requested time as walltime.")
+@click.option("--grain", default=0, show_default=True, help="Round run times up; Batsim's is 1.")
+@LENIENT
+@OUTPUT
+def swf(
+    trace: Path,
+    hosts: int | None,
+    scheduler: str,
+    prefix: str | None,
+    walltime_factor: float,
+    requested_only: bool,
+    grain: int,
+    lenient: bool,
+    output: str,
+) -> None:
+    """Run a trace of a parallel machine.
+
+    Example: `dralab simulate swf --trace log.swf --hosts 128 --scheduler easy -o json`
+    """
+    from dralab.simulation.batch import outputs, runs
+    from dralab.simulation.workloads.swf import Conversion
+
+    complaints = Complaints(lenient=lenient)
+    with bad_input():
+        run = runs.swf(
+            trace,
+            hosts=hosts,
+            scheduler=scheduler,
+            conversion=Conversion(
+                walltime_factor=walltime_factor, requested_only=requested_only, grain=grain
+            ),
+            complaints=complaints,
+        )
+        if prefix is not None:
+            outputs.write(run, prefix)
+    report_skipped(complaints)
+    show(outputs.summary(run) | {"nb_entries_skipped": len(complaints.skipped)}, output)

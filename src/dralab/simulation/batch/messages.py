@@ -1,0 +1,149 @@
+"""What the machines tell a scheduler, and what it asks for: Batsim's messages as values.
+
+All that happens at one instant comes in one `News`: ends before submissions before calls. The same
+values travel inside one process and, as JSON, over ZeroMQ (`protocol`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from dralab.simulation.platforms.platform import Platform
+from dralab.simulation.workloads.jobs import Job, Workload
+
+State = Literal[
+    "COMPLETED_SUCCESSFULLY",
+    "COMPLETED_FAILED",
+    "COMPLETED_WALLTIME_REACHED",
+    "COMPLETED_KILLED",
+    "REJECTED",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job that ran is over; `machines` is the set it held."""
+
+    job: Job
+    state: State
+    code: int
+    machines: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Everything that happened at one instant."""
+
+    now: int
+    ended: tuple[Ended, ...] = ()
+    killed: tuple[tuple[Job, float], ...] = ()
+    submitted: tuple[Job, ...] = ()
+    called: tuple[int, ...] = ()
+    unavailable: int = 0
+    available: int = 0
+    switched: tuple[tuple[int, int], ...] = ()
+    unknown: tuple[Mapping[str, Any], ...] = ()
+    no_more_jobs: bool = False
+    no_more_events: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run a job on these machines, from `at` on (None: now)."""
+
+    job: Job
+    machines: int
+    at: int | None = None
+    mapping: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Never run this job."""
+
+    job: Job
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Stop these jobs where they run, at `at`."""
+
+    keys: tuple[str, ...]
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallMe:
+    """Send a message at this time even if nothing happens."""
+
+    when: int
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Put machines into a pstate, at `at`."""
+
+    machines: int
+    pstate: int
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Set the last column of a job's row."""
+
+    key: str
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Add a job (with a profile already known to the workload) at run time, at `at`."""
+
+    job: Job
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationFinished:
+    """No further job will be registered; `again` takes it back."""
+
+    again: bool = False
+
+
+Decision = Start | Reject | Kill | CallMe | Switch | Annotate | Register | RegistrationFinished
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Decisions in their order; `busy_until` is when the scheduler can be asked again."""
+
+    decisions: Sequence[Decision] = ()
+    busy_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What a scheduler hears first."""
+
+    platform: Platform
+    workloads: Sequence[Workload]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Scheduler(Protocol):
+    """Decides which job runs when and where."""
+
+    def begin(self, beginning: Beginning) -> None:
+        """Hear how many machines there are, before anything happens."""
+        ...
+
+    def decide(self, news: News) -> Answer:
+        """Answer to what happened."""
+        ...
+
+    def end(self, now: int) -> None:
+        """Hear that nothing can happen any more."""
+        ...

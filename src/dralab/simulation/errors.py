@@ -1,0 +1,60 @@
+"""What is wrong with an input: always the file, where known the line and the field.
+
+InputError              a file cannot be used as it is
+└─ DecisionError        a scheduler asked for something that cannot be
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+class InputError(ValueError):
+    """One thing wrong with one input.
+
+    >>> str(InputError("jobs.json", "must not be negative", line=7, where="jobs[2].subtime"))
+    'jobs.json:7: jobs[2].subtime: must not be negative'
+    """
+
+    def __init__(
+        self, file: str | Path, problem: str, *, line: int | None = None, where: str = ""
+    ) -> None:
+        super().__init__(problem)
+        self.file = str(file)
+        self.problem = problem
+        self.line = line
+        self.where = where
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (place, self.where, self.problem) if part)
+
+
+class DecisionError(InputError):
+    """A scheduler's decision that the simulated machines cannot carry out."""
+
+    def __init__(self, problem: str, *, scheduler: str = "scheduler") -> None:
+        super().__init__(scheduler, problem)
+
+
+@dataclass(slots=True)
+class Complaints:
+    """Strict: the first error stops the reading. Lenient: the broken entry is skipped, counted."""
+
+    lenient: bool = False
+    skipped: list[InputError] = field(default_factory=list)
+
+    def about(self, error: InputError) -> None:
+        """Raise the error, or remember it where reading is lenient."""
+        if not self.lenient:
+            raise error
+        self.skipped.append(error)
+
+
+def inside(folder: Path, name: str, *, file: str | Path, where: str) -> Path:
+    """Return the path of a file that an input names; InputError where it leaves the folder."""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise InputError(file, f"{name!r} is outside the folder of the file", where=where)
+    if not path.is_file():
+        raise InputError(file, f"there is no file {name!r} beside it", where=where)
+    return path

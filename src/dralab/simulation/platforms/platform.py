@@ -1,0 +1,118 @@
+"""Hosts as Batsim shows them to a scheduler, and the zones whose links join them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NewType
+
+Role = Literal["master", "compute_node", "storage"]
+DIGITS: Final = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Watts of one pstate: computing with no use at all, and at full use; and doing nothing."""
+
+    idle: float
+    least: float
+    full: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One host. `speeds` are flop/s per pstate; `power` is empty where the platform has none."""
+
+    name: str
+    speeds: tuple[float, ...]
+    zone: str
+    role: Role = "compute_node"
+    cores: int = 1
+    power: tuple[Power, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    zone_properties: Mapping[str, str] = field(default_factory=dict)
+    line: int = 0
+
+    @property
+    def speed(self) -> float:
+        """Flop/s in the first pstate."""
+        return self.speeds[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Bytes/s and seconds; `shared` False (FATPIPE) lets every flow have all of it."""
+
+    bandwidth: float
+    latency: float
+    shared: bool = True
+
+
+# A directed use of a link; a cluster's private links have two ways, other links one.
+Way = NewType("Way", str)
+
+
+@dataclass(slots=True, kw_only=True)
+class Zone:
+    """One zone: hosts or further zones, and the routes between them.
+
+    `routes` and `zone_routes` go from (source, target) to the ways; `private` gives a host of a
+    cluster its (up, down) ways; `backbone` is crossed by all traffic between them.
+    """
+
+    id: str
+    routing: str
+    parent: str | None
+    routes: dict[tuple[str, str], tuple[Way, ...]] = field(default_factory=dict)
+    gateways: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    private: dict[str, tuple[Way, Way]] = field(default_factory=dict)
+    backbone: Way | None = None
+    routers: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """All hosts; those a scheduler sees have the index in `compute` as resource id."""
+
+    name: str
+    master: str
+    compute: tuple[Host, ...]
+    storage: tuple[Host, ...] = ()
+    hosts: Mapping[str, Host]
+    zones: Mapping[str, Zone]
+    ways: Mapping[Way, Link]
+
+    @property
+    def width(self) -> int:
+        """How many machines run jobs."""
+        return len(self.compute)
+
+
+def in_order(hosts: Iterable[Host]) -> tuple[Host, ...]:
+    """Return hosts sorted by name, numbers by their value: `a2` comes before `a10`."""
+    return tuple(sorted(hosts, key=lambda host: (_natural(host.name), host.name)))
+
+
+def plain(count: int) -> Platform:
+    """Return `count` equal hosts without power data, all on one fast switch.
+
+    >>> [host.name for host in plain(2).compute]
+    ['host0', 'host1']
+    """
+    zone = Zone(id="hosts", routing="None", parent=None)
+    names = [f"host{index}" for index in range(count)]
+    master = Host(name="master_host", speeds=(1e9,), zone="hosts", role="master")
+    compute = tuple(Host(name=name, speeds=(1e9,), zone="hosts") for name in names)
+    hosts = {host.name: host for host in (master, *compute)}
+    return Platform(
+        name=f"{count} hosts",
+        master=master.name,
+        compute=compute,
+        hosts=hosts,
+        zones={"hosts": zone},
+        ways={},
+    )
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    parts = DIGITS.split(name)
+    return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts if p)

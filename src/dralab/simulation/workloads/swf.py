@@ -1,0 +1,199 @@
+"""The Standard Workload Format: 18 columns a job, after header lines that begin with `;`.
+
+As Batsim's converter has it: a job takes `procs allocated` machines; its walltime is the larger of
+twice its run time and the time it requested; jobs that took no machine or no time are dropped;
+submit times are moved so that the first is 0. The run time is that of the trace (`grain` rounds it
+up: the converter's default of 1 adds a second to each).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.json_input import nanoseconds
+from dralab.simulation.workloads.jobs import Job, Workload
+from dralab.simulation.workloads.profiles import Delay
+
+COLUMNS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line; -1 is unknown. Times in seconds."""
+
+    job: float
+    submit: float
+    wait: float
+    run: float
+    procs: float
+    cpu_time: float
+    memory: float
+    procs_requested: float
+    time_requested: float
+    memory_requested: float
+    status: float
+    user: float
+    group: float
+    executable: float
+    queue: float
+    partition: float
+    preceding: float
+    think_time: float
+
+
+NAMES = tuple(item.name for item in fields(Entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The lines of a trace; `lines` says where in the file each stood."""
+
+    path: Path
+    header: Mapping[str, tuple[str, ...]]
+    entries: tuple[Entry, ...]
+    lines: tuple[int, ...]
+    skipped: int = 0
+
+    @property
+    def processors(self) -> int:
+        """MaxProcs of the header, or MaxNodes; 0 where it says neither."""
+        for key in ("MaxProcs", "MaxNodes"):
+            for value in self.header.get(key, ()):
+                if value.split()[:1] and value.split()[0].isdecimal():
+                    return int(value.split()[0])
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """How lines become jobs. `grain` 0 keeps run times as they are."""
+
+    walltime_factor: float = 2.0
+    requested_only: bool = False
+    grain: int = 0
+
+
+@dataclass(slots=True)
+class _Header:
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, line: str) -> None:
+        key, colon, value = line.lstrip("; \t").partition(":")
+        if colon:
+            self.values.setdefault(key.strip(), []).append(value.strip())
+
+
+def read(path: Path, *, complaints: Complaints | None = None) -> Trace:
+    """Return the trace of a file; InputError names the line and the column of what is wrong."""
+    complaints = Complaints() if complaints is None else complaints
+    before = len(complaints.skipped)
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    header, entries, lines = _Header(), [], []
+    seen: set[float] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith(";"):
+            header.add(line)
+        elif line.strip():
+            try:
+                entry = _entry(path, number, line)
+                _check_new(entry, seen, path, number)
+            except InputError as error:
+                complaints.about(error)
+                continue
+            entries.append(entry)
+            lines.append(number)
+    found = {key: tuple(values) for key, values in header.values.items()}
+    skipped = len(complaints.skipped) - before
+    return Trace(path, found, tuple(entries), tuple(lines), skipped)
+
+
+def _check_new(entry: Entry, seen: set[float], path: Path, number: int) -> None:
+    if entry.job in seen:
+        raise InputError(path, f"there are two jobs {entry.job:g}", line=number, where="job")
+    seen.add(entry.job)
+
+
+def _entry(path: Path, number: int, line: str) -> Entry:
+    words = line.split()
+    if len(words) != COLUMNS:
+        raise InputError(path, f"must have {COLUMNS} columns and has {len(words)}", line=number)
+    values = []
+    for name, word in zip(NAMES, words, strict=True):
+        try:
+            value = float(word)
+        except ValueError:
+            value = float("nan")
+        if not abs(value) < 1e15:
+            raise InputError(path, f"{word!r} is no number", line=number, where=name)
+        if value < 0 and value != -1:
+            raise InputError(path, f"{word} must not be negative", line=number, where=name)
+        values.append(value)
+    if values[1] < 0:
+        raise InputError(path, "the submit time must be known", line=number, where="submit")
+    return Entry(*values)
+
+
+def jobs(
+    trace: Trace,
+    conversion: Conversion | None = None,
+    *,
+    hosts: int | None = None,
+    complaints: Complaints | None = None,
+) -> Workload:
+    """Return the jobs of a trace that Batsim's converter keeps, as delays."""
+    how = Conversion() if conversion is None else conversion
+    complaints = Complaints() if complaints is None else complaints
+    first = min((entry.submit for entry in trace.entries), default=0.0)
+    found: list[Job] = []
+    profiles: dict[str, Delay] = {}
+    for entry, line in zip(trace.entries, trace.lines, strict=True):
+        limit = how.walltime_factor * entry.run
+        walltime = entry.time_requested if how.requested_only else max(limit, entry.time_requested)
+        if entry.procs <= 0 or entry.run <= 0 or walltime <= entry.run:
+            continue
+        if hosts is not None and entry.procs > hosts:
+            complaints.about(
+                InputError(
+                    trace.path,
+                    f"job {entry.job:g} took {entry.procs:g} processors; there are {hosts} hosts",
+                    line=line,
+                    where="procs",
+                )
+            )
+            continue
+        run = entry.run if not how.grain else (entry.run // how.grain + 1) * how.grain
+        profiles[f"{run:g}"] = Delay(duration=nanoseconds(run))
+        found.append(
+            Job(
+                id=f"{entry.job:g}",
+                submitted=nanoseconds(entry.submit - first),
+                width=int(entry.procs),
+                walltime=nanoseconds(walltime),
+                profile=f"{run:g}",
+                user=f"{entry.user:g}",
+                source={"id": f"{entry.job:g}"},
+            )
+        )
+    return Workload(
+        jobs=tuple(found),
+        profiles=profiles,
+        machines=max((job.width for job in found), default=0),
+        source=str(trace.path),
+        skipped=trace.skipped,
+        profile_sources={
+            name: {"type": "delay", "delay": profile.duration / SECOND}
+            for name, profile in profiles.items()
+        },
+    )
+
+
+def write(path: Path, entries: Iterable[Entry], header: Mapping[str, Iterable[str]]) -> None:
+    """Write a trace: the header, then a line per entry."""
+    lines = [f"; {key}: {value}" for key, values in header.items() for value in values]
+    lines += [" ".join(f"{getattr(entry, name):.15g}" for name in NAMES) for entry in entries]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
