@@ -1,0 +1,301 @@
+"""Objects in files: YAML of several documents, JSON, lists, directories, standard input.
+
+Reading is tolerant: a document that is wrong is told with file, line, document, object and field,
+and the rest is still read and checked. What may be in an object of which kind is a `Check`; the
+kinds of resource.k8s.io are checked here, readers of other APIs bring their own.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.fields import FieldError
+from dralab.api.yaml_documents import MAX_DEPTH, YamlError, documents
+
+Object = dict[str, Any]
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+MAX_BYTES: Final = 512 * 1024 * 1024
+STDIN: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an object was written: file, document (from 1), line (from 1), place in a List."""
+
+    file: str
+    document: int = 1
+    line: int = 1
+    inside: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.file}:{self.line}" if self.line else self.file
+        text += f": document {self.document}"
+        return f"{text}: {self.inside}" if self.inside else text
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An object and where it was written; `checked` is its form after defaulting, in the hub."""
+
+    object: Object
+    origin: Origin
+
+    @property
+    def kind(self) -> str:
+        """The kind, such as ResourceClaim."""
+        return str(self.object.get("kind", ""))
+
+    @property
+    def group(self) -> str:
+        """The API group, "" for core/v1."""
+        return str(self.object.get("apiVersion", "")).rpartition("/")[0]
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, "" where none is written."""
+        return str((self.object.get("metadata") or {}).get("namespace") or "")
+
+    @property
+    def name(self) -> str:
+        """The name, "" where none is written."""
+        return str((self.object.get("metadata") or {}).get("name") or "")
+
+    @property
+    def title(self) -> str:
+        """The object as messages call it: `ResourceClaim default/c0`."""
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else (f"{self.kind} {self.name}")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the input: a field of an object, or a document that cannot be read.
+
+    >>> str(Problem(Origin("a.yaml", 2, 7), "Pod p", "spec: Required value"))
+    'a.yaml:7: document 2: Pod p: spec: Required value'
+    """
+
+    origin: Origin
+    object: str
+    message: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.origin}: {self.object}: {self.message}"
+            if self.object
+            else (f"{self.origin}: {self.message}")
+        )
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What was read: the objects that are good, in the order of the input, and all problems."""
+
+    objects: list[Manifest] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def of(self, kind: str, group: str | None = None) -> list[Manifest]:
+        """Return the objects of a kind."""
+        return [
+            item
+            for item in self.objects
+            if item.kind == kind and (group is None or item.group == group)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check says: the form to go on with, and what is wrong."""
+
+    object: Object
+    errors: Sequence[FieldError] = ()
+
+
+Check = Callable[[Object], Checked | None]
+"""Judges one object; None: the kind is not this check's business."""
+
+
+def load(
+    sources: Iterable[str | Path],
+    checks: Sequence[Check] = (),
+    *,
+    stdin: Callable[[], bytes] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Manifests:
+    """Read every object of files, directories and standard input ("-").
+
+    An object with errors is left out of `objects`; every error of every object is in `problems`,
+    with the line of its field.
+    """
+    result = Manifests()
+    budget = max_bytes
+    for name, read in _files(sources, stdin, result):
+        try:
+            content = read(budget)
+        except OSError as error:
+            result.problems.append(_unreadable(name, error.strerror or str(error)))
+            continue
+        budget -= len(content)
+        if budget < 0:
+            text = f"the input is larger than {max_bytes} bytes"
+            result.problems.append(_unreadable(name, text))
+            break
+        _load_one(name, content, checks, result)
+    return result
+
+
+def objects_of(name: str, content: bytes) -> Iterator[Manifest | Problem]:
+    """Yield the objects of one file, Lists taken apart, and what cannot be read of it."""
+    if name.endswith(".json") or content[:1] == b"{":
+        try:
+            yield from _taken_apart(orjson.loads(content), Origin(name))
+        except orjson.JSONDecodeError as error:
+            if name.endswith(".json"):
+                yield Problem(Origin(name, 1, error.lineno), "", f"is no JSON: {error.msg}")
+                return
+        else:
+            return
+    number = 0
+    try:
+        for document in documents(content):
+            number = document.number
+            for path, line in document.repeated:
+                text = f"{path}: the key is given twice"
+                yield Problem(Origin(name, number, line), "", text)
+            if document.value is not None:
+                yield from _taken_apart(document.value, Origin(name, number, document.line))
+    except YamlError as error:
+        yield Problem(Origin(name, number + 1, error.line), "", error.message)
+
+
+def _files(
+    sources: Iterable[str | Path], stdin: Callable[[], bytes] | None, result: Manifests
+) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    for source in sources:
+        if str(source) == STDIN and stdin is not None:
+            yield "standard input", partial(_read_stdin, stdin)
+            continue
+        path = Path(source)
+        if not path.is_dir():
+            yield str(source), partial(_read, path)
+            continue
+        inside = sorted(item for item in path.iterdir() if item.suffix in SUFFIXES)
+        if not inside:
+            text = f"holds no file that ends with {', '.join(SUFFIXES)}"
+            result.problems.append(_unreadable(str(source), text))
+        for item in inside:
+            yield str(item), partial(_read, item)
+
+
+def _read_stdin(read: Callable[[], bytes], _: int) -> bytes:
+    return read()
+
+
+def _read(path: Path, limit: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(max(limit, 0) + 1)
+
+
+def _unreadable(name: str, why: str) -> Problem:
+    return Problem(Origin(name, 1, 0), "", f"cannot be read: {why}")
+
+
+def _load_one(name: str, content: bytes, checks: Sequence[Check], result: Manifests) -> None:
+    wrong: list[tuple[Manifest, Sequence[FieldError]]] = []
+    for found in objects_of(name, content):
+        if isinstance(found, Problem):
+            result.problems.append(found)
+            continue
+        checked = _checked(found.object, checks)
+        if checked.errors:
+            wrong.append((found, checked.errors))
+        else:
+            result.objects.append(Manifest(checked.object, found.origin))
+    result.problems += _problems(content, wrong)
+
+
+def _checked(given: Object, checks: Sequence[Check]) -> Checked:
+    errors = list(_identity_errors(given))
+    if not errors:
+        for check in checks:
+            found = check(given)
+            if found is not None:
+                return found
+    return Checked(given, errors)
+
+
+def _identity_errors(given: Object) -> Iterator[FieldError]:
+    for name, example in (("apiVersion", "resource.k8s.io/v1"), ("kind", "ResourceClaim")):
+        if not isinstance(given.get(name), str) or not given[name]:
+            yield FieldError("FieldValueRequired", name, "", f"such as {example}")
+    metadata = given.get("metadata")
+    if not isinstance(metadata, dict):
+        yield FieldError("FieldValueRequired", "metadata", "", "a mapping with a name")
+    elif not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        yield FieldError("FieldValueRequired", "metadata.name", "", "every object needs a name")
+    elif not isinstance(metadata.get("namespace") or "", str):
+        yield FieldError(
+            "FieldValueTypeInvalid", "metadata.namespace", metadata["namespace"], "must be a string"
+        )
+
+
+def _taken_apart(value: Any, origin: Origin) -> Iterator[Manifest | Problem]:
+    if not isinstance(value, dict):
+        shown = json.dumps(value, default=str)[:40]
+        yield Problem(origin, "", f"is no object: expected a mapping with a kind, found {shown}")
+        return
+    kind, items = value.get("kind"), value.get("items")
+    if not (isinstance(kind, str) and kind.endswith("List") and isinstance(items, list)):
+        yield Manifest(value, origin)
+        return
+    for index, item in enumerate(items):
+        inside = Origin(origin.file, origin.document, origin.line, f"items[{index}]")
+        if not isinstance(item, dict):
+            yield Problem(inside, "", "is no object")
+            continue
+        if kind != "List":
+            item = {"apiVersion": value.get("apiVersion"), "kind": kind[:-4]} | item  # noqa: PLW2901 - items of typed lists have no kind
+        yield Manifest(item, inside)
+
+
+def _problems(
+    content: bytes, wrong: Sequence[tuple[Manifest, Sequence[FieldError]]]
+) -> Iterator[Problem]:
+    """Yield errors with the lines of their fields: the file is read again, now with positions."""
+    if not wrong:
+        return
+    lines: dict[int, Mapping[str, int]] = {}
+    with suppress(YamlError):  # told already; JSON that is no YAML has no lines
+        lines = {item.number: item.positions for item in documents(content, positions=True)}
+    for found, errors in wrong:
+        known = lines.get(found.origin.document, {})
+        for error in errors:
+            line = _line(known, found.origin, error.field)
+            origin = Origin(found.origin.file, found.origin.document, line, found.origin.inside)
+            yield Problem(origin, found.title.strip(), str(error))
+
+
+def _line(known: Mapping[str, int], origin: Origin, path: str) -> int:
+    """Return the line of a field, or of the nearest thing around it that is written."""
+    full = f"{origin.inside}.{path}" if origin.inside else path
+    while full:
+        if full in known:
+            return known[full]
+        full = full[: max(full.rfind("."), full.rfind("["), 0)]
+    return origin.line
+
+
+__all__ = [
+    "MAX_DEPTH", "Check", "Checked", "Manifest", "Manifests", "Origin", "Problem", "load",
+    "objects_of",
+]  # fmt: skip

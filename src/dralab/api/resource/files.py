@@ -1,0 +1,143 @@
+"""resource.k8s.io objects in files: every rule of a server, and those that span objects.
+
+A server finds a device that is twice in a pool, or a counter that is not there, only when it
+allocates; in a file they are mistakes, told with the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dralab.api.fields import FieldError, duplicate, invalid_value, not_found
+from dralab.api.manifests import Checked, Manifest, Manifests, Problem
+from dralab.api.resource.conversion import convert, errors_in, hub_version
+from dralab.api.resource.defaulting import default
+from dralab.api.resource.features import ALL, Features
+from dralab.api.resource.rules import Expressions, validate_create, validate_update
+from dralab.api.resource.structure import problems
+from dralab.api.resource.types import GROUP, KINDS
+from dralab.values.names import label_problems, subdomain_problems
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCheck:
+    """Checks one object of resource.k8s.io in any version and turns it into the hub form."""
+
+    now: str
+    features: Features = ALL
+    expressions: Expressions | None = None
+
+    def __call__(self, given: Object) -> Checked | None:
+        """Return the stored form and all errors, or None for another group."""
+        group, _, version = str(given.get("apiVersion", "")).partition("/")
+        if group != GROUP:
+            return None
+        kind = str(given.get("kind", ""))
+        if kind not in KINDS or version not in KINDS[kind]:
+            known = KINDS.get(kind)
+            text = (
+                f"{kind} has the versions {', '.join(known)}"
+                if known
+                else f"{GROUP} has the kinds {', '.join(KINDS)}"
+            )
+            field = "apiVersion" if known else "kind"
+            return Checked(given, [invalid_value(field, given[field], text)])
+        shape = problems(version, kind, given)
+        if shape:
+            # Wrong types would mislead the rules: they come first, alone.
+            return Checked(given, shape)
+        stored = default(convert(given, hub_version(kind)), now=self.now)
+        errors = [*_name_errors(given), *validate_create(stored, self.features, self.expressions)]
+        if kind == "ResourceClaim" and stored.get("status"):
+            empty = stored | {"status": {}}
+            errors += validate_update(stored, empty, "status", self.features)
+        return Checked(stored, errors_in(version, kind, errors))
+
+
+def add_pool_problems(read: Manifests) -> None:
+    """Add what is wrong between objects: names given twice, and pools that contradict themselves.
+
+    Pools are looked at in their newest generation, as allocators do.
+    """
+    read.problems += _repeated(read.objects)
+    pools: dict[tuple[str, str], list[Manifest]] = {}
+    for item in read.of("ResourceSlice", GROUP):
+        spec = item.object["spec"]
+        pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(item)
+    for slices in pools.values():
+        newest = max(item.object["spec"]["pool"].get("generation", 0) for item in slices)
+        current = [
+            item for item in slices if item.object["spec"]["pool"].get("generation", 0) == newest
+        ]
+        read.problems += _pool_problems(current)
+
+
+def _repeated(objects: Sequence[Manifest]) -> list[Problem]:
+    found: list[Problem] = []
+    first: dict[tuple[str, str, str, str], Manifest] = {}
+    for item in objects:
+        key = (item.group, item.kind, item.namespace, item.name)
+        earlier = first.setdefault(key, item)
+        if earlier is not item:
+            error = duplicate("metadata.name", item.name)
+            text = f"{error}: the same object is in {earlier.origin}"
+            found.append(Problem(item.origin, item.title, text))
+    return found
+
+
+def _pool_problems(slices: Sequence[Manifest]) -> list[Problem]:
+    found: list[Problem] = []
+    counts = {item.object["spec"]["pool"]["resourceSliceCount"] for item in slices}
+    sets: dict[str, Mapping[str, Any]] = {}
+    devices: dict[str, Manifest] = {}
+
+    def tell(item: Manifest, error: FieldError, more: str = "") -> None:
+        found.append(Problem(item.origin, item.title, f"{error}{more}"))
+
+    for item in slices:
+        for index, counter_set in enumerate(item.object["spec"].get("sharedCounters") or ()):
+            if counter_set["name"] in sets:
+                tell(item, duplicate(f"spec.sharedCounters[{index}].name", counter_set["name"]))
+            sets[counter_set["name"]] = counter_set["counters"]
+    for item in slices:
+        for index, device in enumerate(item.object["spec"].get("devices") or ()):
+            path = f"spec.devices[{index}]"
+            earlier = devices.setdefault(device["name"], item)
+            if earlier is not item:
+                more = f": the pool has this device in {earlier.title} too"
+                tell(item, duplicate(f"{path}.name", device["name"]), more)
+            if len(slices) < max(counts):
+                continue  # the counters may be in a slice that is not here
+            for number, used in enumerate(device.get("consumesCounters") or ()):
+                here = f"{path}.consumesCounters[{number}]"
+                known = sets.get(used["counterSet"])
+                if known is None:
+                    more = f": the pool has the counter sets {_names(sets)}"
+                    tell(item, not_found(f"{here}.counterSet", used["counterSet"]), more)
+                    continue
+                for name in used["counters"]:
+                    if name not in known:
+                        more = f": the counter set has {_names(known)}"
+                        tell(item, not_found(f"{here}.counters", name), more)
+    return found
+
+
+def _names(of: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(of)) or "none"
+
+
+def _name_errors(given: Object) -> list[FieldError]:
+    metadata = given["metadata"]
+    found = [
+        invalid_value("metadata.name", metadata["name"], text)
+        for text in subdomain_problems(metadata["name"])
+    ]
+    namespace = metadata.get("namespace")
+    if namespace:
+        found += [
+            invalid_value("metadata.namespace", namespace, text)
+            for text in label_problems(namespace)
+        ]
+    return found

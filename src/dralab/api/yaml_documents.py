@@ -1,0 +1,230 @@
+"""YAML as Kubernetes reads it: documents as plain JSON values, within limits, with positions.
+
+Built on the events of PyYAML's parser with a stack of its own, so that depth, size and aliases
+are bounded before anything is built. Scalars are resolved as by go-yaml for Kubernetes: dates
+and times stay texts, `yes` and `on` are true, numbers have no underscores and no colons.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+MAX_DEPTH: Final = 200
+MAX_ALIASED: Final = 200_000
+"""Values that the aliases of one document may stand for, all together."""
+
+TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
+FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+INT: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
+OTHER_INT: Final = re.compile(r"([-+]?)0(?:[oO]?([0-7]+)|[xX]([0-9a-fA-F]+)|[bB]([01]+))", re.ASCII)
+FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+TAGS: Final = {
+    "tag:yaml.org,2002:str": "str",
+    "tag:yaml.org,2002:map": "map",
+    "tag:yaml.org,2002:seq": "seq",
+    "tag:yaml.org,2002:int": "plain",
+    "tag:yaml.org,2002:float": "plain",
+    "tag:yaml.org,2002:bool": "plain",
+    "tag:yaml.org,2002:null": "plain",
+    "tag:yaml.org,2002:timestamp": "str",
+    "!": "str",
+}
+MERGE: Final = "<<"
+
+
+class YamlError(ValueError):
+    """A document that cannot be read; `line` counts from 1, 0 where it is not known."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(slots=True)
+class Document:
+    """One document: its value, where it begins, keys that were given twice, and positions.
+
+    `number` counts from 1 and includes empty documents. `positions` maps field paths to lines;
+    it is filled only when asked for.
+    """
+
+    number: int
+    value: Any
+    line: int
+    repeated: list[tuple[str, int]] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)
+
+
+def documents(text: str | bytes, *, positions: bool = False) -> Iterator[Document]:
+    r"""Yield the documents of a YAML stream; YamlError ends it where it cannot be read.
+
+    >>> [document.value for document in documents("a: 1\n---\nb: [x, 2020-01-01]")]
+    [{'a': 1}, {'b': ['x', '2020-01-01']}]
+    """
+    builder: _Builder | None = None
+    number = 0
+    try:
+        for event in yaml.parse(text, Loader=Loader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                number += 1
+                builder = _Builder(number, positions=positions)
+            elif isinstance(event, yaml.DocumentEndEvent):
+                if builder is not None:
+                    yield builder.document
+                builder = None
+            elif builder is not None:
+                builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark is not None else 0
+        raise YamlError(f"is no YAML: {error.problem or error.context}", line) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise YamlError(f"is no YAML: {str(error).splitlines()[0]}") from None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list that is being built."""
+
+    value: Any
+    path: str
+    anchor: str | None
+    key: Any = None
+    has_key: bool = False
+    size: int = 1
+    merged: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+class _Builder:
+    """Builds one document from its events."""
+
+    def __init__(self, number: int, *, positions: bool) -> None:
+        self.document = Document(number, None, 0)
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.keeps_positions = positions
+        self.aliased = 0
+
+    def take(self, event: Any) -> None:
+        """Take the next event of the document."""
+        line = event.start_mark.line + 1
+        if not self.document.line:
+            self.document.line = line
+        if isinstance(event, yaml.ScalarEvent):
+            self._add(self._scalar(event, line), line, event.anchor, 1)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event.anchor, line)
+        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            if len(self.stack) >= MAX_DEPTH:
+                raise YamlError(f"is nested more than {MAX_DEPTH} levels deep", line)
+            if event.tag is not None and TAGS.get(event.tag) not in {"map", "seq"}:
+                raise YamlError(f"has a tag that means nothing here: {event.tag}", line)
+            value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+            path = self._path_of_next()
+            if self.keeps_positions:
+                self.document.positions.setdefault(path, line)
+            self.stack.append(_Open(value, path, event.anchor))
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            done = self.stack.pop()
+            for other in done.merged:
+                done.value = {**other, **done.value}
+            self._add(done.value, line, done.anchor, done.size)
+
+    def _alias(self, anchor: str | None, line: int) -> None:
+        if anchor is None or anchor not in self.anchors:
+            raise YamlError(f"refers to an anchor that is not there: *{anchor}", line)
+        value, size = self.anchors[anchor]
+        self.aliased += size
+        if self.aliased > MAX_ALIASED:
+            raise YamlError(f"has aliases that stand for more than {MAX_ALIASED} values", line)
+        self._add(value, line, None, size)
+
+    def _scalar(self, event: Any, line: int) -> Any:
+        kind = TAGS.get(event.tag, "") if event.tag is not None else ""
+        if event.tag is not None and not kind:
+            raise YamlError(f"has a tag that means nothing here: {event.tag}", line)
+        if kind == "str" or (not event.implicit[0] and kind != "plain"):
+            return event.value
+        return resolved(event.value)
+
+    def _path_of_next(self) -> str:
+        if not self.stack:
+            return ""
+        top = self.stack[-1]
+        if isinstance(top.value, list):
+            return f"{top.path}[{len(top.value)}]"
+        return f"{top.path}.{top.key}" if top.path else str(top.key)
+
+    def _add(self, value: Any, line: int, anchor: str | None, size: int) -> None:
+        if anchor is not None:
+            self.anchors[anchor] = (value, size)
+        if not self.stack:
+            self.document.value = value
+            return
+        top = self.stack[-1]
+        top.size += size
+        if isinstance(top.value, list):
+            if self.keeps_positions:
+                self.document.positions.setdefault(f"{top.path}[{len(top.value)}]", line)
+            top.value.append(value)
+        elif not top.has_key:
+            if isinstance(value, (dict, list)):
+                raise YamlError("has a key that is no text", line)
+            top.key, top.has_key = _key(value), True
+        else:
+            self._set(top, value, line)
+
+    def _set(self, top: _Open, value: Any, line: int) -> None:
+        key, top.key, top.has_key = top.key, None, False
+        path = f"{top.path}.{key}" if top.path else key
+        if key == MERGE:
+            merged = value if isinstance(value, list) else [value]
+            if not all(isinstance(item, dict) for item in merged):
+                raise YamlError("merges something that is no mapping", line)
+            top.merged += merged
+            return
+        if key in top.value:
+            self.document.repeated.append((path, line))
+        if self.keeps_positions:
+            self.document.positions[path] = min(line, self.document.positions.get(path, line))
+        top.value[key] = value
+
+
+def resolved(text: str) -> Any:
+    """Return what a plain scalar stands for.
+
+    >>> [resolved(text) for text in ("12", "0x1f", "1.5", "yes", "~", "12:30", "v1")]
+    [12, 31, 1.5, True, None, '12:30', 'v1']
+    """
+    if INT.fullmatch(text):
+        return int(text) if len(text) < 400 else text
+    if text in NULL:
+        return None
+    if text in TRUE:
+        return True
+    if text in FALSE:
+        return False
+    if text[0] in "+-.0123456789":
+        other = OTHER_INT.fullmatch(text)
+        if other is not None:
+            sign, octal, hexadecimal, binary = other.groups()
+            digits, base = (
+                (octal, 8) if octal else (hexadecimal, 16) if hexadecimal else (binary, 2)
+            )
+            return int(sign + digits, base)
+        if FLOAT.fullmatch(text):
+            return float(text)
+    return text
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
