@@ -164,7 +164,7 @@ STREAMS = {
     "portforward": "PodPortForwardOptions",
 }
 # A store of its own: kinds that are one collection under two groups, or under another version.
-HUBS = {"events.k8s.io/events": "/events"}
+HUBS = {"events.k8s.io/events": "events"}
 # scheduling.k8s.io/v1alpha2 belongs to 1.36 alone; the package of 1.37 no longer has it.
 BY_HAND = [
     ("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", ["status"]),

@@ -36,7 +36,7 @@ class Subresource:
 class Kind:
     """One kind in one version, as one collection: `apps/v1 Deployment`, `deployments`.
 
-    `hub` names the store; versions of one group with the same plural share it, and so do the
+    `hub` names the store ("apps/deployments"; "pods" in the core group); versions of one group with the same plural share it, and so do the
     two event APIs. `generation` tells whether metadata.generation counts changes of the spec.
     `fields` are the field selectors beyond metadata.name and metadata.namespace. `custom` is
     whatever defines a kind that is no built-in one (None for those).
@@ -203,7 +203,7 @@ def kind_of(entry: Mapping[str, Any], custom: Any = None) -> Kind:
         },
         fields=tuple(entry.get("fields") or ()),
         generation=entry.get("generation", False),
-        hub=entry.get("hub") or f"{entry['group']}/{entry['plural']}",
+        hub=entry.get("hub") or "/".join(filter(None, (entry["group"], entry["plural"]))),
         list_kind=entry.get("listKind") or f"{name}List",
         custom=custom,
     )

@@ -1,0 +1,76 @@
+"""What goes in and out of the application: requests, answers, and streams of changes.
+
+The application is a pure function of these; sockets, TLS and fan-out belong to the transport.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dralab.apiserver.resources.watches import Watching
+from dralab.apiserver.storage import Stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """One request: `query` is the raw text after `?`, header names are in lower case.
+
+    `peer` is the address of the client, for what is written about it alone.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """One answer; the transport adds Content-Length and Date.
+
+    `body` may be given in parts, which are sent one after the other.
+    """
+
+    status: int = 200
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes | Sequence[bytes] = b""
+
+    @property
+    def content(self) -> bytes:
+        """The whole body."""
+        return self.body if isinstance(self.body, bytes) else b"".join(self.body)
+
+
+class EventEncoder(Protocol):
+    """How a watch spells what happened: one line per event, with its line end."""
+
+    # Whether every watch with an equal encoder gets equal bytes: then one encoding serves all.
+    shared: bool
+
+    def event(self, type: str, stored: Stored) -> bytes:
+        """Return an ADDED, MODIFIED or DELETED event."""
+        ...
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        """Return a BOOKMARK; `initial_end` marks the end of the initial events."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchStream:
+    """An answer that goes on: the changes that `watching` describes, as `encoder` spells them.
+
+    The transport sends `watching.initial` as ADDED events, a bookmark with `initial_end` if
+    `watching.initial_end`, then every later change that `watching.seen` lets through, and ends
+    after `watching.timeout` seconds (its own choice where that is None).
+    """
+
+    watching: Watching
+    encoder: EventEncoder
+    status: int = 200
+    headers: Sequence[tuple[str, str]] = ()
+
+
+Answer = HttpResponse | WatchStream

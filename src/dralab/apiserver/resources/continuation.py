@@ -1,0 +1,68 @@
+"""The tokens that carry a list from one page to the next.
+
+Source: k8s.io/apiserver `storage/continue.go`; clients treat them as opaque.
+"""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.values.json_syntax import go_error
+
+VERSION = "meta.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """Go on after (namespace, name), with the state as of `revision` (-1: as of now)."""
+
+    revision: int
+    namespace: str
+    name: str
+
+
+def encode(token: Continuation, within: str) -> str:
+    """Return the token; `within` is the namespace of the request, empty for all."""
+    start = token.name if within or not token.namespace else f"{token.namespace}/{token.name}"
+    text = json.dumps(
+        {"v": VERSION, "rv": token.revision, "start": f"/{start}\0"}, separators=(",", ":")
+    )
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode(text: str, within: str, *, namespaced: bool) -> Continuation:
+    """Return what a token says; ApiError (BadRequest) where it is none."""
+    try:
+        # The padding is left out, and some clients bring it along.
+        plain = text.rstrip("=")
+        data = base64.b64decode(plain + "=" * (-len(plain) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _invalid("illegal base64 data at input byte 0") from error
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise _invalid(go_error(data)) from error
+    if not isinstance(found, dict) or found.get("v") != VERSION:
+        raise ApiError.bad_request(
+            "invalid continue token: continue key is not valid: server does not recognize this "
+            'encoded version ""'
+        )
+    revision, start = found.get("rv"), found.get("start")
+    if not isinstance(revision, int) or not isinstance(start, str) or not start:
+        raise ApiError.bad_request(
+            "invalid continue token: continue key is not valid: incorrect encoded start "
+            "resourceVersion (version meta.k8s.io/v1)"
+        )
+    key = start.removeprefix("/").removesuffix("\0")
+    if within or not namespaced:
+        return Continuation(revision, within, key)
+    namespace, _, name = key.partition("/")
+    return Continuation(revision, namespace, name)
+
+
+def _invalid(why: str) -> ApiError:
+    return ApiError.bad_request(f"invalid continue token: continue key is not valid: {why}")

@@ -1,0 +1,195 @@
+"""Which objects a list, a watch or a deletecollection is about.
+
+Label selectors are read by `values.labels`; field selectors (`status.phase!=Failed,...`) here.
+Sources: k8s.io/apimachinery `fields`, and the registry strategies for the fields of each kind.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.storage import Stored
+from dralab.values import labels
+
+Value = Mapping[str, Any]
+Getter = Callable[[Value], str]
+TERM: Final = re.compile(r"(?P<field>[^=!]+?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition on one field: `wanted` is False for `!=`."""
+
+    field: str
+    value: str
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Both selectors of a request, for one kind.
+
+    `name` is the only name that can match, where the field selector says so.
+    """
+
+    accepts: Callable[[Stored], bool] | None
+    name: str = ""
+    empty: bool = True
+
+
+EVERYTHING: Final = Selection(accepts=None)
+
+
+@lru_cache(maxsize=1024)
+def parse_fields(text: str) -> tuple[Term, ...]:
+    r"""Return the terms of a field selector; `\,`, `\=` and `\\` stand for themselves.
+
+    >>> parse_fields("spec.nodeName=n1,status.phase!=Failed")[1].wanted
+    False
+    """
+    terms = []
+    for part in _split(text):
+        found = TERM.fullmatch(part)
+        if found is None:
+            raise ApiError.bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+        value = re.sub(r"\\([\\,=])", r"\1", found["value"])
+        terms.append(Term(found["field"], value, found["op"] != "!="))
+    return tuple(terms)
+
+
+def _split(text: str) -> list[str]:
+    parts, current, escaped = [], "", False
+    for character in text:
+        if escaped:
+            current += "\\" + character
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == ",":
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    parts.append(current + ("\\" if escaped else ""))
+    return [part for part in parts if part]
+
+
+def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection:
+    """Return what both selectors of a request mean for objects of a kind, as they are stored.
+
+    ApiError: BadRequest in the server's words, for a malformed selector or an unknown field.
+    """
+    if not label_selector and not field_selector:
+        return EVERYTHING
+    checks: list[Callable[[Value], bool]] = []
+    name = ""
+    if field_selector:
+        for term in parse_fields(field_selector):
+            if term.field == "metadata.name" and term.wanted:
+                name = term.value
+            checks.append(_check(term, getter(kind, term.field)))
+    if label_selector:
+        try:
+            wanted = labels.parse(label_selector)
+        except labels.SelectorError as error:
+            raise ApiError.bad_request(str(error)) from error
+        if wanted.requirements:
+            checks.append(
+                lambda value: wanted.accepts(value.get("metadata", {}).get("labels") or {})
+            )
+    if not checks:
+        return EVERYTHING
+    return Selection(accepts=_all(checks), name=name, empty=False)
+
+
+def _check(term: Term, get: Getter) -> Callable[[Value], bool]:
+    expected = term.value
+    if term.wanted:
+        return lambda value: get(value) == expected
+    return lambda value: get(value) != expected
+
+
+def _all(checks: Sequence[Callable[[Value], bool]]) -> Callable[[Stored], bool]:
+    if len(checks) == 1:
+        only = checks[0]
+        return lambda stored: only(stored.value)
+    return lambda stored: all(check(stored.value) for check in checks)
+
+
+def getter(kind: Kind, field: str) -> Getter:
+    """Return how to read a selectable field of a stored object; ApiError where it is none."""
+    if field == "metadata.name":
+        return lambda value: str(value["metadata"].get("name", ""))
+    if field == "metadata.namespace" and kind.namespaced:
+        return lambda value: str(value["metadata"].get("namespace", ""))
+    if field not in kind.fields:
+        known = ["metadata.name", "metadata.namespace"] if kind.namespaced else ["metadata.name"]
+        if kind.fields and kind.custom is None:
+            raise ApiError.bad_request(f"field label not supported: {field}")
+        # Upstream names the namespace for kinds of the cluster, too.
+        only = ", ".join(f'"{name}"' for name in known)
+        raise ApiError.bad_request(f'"{field}" is not a known field selector: only {only}')
+    if kind.hub == "events":
+        return _event_getter(field)
+    special = SPECIAL.get((kind.plural, field))
+    return special or _path(field)
+
+
+def _path(field: str) -> Getter:
+    parts = field.split(".")
+
+    def get(value: Value) -> str:
+        found: Any = value
+        for part in parts:
+            if not isinstance(found, Mapping):
+                return ""
+            found = found.get(part)
+        if found is None:
+            return ""
+        if isinstance(found, bool):
+            return "true" if found else "false"
+        return str(found)
+
+    return get
+
+
+def _flag(field: str) -> Getter:
+    read = _path(field)
+    return lambda value: read(value) or "false"
+
+
+def _count(field: str) -> Getter:
+    read = _path(field)
+    return lambda value: read(value) or "0"
+
+
+def _pod_ips(value: Value) -> str:
+    ips = (value.get("status") or {}).get("podIPs") or ()
+    return ",".join(entry.get("ip", "") for entry in ips)
+
+
+SPECIAL: Final[Mapping[tuple[str, str], Getter]] = {
+    ("pods", "spec.host"): _path("spec.nodeName"),
+    ("pods", "spec.hostNetwork"): _flag("spec.hostNetwork"),
+    ("pods", "status.podIPs"): _pod_ips,
+    ("nodes", "spec.unschedulable"): _flag("spec.unschedulable"),
+    ("replicationcontrollers", "status.replicas"): _count("status.replicas"),
+    ("replicasets", "status.replicas"): _count("status.replicas"),
+    ("jobs", "status.successful"): _count("status.succeeded"),
+}
+
+
+def _event_getter(field: str) -> Getter:
+    """Events are stored in their core form, whichever of the two APIs is asked."""
+    if field.startswith("regarding."):
+        return _path("involvedObject." + field.removeprefix("regarding."))
+    if field == "source":
+        component, reporting = _path("source.component"), _path("reportingComponent")
+        return lambda value: component(value) or reporting(value)
+    if field == "reportingController":
+        return _path("reportingComponent")
+    return _path(field)

@@ -1,0 +1,51 @@
+"""What a watch asked for, and which changes it sees as what."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dralab.apiserver.storage import Change, Stored
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+Filter = Callable[[Stored], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """A watch of one collection, as facts for whoever carries it out.
+
+    First `initial` as ADDED (as of `since`), then a bookmark that ends them if `initial_end`,
+    then every change after `since`. `timeout` is in seconds, None where the client gave none.
+    `bookmarks` tells whether the client wants them now and then. `accepts` is None where every
+    object of the collection (and namespace, and name) is wanted.
+    """
+
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    accepts: Filter | None = None
+    initial: Sequence[Stored] = ()
+    initial_end: bool = False
+    since: int = 0
+    bookmarks: bool = False
+    timeout: float | None = None
+
+    def seen(self, change: Change) -> tuple[EventType, Stored] | None:
+        """Return the event that a change is to this watch; None where it is none.
+
+        An object that enters the selection is ADDED, one that leaves it DELETED: the state
+        before, as of the revision of the change.
+        """
+        if self.namespace and change.key.namespace != self.namespace:
+            return None
+        if self.name and change.key.name != self.name:
+            return None
+        before, after, accepts = change.before, change.after, self.accepts
+        if accepts is not None:
+            if before is not None and not accepts(before):
+                before = None
+            if after is not None and not accepts(after):
+                after = None
+        if after is None:
+            return None if before is None else ("DELETED", change.departed)
+        return ("ADDED" if before is None else "MODIFIED", after)

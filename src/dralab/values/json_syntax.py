@@ -1,0 +1,226 @@
+"""What is wrong with a text that is no JSON, and which keys it gives twice: Go's words.
+
+`orjson` reads bodies fast but words its errors in its own way and drops the first of two equal
+keys in silence. These run only once something is known, or likely, to be wrong.
+Source of the rules and the words: Go's `encoding/json` scanner, `sigs.k8s.io/json`.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+VALUE: Final = "looking for beginning of value"
+KEY: Final = "looking for beginning of object key string"
+WORDS: Final = {"t": "true", "f": "false", "n": "null"}
+MAX_DEPTH: Final = 200  # Go allows 10,000; the walk here is recursive
+STRING: Final = re.compile(r'[^"\\\x00-\x1f]*')
+
+
+class _GoSyntaxError(Exception):
+    """Carries Go's sentence."""
+
+
+def go_error(data: bytes) -> str:
+    """Return Go's sentence about the first error in a text that is no JSON.
+
+    >>> go_error(b"{nope")
+    "invalid character 'n' looking for beginning of object key string"
+    >>> go_error(b"")
+    'unexpected end of JSON input'
+    """
+    text = data.decode("utf-8", errors="replace")
+    try:
+        _Scanner(text).document()
+    except _GoSyntaxError as error:
+        return str(error)
+    return "invalid JSON"
+
+
+def duplicate_fields(data: bytes) -> list[str]:
+    """Return the paths of keys that an object gives more than once, in the order of the text.
+
+    Empty where there are none, or where the text is no JSON.
+
+    >>> duplicate_fields(b'{"spec": {"a": 1, "a": 2}}')
+    ['spec.a']
+    """
+    try:
+        found = json.loads(data, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return []
+    paths: list[str] = []
+    _collect(found, "", paths)
+    return paths
+
+
+def may_have_duplicates(data: bytes, encoded: bytes) -> bool:
+    """Return whether a text may give a key twice; `encoded` is its value, written again.
+
+    Cheap, never wrong where it says no: it compares how many keys either text has.
+    """
+    return data.count(b'":') != encoded.count(b'":') or _SPACED.search(data) is not None
+
+
+_SPACED: Final = re.compile(rb'"\s+:')
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as its pairs."""
+
+
+def _collect(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for key, item in value:
+            at = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(at)
+            seen.add(key)
+            _collect(item, at, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _collect(item, f"{path}[{index}]", found)
+
+
+class _Scanner:
+    """Walks a text as Go's scanner does, to the first error."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def document(self) -> None:
+        self.value(0)
+        self.space()
+        if self.at < len(self.text):
+            self.fail("after top-level value")
+
+    def space(self) -> None:
+        while self.at < len(self.text) and self.text[self.at] in " \t\r\n":
+            self.at += 1
+
+    def peek(self) -> str:
+        if self.at >= len(self.text):
+            raise _GoSyntaxError("unexpected end of JSON input")
+        return self.text[self.at]
+
+    def fail(self, context: str) -> None:
+        character = self.peek()
+        shown = {"'": r"'\''", '"': "'\"'"}.get(character) or repr(character)
+        if not character.isprintable() and ord(character) > 0xFF:
+            shown = f"'\\u{ord(character):04x}'"
+        raise _GoSyntaxError(f"invalid character {shown} {context}")
+
+    def value(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise _GoSyntaxError("exceeded max depth")
+        self.space()
+        character = self.peek()
+        if character == "{":
+            self.object(depth)
+        elif character == "[":
+            self.array(depth)
+        elif character == '"':
+            self.string()
+        elif character in WORDS:
+            self.word(WORDS[character])
+        elif character == "-" or character in "0123456789":
+            self.number()
+        else:
+            self.fail(VALUE)
+
+    def object(self, depth: int) -> None:
+        self.at += 1
+        self.space()
+        if self.peek() == "}":
+            self.at += 1
+            return
+        while True:
+            self.space()
+            if self.peek() != '"':
+                self.fail(KEY)
+            self.string()
+            self.space()
+            if self.peek() != ":":
+                self.fail("after object key")
+            self.at += 1
+            self.value(depth + 1)
+            self.space()
+            character = self.peek()
+            if character == "}":
+                self.at += 1
+                return
+            if character != ",":
+                self.fail("after object key:value pair")
+            self.at += 1
+
+    def array(self, depth: int) -> None:
+        self.at += 1
+        self.space()
+        if self.peek() == "]":
+            self.at += 1
+            return
+        while True:
+            self.value(depth + 1)
+            self.space()
+            character = self.peek()
+            if character == "]":
+                self.at += 1
+                return
+            if character != ",":
+                self.fail("after array element")
+            self.at += 1
+
+    def string(self) -> None:
+        self.at += 1
+        while True:
+            run = STRING.match(self.text, self.at)
+            self.at = run.end() if run else self.at
+            character = self.peek()
+            if character == '"':
+                self.at += 1
+                return
+            if character != "\\":
+                self.fail("in string literal")
+            self.at += 1
+            if self.peek() not in 'bfnrt\\/"u':
+                self.fail("in string escape code")
+            unicode = self.peek() == "u"
+            self.at += 1
+            for _ in range(4 if unicode else 0):
+                if self.peek() not in "0123456789abcdefABCDEF":
+                    self.fail(r"in \u hexadecimal character escape")
+                self.at += 1
+
+    def word(self, word: str) -> None:
+        for position, expected in enumerate(word):
+            if self.peek() != expected:
+                self.fail(f"in literal {word} (expecting {expected!r})")
+            if position < len(word):
+                self.at += 1
+
+    def number(self) -> None:
+        if self.peek() == "-":
+            self.at += 1
+            if self.peek() not in "0123456789":
+                self.fail("in numeric literal")
+        if self.peek() == "0":
+            self.at += 1
+        else:
+            self.digits()
+        if self.text[self.at : self.at + 1] == ".":
+            self.at += 1
+            if self.peek() not in "0123456789":
+                self.fail("after decimal point in numeric literal")
+            self.digits()
+        if self.text[self.at : self.at + 1] in {"e", "E"}:
+            self.at += 1
+            if self.peek() in "+-":
+                self.at += 1
+            if self.peek() not in "0123456789":
+                self.fail("in exponent of numeric literal")
+            self.digits()
+
+    def digits(self) -> None:
+        while self.text[self.at : self.at + 1] in set("0123456789"):
+            self.at += 1
