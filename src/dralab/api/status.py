@@ -68,7 +68,10 @@ class ApiError(Exception):
         self.message = message
         self.code = code if code is not None else CODES.get(reason, HTTPStatus.BAD_REQUEST)
         self.details: dict[str, Any] = dict(details or {})
-        self.causes = tuple(causes)
+        self.causes: tuple[Cause, ...] = tuple(causes)
+        # The token that goes on with an expired list; it travels in the Status' metadata.
+        self.list_continue = ""
+        self._has_details = details is not None
 
     def status(self) -> dict[str, Any]:
         """Return the error as a v1 Status object."""
@@ -78,14 +81,15 @@ class ApiError(Exception):
         found: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.list_continue} if self.list_continue else {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
-            "code": self.code,
         }
-        if details:
+        if self.reason:
+            found["reason"] = self.reason
+        if details or self._has_details:
             found["details"] = details
+        found["code"] = self.code
         return found
 
     @classmethod

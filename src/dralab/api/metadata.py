@@ -1,0 +1,156 @@
+"""What every object's metadata must be: names, labels, annotations, owners, finalizers.
+
+Source: k8s.io/apimachinery `api/validation/objectmeta.go`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.fields import FieldError
+from dralab.values import names
+
+Metadata = Mapping[str, Any]
+MAX_ANNOTATIONS: Final = 256 * 1024
+STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+
+def problems(
+    metadata: Metadata, *, namespaced: bool, name_problems: Callable[[str], list[str]]
+) -> list[FieldError]:
+    """Return what is wrong with an object's metadata."""
+    errors: list[FieldError] = []
+    if prefix := metadata.get("generateName"):
+        # A trailing dash or dot is fine: the suffix follows.
+        trimmed = prefix[:-1] + "a" if prefix[-1:] in {"-", "."} else prefix
+        errors += [
+            fields.invalid_value("metadata.generateName", prefix, why)
+            for why in name_problems(trimmed)
+        ]
+    name = metadata.get("name")
+    if not name:
+        errors.append(fields.required("metadata.name", "name or generateName is required"))
+    else:
+        errors += [
+            fields.invalid_value("metadata.name", name, why) for why in name_problems(name)
+        ]
+    if namespaced:
+        if not metadata.get("namespace"):
+            errors.append(fields.required("metadata.namespace"))
+    elif metadata.get("namespace"):
+        errors.append(
+            fields.forbidden("metadata.namespace", "not allowed on this type")
+        )
+    if labels := metadata.get("labels"):
+        errors += label_problems(labels, "metadata.labels")
+    if annotations := metadata.get("annotations"):
+        errors += _annotation_problems(annotations)
+    if owners := metadata.get("ownerReferences"):
+        errors += _owner_problems(owners)
+    if finalizers := metadata.get("finalizers"):
+        errors += _finalizer_problems(finalizers)
+    return errors
+
+
+def label_problems(labels: Mapping[str, str], path: str) -> list[FieldError]:
+    """Return what is wrong with a map of labels."""
+    errors = []
+    for key, value in labels.items():
+        errors += [fields.invalid_value(path, key, why) for why in names.qualified_problems(key)]
+        errors += [
+            fields.invalid_value(path, value, why) for why in names.label_value_problems(value)
+        ]
+    return errors
+
+
+def _annotation_problems(annotations: Mapping[str, str]) -> list[FieldError]:
+    errors = []
+    for key in annotations:
+        errors += [
+            fields.invalid_value("metadata.annotations", key, why)
+            for why in names.qualified_problems(key.lower())
+        ]
+    size = sum(len(key) + len(value) for key, value in annotations.items())
+    if size > MAX_ANNOTATIONS:
+        errors.append(fields.too_long("metadata.annotations", MAX_ANNOTATIONS))
+    return errors
+
+
+def _owner_problems(owners: Any) -> list[FieldError]:
+    errors: list[FieldError] = []
+    path = "metadata.ownerReferences"
+    controller: Metadata | None = None
+    for owner in owners:
+        version = owner.get("apiVersion") or ""
+        if not version.rpartition("/")[2]:
+            errors.append(
+                fields.invalid_value(f"{path}.apiVersion", version, "version must not be empty")
+            )
+        for part in ("kind", "name", "uid"):
+            if not owner.get(part):
+                errors.append(fields.invalid_value(f"{path}.{part}", "", "must not be empty"))
+        if version in {"v1"} and owner.get("kind") == "Event":
+            errors.append(
+                fields.invalid_value(path, owner, "v1, Kind=Event is disallowed from being an owner")
+            )
+        if owner.get("controller"):
+            if controller is not None:
+                errors.append(
+                    fields.invalid_value(
+                        path,
+                        list(owners),
+                        'Only one reference can have Controller set to true. Found "true" in '
+                        f"references for {controller.get('kind')}/{controller.get('name')} and "
+                        f"{owner.get('kind')}/{owner.get('name')}",
+                    )
+                )
+            controller = owner
+    return errors
+
+
+def _finalizer_problems(finalizers: Any) -> list[FieldError]:
+    errors = []
+    path = "metadata.finalizers"
+    for name in finalizers:
+        found = names.qualified_problems(name)
+        errors += [fields.invalid_value(path, name, why) for why in found]
+        if not found and "/" not in name and name not in STANDARD_FINALIZERS:
+            errors.append(
+                fields.invalid_value(
+                    path,
+                    name,
+                    "name is neither a standard finalizer name nor is it fully qualified",
+                )
+            )
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        errors.append(
+            fields.invalid_value(
+                path,
+                list(finalizers),
+                "finalizer orphan and foregroundDeletion cannot be both set",
+            )
+        )
+    return errors
+
+
+def update_problems(new: Metadata, old: Metadata) -> list[FieldError]:
+    """Return what a change of metadata may not do."""
+    errors = []
+    for part in ("name", "namespace", "uid", "creationTimestamp"):
+        if new.get(part) != old.get(part):
+            errors.append(
+                fields.invalid_value(f"metadata.{part}", new.get(part), "field is immutable")
+            )
+    if old.get("deletionTimestamp"):
+        had = old.get("finalizers") or ()
+        added = [name for name in new.get("finalizers") or () if name not in had]
+        if added:
+            shown = ", ".join(f'"{name}"' for name in added)
+            errors.append(
+                fields.forbidden(
+                    "metadata.finalizers",
+                    "no new finalizers can be added if the object is being deleted, found new "
+                    f"finalizers []string{{{shown}}}",
+                )
+            )
+    return errors

@@ -1,0 +1,43 @@
+"""The question that admission answers, and the shape of those who answer it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from dralab.api.kinds import Kind
+from dralab.apiserver.storage import Key, Stored
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Review:
+    """One write about to happen.
+
+    `value` is the object to be stored (None for DELETE); a mutating admission changes it in
+    place. `old` is the object that is there (None for CREATE); it may not be changed. `find`
+    reads any object of the store.
+    """
+
+    operation: Operation
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+    value: dict[str, Any] | None
+    old: dict[str, Any] | None
+    user: str
+    groups: tuple[str, ...]
+    dry_run: bool
+    find: Callable[[Key], Stored | None]
+    warnings: list[str] = field(default_factory=list)
+
+
+class Admission(Protocol):
+    """One admission plugin; `admit` returns, changes `review.value`, or raises ApiError."""
+
+    name: str
+
+    def admit(self, review: Review) -> None:
+        """Look at a write before it happens."""
+        ...

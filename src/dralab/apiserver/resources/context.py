@@ -1,0 +1,110 @@
+"""What the verbs work with, and the small steps that several of them share."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError, Cause
+from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.resources.rules import Rules
+from dralab.apiserver.storage import Key, RevisionConflict, Store, Stored
+from dralab.kernel.clock import Clock, rfc3339
+from dralab.kernel.randomness import Randomness
+
+Object = dict[str, Any]
+MODIFIED: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+NAME_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+MAX_GENERATED: Final = 58
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """The parts of a server that the verbs use.
+
+    `rules` says what each kind's objects must be; `admission` is asked in order about every
+    write. `managed_fields` can be switched off where nobody reads them.
+    """
+
+    store: Store
+    clock: Clock
+    randomness: Randomness
+    kinds: Kinds
+    rules: Rules
+    admission: Sequence[Admission] = ()
+    managed_fields: bool = True
+    on_kinds_changed: list[Callable[[], None]] = field(default_factory=list)
+
+    def now(self) -> str:
+        """Return the time as objects carry it."""
+        return rfc3339(self.clock.now())
+
+    def uid(self) -> str:
+        """Return a new UID."""
+        return self.randomness.uuid("uid")
+
+    @property
+    def names(self) -> random.Random:
+        """The stream of generated names."""
+        return self.randomness.stream("names")
+
+    def generated_name(self, prefix: str) -> str:
+        """Return a name that starts with `prefix`."""
+        suffix = "".join(self.names.choices(NAME_CHARACTERS, k=5))
+        return prefix[:MAX_GENERATED] + suffix
+
+    def live(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Return an object as it is stored; ApiError NotFound."""
+        found = self.store.get(key_of(kind, namespace, name))
+        if found is None:
+            raise ApiError.not_found(kind.plural, name, group=kind.group)
+        return found
+
+
+def key_of(kind: Kind, namespace: str, name: str) -> Key:
+    """Return where an object lives."""
+    return Key(kind.hub, namespace if kind.namespaced else "", name)
+
+
+def conflict(kind: Kind, name: str) -> ApiError:
+    """Return what a writer gets who has not seen the latest state."""
+    return ApiError.conflict(kind.plural, name, MODIFIED, group=kind.group)
+
+
+def raise_conflict(kind: Kind, error: RevisionConflict) -> NoReturn:
+    """Turn the store's refusal into the API's."""
+    raise conflict(kind, error.key.name) from error
+
+
+def too_large(requested: int, current: int) -> ApiError:
+    """Return what a reader gets who asks for the future."""
+    return ApiError(
+        "Timeout",
+        f"Timeout: Too large resource version: {requested}, current: {current}",
+        details={"retryAfterSeconds": 1},
+        causes=[Cause(reason="ResourceVersionTooLarge", message="Too large resource version")],
+    )
+
+
+def revision_of(text: str) -> int | None:
+    """Return a resourceVersion as a number: None where it is unset; ApiError where it is none."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        # A real server answers this with 500 and no reason.
+        raise ApiError.bad_request(
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
+            "invalid syntax"
+        )
+    return int(text)
+
+
+def metadata_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object's metadata; ApiError where it is no mapping."""
+    found = value.get("metadata")
+    if isinstance(found, dict):
+        return found
+    raise ApiError.bad_request("metadata: expected an object")

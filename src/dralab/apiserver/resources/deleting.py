@@ -1,0 +1,230 @@
+"""Deleting: preconditions, grace, finalizers, and what becomes of dependents.
+
+Source: k8s.io/apiserver `registry/rest/delete.go`, `registry/generic/registry/store.go`.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.resources import reading
+from dralab.apiserver.resources.context import Context, Object, raise_conflict
+from dralab.apiserver.resources.options import ADMIN, DeleteOptions, ListOptions, User
+from dralab.apiserver.storage import RevisionConflict, Stored
+from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+
+def delete(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    options: DeleteOptions,
+    *,
+    user: User = ADMIN,
+    evicted: bool = False,
+) -> tuple[Stored, bool]:
+    """Delete an object, or mark it; also return whether it is gone."""
+    with context.store.lock:
+        live = context.live(kind, namespace, name)
+        _check_preconditions(live, kind, options)
+        _admit(context, kind, live, options, user)
+        return _delete(context, kind, live, options)
+
+
+def delete_collection(
+    context: Context,
+    kind: Kind,
+    namespace: str,
+    chosen: ListOptions,
+    options: DeleteOptions,
+    *,
+    user: User = ADMIN,
+) -> tuple[list[Stored], int]:
+    """Delete what a list shows; return the objects and the revision of the list."""
+    with context.store.lock, context.store.batch():
+        page = reading.list_page(context, kind, namespace, chosen)
+        found = []
+        for item in page.items:
+            _admit(context, kind, item, options, user)
+            each = replace(options, uid="", revision="")
+            found.append(_delete(context, kind, item, each)[0])
+        return found, page.revision
+
+
+def _admit(
+    context: Context, kind: Kind, live: Stored, options: DeleteOptions, user: User
+) -> None:
+    review = Review(
+        operation="DELETE",
+        kind=kind,
+        namespace=live.key.namespace,
+        name=live.key.name,
+        subresource="",
+        value=None,
+        old=live.value,
+        user=user.name,
+        groups=user.groups,
+        dry_run=options.dry_run,
+        find=context.store.get,
+    )
+    for admission in context.admission:
+        admission.admit(review)
+
+
+def _check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> None:
+    uid = live.value["metadata"]["uid"]
+    if options.uid and options.uid != uid:
+        raise ApiError.conflict(
+            kind.kind,
+            live.key.name,
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({uid}). The object might have been deleted and then recreated",
+        )
+    if options.revision and options.revision != str(live.revision):
+        raise ApiError.conflict(
+            kind.kind,
+            live.key.name,
+            f"the ResourceVersion in the precondition ({options.revision}) does not match the "
+            f"ResourceVersion in record ({live.revision}). The object might have been modified",
+        )
+
+
+def _delete(
+    context: Context, kind: Kind, live: Stored, options: DeleteOptions
+) -> tuple[Stored, bool]:
+    old = live.value
+    meta: dict[str, Any] = dict(old["metadata"])
+    value: Object = {**old, "metadata": meta}
+    grace = _grace(kind, old, options)
+    finalizers = _finalizers(kind, meta, options)
+    if finalizers != (meta.get("finalizers") or []):
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+    stays = bool(finalizers) or grace > 0 or _has_spec_finalizers(kind, old)
+    was_deleting = "deletionTimestamp" in meta
+    if was_deleting:
+        grace = min(grace, meta.get("deletionGracePeriodSeconds") or 0)
+        stays = bool(finalizers) or grace > 0 or _has_spec_finalizers(kind, old)
+    _mark(context, kind, value, grace)
+    if options.dry_run:
+        return Stored(live.key, value, live.revision, live.created), not stays
+    if stays:
+        if value == old:
+            return live, False
+        return _update(context, kind, live, value), False
+    if _is_graceful(kind) and was_deleting:
+        # The end of the grace is a change of its own, seen before the deletion.
+        live = _update(context, kind, live, value)
+        value = live.value
+    return remove(context, kind, live, value), True
+
+
+def _mark(context: Context, kind: Kind, value: Object, grace: int) -> None:
+    """Write into an object that it is being deleted."""
+    meta = value["metadata"]
+    before = meta.get("deletionGracePeriodSeconds")
+    now = context.clock.now()
+    if "deletionTimestamp" in meta:
+        if before is not None and grace < before and _is_graceful(kind):
+            started = from_rfc3339(meta["deletionTimestamp"]) - before * SECOND
+            meta["deletionTimestamp"] = rfc3339(max(started + grace * SECOND, 0))
+            meta["deletionGracePeriodSeconds"] = grace
+    else:
+        marks: dict[str, Any] = {"deletionTimestamp": rfc3339(now + grace * SECOND)}
+        if kind.hub not in {"namespaces", CRDS}:
+            marks["deletionGracePeriodSeconds"] = grace
+        ordered: dict[str, Any] = {}
+        for part, item in meta.items():
+            ordered[part] = item
+            if part == "creationTimestamp":
+                ordered.update(marks)
+        value["metadata"] = meta = {**ordered, **marks}
+        if "generation" in meta and _is_graceful(kind):
+            meta["generation"] += 1
+    context.rules.of(kind).marked(value, rfc3339(now))
+
+
+CRDS = "apiextensions.k8s.io/customresourcedefinitions"
+
+
+def _is_graceful(kind: Kind) -> bool:
+    return kind.hub == "pods"
+
+
+def _grace(kind: Kind, value: Object, options: DeleteOptions) -> int:
+    """Return the seconds that an object may take to end: pods alone have any."""
+    if not _is_graceful(kind):
+        return 0
+    spec = value.get("spec") or {}
+    if not spec.get("nodeName"):
+        return 0
+    if (value.get("status") or {}).get("phase") in {"Failed", "Succeeded"}:
+        return 0
+    if options.grace is not None:
+        return max(options.grace, 0)
+    own = spec.get("terminationGracePeriodSeconds")
+    return 30 if own is None else max(int(own), 0)
+
+
+def _finalizers(kind: Kind, meta: Object, options: DeleteOptions) -> list[str]:
+    found = [
+        name for name in meta.get("finalizers") or [] if name not in {ORPHAN, FOREGROUND}
+    ]
+    before = meta.get("finalizers") or []
+    policy = options.policy
+    if not policy and options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Background"
+    if not policy:
+        return list(before)
+    if policy == "Orphan":
+        found.append(ORPHAN)
+    elif policy == "Foreground":
+        found.append(FOREGROUND)
+    return found
+
+
+def _has_spec_finalizers(kind: Kind, value: Object) -> bool:
+    return kind.hub == "namespaces" and bool((value.get("spec") or {}).get("finalizers"))
+
+
+def is_finished(kind: Kind, value: Object) -> bool:
+    """Return whether an object that is being deleted has nothing left to wait for."""
+    meta = value["metadata"]
+    return (
+        "deletionTimestamp" in meta
+        and not meta.get("finalizers")
+        and not meta.get("deletionGracePeriodSeconds")
+        and not _has_spec_finalizers(kind, value)
+    )
+
+
+def _update(context: Context, kind: Kind, live: Stored, value: Object) -> Stored:
+    try:
+        stored = context.store.update(live.key, value, expect=live.revision)
+    except RevisionConflict as error:
+        raise_conflict(kind, error)
+    context.rules.stored(kind, live.value, stored.value)
+    return stored
+
+
+def remove(context: Context, kind: Kind, live: Stored, value: Object) -> Stored:
+    """Take an object out of the store; watchers see the state that was stored last."""
+    last = value if not live.value["metadata"].get("finalizers") else None
+    try:
+        stored = context.store.delete(live.key, last, expect=live.revision)
+    except RevisionConflict as error:
+        raise_conflict(kind, error)
+    context.rules.stored(kind, live.value, None)
+    if last is None:
+        # The writer who took the last finalizer away sees the object as it left it.
+        meta = {**value["metadata"], "resourceVersion": str(live.revision)}
+        return Stored(live.key, {**value, "metadata": meta}, stored.revision, stored.created)
+    return stored

@@ -1,0 +1,274 @@
+"""What a request may ask for beside its object: the options of lists, watches and writes.
+
+Each is read from query parameters and checked in the words of a real server.
+Sources: k8s.io/apimachinery `meta/v1` validation, `meta/internalversion/validation`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from dralab.api import fields
+from dralab.api.fields import FieldError
+from dralab.api.status import ApiError
+
+Query = Mapping[str, Sequence[str]]
+FieldValidation = Literal["", "Ignore", "Warn", "Strict"]
+META: Final = "meta.k8s.io"
+TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+POLICIES: Final = ("Foreground", "Background", "Orphan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Who asks."""
+
+    name: str = "admin"
+    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
+    uid: str = ""
+
+
+ADMIN: Final = User()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """How to list or watch. `send_initial_events` is None where the client does not say."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    cont: str = ""
+    revision: str = ""
+    match: str = ""
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class WriteOptions:
+    """How to write. Warnings for the client are gathered in `warnings`.
+
+    `manager` owns the changed fields; without it the verb falls back to `agent`, the client's
+    program. `duplicates` are the paths that the body gave twice.
+    """
+
+    dry_run: bool = False
+    manager: str = ""
+    agent: str = "unknown"
+    validation: FieldValidation = "Warn"
+    force: bool = False
+    user: User = ADMIN
+    warnings: list[str] = field(default_factory=list)
+    duplicates: Sequence[str] = ()
+
+    @property
+    def field_manager(self) -> str:
+        """Who owns what is written."""
+        return self.manager or self.agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """How to delete: seconds of grace (None: the object's own), what happens to dependents."""
+
+    grace: int | None = None
+    policy: str = ""
+    uid: str = ""
+    revision: str = ""
+    dry_run: bool = False
+    orphan_dependents: bool | None = None
+
+
+def list_options(query: Query, *, watch: bool) -> ListOptions:
+    """Return the options of a list or watch; ApiError where they contradict each other."""
+    options = ListOptions(
+        label_selector=_one(query, "labelSelector"),
+        field_selector=_one(query, "fieldSelector"),
+        limit=_number(query, "limit"),
+        cont=_one(query, "continue"),
+        revision=_one(query, "resourceVersion"),
+        match=_one(query, "resourceVersionMatch"),
+        bookmarks=_flag(query, "allowWatchBookmarks"),
+        send_initial_events=(
+            _flag(query, "sendInitialEvents") if _one(query, "sendInitialEvents") else None
+        ),
+        timeout=_number(query, "timeoutSeconds") or None,
+    )
+    check_list_options(options, watch=watch)
+    return options
+
+
+def check_list_options(options: ListOptions, *, watch: bool) -> None:
+    """Raise where the parts of list options contradict each other."""
+    errors = _watch_errors(options) if watch else _list_errors(options)
+    if errors:
+        raise fields.invalid("ListOptions", "", errors, group=META)
+
+
+def _watch_errors(options: ListOptions) -> list[FieldError]:
+    errors = []
+    if options.send_initial_events is None:
+        if options.match:
+            errors.append(
+                fields.forbidden(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
+                    "provided",
+                )
+            )
+    elif options.match != "NotOlderThan":
+        errors.append(
+            fields.forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+        )
+    return errors
+
+
+def _list_errors(options: ListOptions) -> list[FieldError]:
+    errors = []
+    name = "resourceVersionMatch"
+    if options.match:
+        if not options.revision:
+            why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            errors.append(fields.forbidden(name, why))
+        if options.cont:
+            why = "resourceVersionMatch is forbidden when continue is provided"
+            errors.append(fields.forbidden(name, why))
+        if options.match not in {"Exact", "NotOlderThan"}:
+            known = ["Exact", "NotOlderThan", ""]
+            errors.append(fields.not_supported(name, options.match, known))
+        if options.match == "Exact" and options.revision == "0":
+            why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            errors.append(fields.forbidden(name, why))
+    if options.send_initial_events is not None:
+        why = "sendInitialEvents is forbidden for list"
+        errors.append(fields.forbidden("sendInitialEvents", why))
+    return errors
+
+
+def write_options(query: Query, kind: str, *, user: User = ADMIN, agent: str = "") -> WriteOptions:
+    """Return the options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions.
+
+    `agent` is the User-Agent header: its part before the first `/` names the field manager
+    of last resort.
+    """
+    if not query:
+        return WriteOptions(user=user, agent=agent.partition("/")[0] or "unknown")
+    errors: list[FieldError] = []
+    dry_run = _dry_run(query.get("dryRun"), errors)
+    validation = _one(query, "fieldValidation")
+    if validation not in {"", "Ignore", "Warn", "Strict"}:
+        known = ["", "Ignore", "Strict", "Warn"]
+        errors.append(fields.not_supported("fieldValidation", validation, known))
+    manager = _one(query, "fieldManager")
+    if len(manager) > 128:
+        errors.append(fields.too_long("fieldManager", 128))
+    if errors:
+        raise fields.invalid(kind, "", errors, group=META)
+    return WriteOptions(
+        dry_run=dry_run,
+        manager=manager,
+        agent=agent.partition("/")[0] or "unknown",
+        validation=validation or "Warn",  # type: ignore[arg-type]  # one of the four, see above
+        force=_flag(query, "force"),
+        user=user,
+    )
+
+
+def check_patch_options(options: WriteOptions, *, apply: bool, force_given: bool) -> None:
+    """Raise where the options do not fit the type of the patch."""
+    errors = []
+    if apply and not options.manager:
+        errors.append(fields.required("fieldManager", "is required for apply patch"))
+    if not apply and force_given:
+        errors.append(fields.forbidden("force", "may not be specified for non-apply patch"))
+    if errors:
+        raise fields.invalid("PatchOptions", "", errors, group=META)
+
+
+def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
+    """Return the options of a delete: the body's where there is one, else the query's."""
+    source: dict[str, Any] = dict(body or {})
+    source.pop("kind", None)
+    source.pop("apiVersion", None)
+    if not source:
+        if grace := _one(query, "gracePeriodSeconds"):
+            source["gracePeriodSeconds"] = int(grace) if grace.lstrip("-").isdigit() else grace
+        if policy := _one(query, "propagationPolicy"):
+            source["propagationPolicy"] = policy
+        if orphan := _one(query, "orphanDependents"):
+            source["orphanDependents"] = orphan in TRUE
+    errors: list[FieldError] = []
+    dry_run = _dry_run(source.get("dryRun") or query.get("dryRun"), errors)
+    policy = source.get("propagationPolicy") or ""
+    orphan_dependents = source.get("orphanDependents")
+    if policy and orphan_dependents is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(fields.invalid_value("propagationPolicy", policy, why))
+    if policy and policy not in POLICIES:
+        known = ", ".join(f'"{name}"' for name in (*POLICIES, "nil"))
+        detail = f"supported values: {known}"
+        errors.append(
+            FieldError("FieldValueNotSupported", "propagationPolicy", policy, detail)
+        )
+    grace_seconds = source.get("gracePeriodSeconds")
+    if grace_seconds is not None and (
+        isinstance(grace_seconds, bool) or not isinstance(grace_seconds, int)
+    ):
+        raise ApiError.bad_request(
+            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: "
+            "gracePeriodSeconds must be an integer"
+        )
+    preconditions = source.get("preconditions") or {}
+    if not isinstance(preconditions, Mapping):
+        raise ApiError.bad_request("preconditions must be an object")
+    if errors:
+        raise fields.invalid("DeleteOptions", "", errors, group=META)
+    return DeleteOptions(
+        grace=grace_seconds,
+        policy=policy,
+        uid=str(preconditions.get("uid") or ""),
+        revision=str(preconditions.get("resourceVersion") or ""),
+        dry_run=dry_run,
+        orphan_dependents=orphan_dependents,
+    )
+
+
+def _dry_run(values: Sequence[str] | None, errors: list[FieldError]) -> bool:
+    if not values or list(values) == [""]:
+        return False
+    wrong = [value for value in values if value != "All"]
+    if wrong:
+        known = 'supported values: "All"'
+        errors.append(FieldError("FieldValueNotSupported", "dryRun", list(values), known))
+    return True
+
+
+def _one(query: Query, name: str) -> str:
+    values = query.get(name)
+    return values[0] if values else ""
+
+
+def _flag(query: Query, name: str) -> bool:
+    values = query.get(name)
+    if not values:
+        return False
+    # A parameter without a value counts as set, as in apimachinery's conversion of queries.
+    return values[0] not in FALSE
+
+
+def _number(query: Query, name: str) -> int:
+    text = _one(query, name)
+    if not text:
+        return 0
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ApiError.bad_request(
+            f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        ) from error

@@ -1,0 +1,166 @@
+"""Reading: get, list and watch, with the rules of resourceVersion.
+
+Source: k8s.io/apiserver `storage/cacher`, `storage/etcd3`; recorded answers of a real server.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.resources import continuation
+from dralab.apiserver.resources.context import Context, key_of, revision_of, too_large
+from dralab.apiserver.resources.options import ListOptions, check_list_options
+from dralab.apiserver.resources.selectors import selection
+from dralab.apiserver.resources.watches import Watching
+from dralab.apiserver.storage import Compacted, FutureRevision, Stored
+
+EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can "
+    "start a new list without the continue parameter, or use the continue token in this response "
+    "to retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The objects of a list as of `revision`; `cont` leads to the next page.
+
+    `remaining` is None where a selector hides how many more there are.
+    """
+
+    items: Sequence[Stored]
+    revision: int
+    cont: str = ""
+    remaining: int | None = None
+
+
+def get(context: Context, kind: Kind, name: str, namespace: str, revision: str = "") -> Stored:
+    """Return one object; a revision means at least as new as that."""
+    at_least = revision_of(revision)
+    if at_least and at_least > context.store.revision:
+        raise too_large(at_least, context.store.revision)
+    return context.live(kind, namespace, name)
+
+
+def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> Page:
+    """Return a page of a collection."""
+    check_list_options(options, watch=False)
+    chosen = selection(kind, options.label_selector, options.field_selector)
+    store, limit = context.store, options.limit or None
+    after: tuple[str, str] | None = None
+    revision: int | None = None
+    if options.cont:
+        token = continuation.decode(options.cont, namespace, namespaced=kind.namespaced)
+        if options.revision not in {"", "0"}:
+            raise ApiError.bad_request(
+                "specifying resource version is not allowed when using continue"
+            )
+        after = (token.namespace, token.name)
+        revision = token.revision if token.revision > 0 else None
+    else:
+        asked = revision_of(options.revision)
+        if asked == 0:
+            # Any state will do, and a real server's cache answers with everything it has.
+            limit = None
+        elif asked is not None:
+            if asked > store.revision:
+                raise too_large(asked, store.revision)
+            if options.match == "Exact" or (not options.match and limit):
+                revision = asked
+    if chosen.name and kind.namespaced and namespace and revision is None and after is None:
+        return _by_name(context, kind, namespace, chosen.name, options)
+    try:
+        found = store.list(
+            kind.hub,
+            namespace if kind.namespaced else "",
+            revision=revision,
+            after=after,
+            limit=limit,
+            where=chosen.accepts,
+        )
+    except FutureRevision as error:
+        raise too_large(error.requested, error.current) from error
+    except Compacted as error:
+        raise _expired(options, after, namespace, error) from error
+    cont = ""
+    if found.more and found.items:
+        last = found.items[-1].key
+        cont = continuation.encode(
+            continuation.Continuation(found.revision, last.namespace, last.name), namespace
+        )
+    return Page(
+        items=found.items,
+        revision=found.revision,
+        cont=cont,
+        remaining=found.remaining if cont and chosen.empty else None,
+    )
+
+
+def _by_name(
+    context: Context, kind: Kind, namespace: str, name: str, options: ListOptions
+) -> Page:
+    """Return the list of at most one object, without looking at the others."""
+    chosen = selection(kind, options.label_selector, options.field_selector)
+    with context.store.lock:
+        found = context.store.get(key_of(kind, namespace, name))
+        revision = context.store.revision
+    if found is None or (chosen.accepts is not None and not chosen.accepts(found)):
+        return Page(items=(), revision=revision)
+    return Page(items=(found,), revision=revision)
+
+
+def _expired(
+    options: ListOptions, after: tuple[str, str] | None, namespace: str, error: Compacted
+) -> ApiError:
+    if after is None:
+        return ApiError("Expired", f"The resourceVersion for the provided list is too old: {error}")
+    expired = ApiError("Expired", EXPIRED)
+    token = continuation.Continuation(-1, *after)
+    expired.list_continue = continuation.encode(token, namespace)
+    return expired
+
+
+def watch(
+    context: Context, kind: Kind, namespace: str, options: ListOptions, *, name: str = ""
+) -> Watching:
+    """Return what a watch asked for; ApiError Expired where its revision is forgotten."""
+    check_list_options(options, watch=True)
+    chosen = selection(kind, options.label_selector, options.field_selector)
+    within = namespace if kind.namespaced else ""
+    store = context.store
+    asked = revision_of(options.revision)
+    initial: Sequence[Stored] = ()
+    with store.lock:
+        wants_state = options.send_initial_events
+        if wants_state is None:
+            wants_state = not asked
+        since = store.revision
+        if wants_state:
+            if name:
+                one = store.get(key_of(kind, within, name))
+                wanted = one is not None and (chosen.accepts is None or chosen.accepts(one))
+                initial = (one,) if one is not None and wanted else ()
+            else:
+                initial = store.list(kind.hub, within, where=chosen.accepts).items
+        elif asked:
+            since = asked
+            try:
+                store.changes(asked, kind.hub)
+            except Compacted as error:
+                raise ApiError(
+                    "Expired", f"too old resource version: {asked} ({error.compacted})"
+                ) from error
+    return Watching(
+        resource=kind.hub,
+        namespace=within,
+        name=name or chosen.name,
+        accepts=chosen.accepts,
+        initial=initial,
+        initial_end=bool(options.send_initial_events) and options.bookmarks,
+        since=since,
+        bookmarks=options.bookmarks,
+        timeout=options.timeout,
+    )

@@ -1,0 +1,74 @@
+"""Which rules hold for which kind, and how the versions of one store become each other."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from dralab.api.kinds import Kind
+from dralab.api.strategy import Strategy
+
+Object = dict[str, Any]
+# (kind of the version asked for, object) → the same object in another version, a new mapping.
+Conversion = Callable[[Kind, Object], Object]
+# (state before, state after) of a stored object; None where there is none.
+Observer = Callable[[Object | None, Object | None], None]
+PLAIN: Final = Strategy()
+
+
+class Rules:
+    """The strategies and conversions of the kinds of a server; both can grow at run time.
+
+    Objects are stored in the form that `hub_types` names; `to_hub` and `from_hub` are asked
+    only for the other versions.
+    """
+
+    def __init__(self, strategies: Mapping[str, Strategy] | None = None) -> None:
+        self.strategies: dict[str, Strategy] = dict(strategies or {})
+        self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
+        self.hub_types: dict[str, tuple[str, str]] = {}
+        self._observers: dict[str, list[Observer]] = {}
+
+    def adopt(self, kinds: Iterable[Kind]) -> None:
+        """Store each collection in the form of the version that comes first."""
+        for kind in kinds:
+            self.hub_types.setdefault(kind.hub, (kind.api_version, kind.kind))
+
+    def of(self, kind: Kind) -> Strategy:
+        """Return the rules of a kind."""
+        return self.strategies.get(kind.hub, PLAIN)
+
+    def default(self, kind: Kind, value: Object) -> None:
+        """Fill in what the client left out."""
+        self.of(kind).default(value)
+
+    def observe(self, hub: str, observer: Observer) -> None:
+        """Call `observer` after each write to a collection, with the store's lock held."""
+        self._observers.setdefault(hub, []).append(observer)
+
+    def stored(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+        """Tell the observers of a collection."""
+        for observer in self._observers.get(kind.hub, ()):
+            observer(before, after)
+
+    def hub_type(self, kind: Kind) -> tuple[str, str]:
+        """Return the apiVersion and kind in which objects of a collection are stored."""
+        return self.hub_types.get(kind.hub) or (kind.api_version, kind.kind)
+
+    def is_hub(self, kind: Kind) -> bool:
+        """Return whether objects of that version are stored as they are."""
+        return self.hub_type(kind)[0] == kind.api_version
+
+    def to_hub(self, kind: Kind, value: Object) -> Object:
+        """Return an object in its stored form."""
+        found = self.conversions.get(kind.hub)
+        if found is None or self.is_hub(kind):
+            return value
+        return found[0](kind, value)
+
+    def from_hub(self, kind: Kind, value: Object) -> Object:
+        """Return a stored object in the version of `kind`; the stored one is not changed."""
+        if self.is_hub(kind):
+            return value
+        found = self.conversions.get(kind.hub)
+        if found is None:
+            return {**value, "apiVersion": kind.api_version, "kind": kind.kind}
+        return found[1](kind, value)

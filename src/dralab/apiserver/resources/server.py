@@ -1,0 +1,215 @@
+"""The verbs as one object: what in-process clients and the HTTP edge call."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError
+from dralab.apiserver.resources import deleting, patching, reading, subresources, writing
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.options import (
+    ADMIN,
+    DeleteOptions,
+    ListOptions,
+    User,
+    WriteOptions,
+)
+from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.reading import Page
+from dralab.apiserver.resources.watches import Watching
+from dralab.apiserver.storage import Stored
+
+
+class Resources:
+    """Every verb of every kind, synchronous, on mappings; refusals are `ApiError`.
+
+    What comes back is `Stored`: its `value` and `encoded` are in the form in which the
+    collection is stored; `view` gives the form of the version that was asked. Nothing that
+    comes back may be changed; what is handed in belongs to the server from then on.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds that are served."""
+        return self.context.kinds
+
+    def kind(self, group: str, version: str, plural: str) -> Kind:
+        """Return a served kind; ApiError in the words of a server where there is none."""
+        found = self.context.kinds.get(group, version, plural)
+        if found is None:
+            raise ApiError(
+                "NotFound", "the server could not find the requested resource", details={}
+            )
+        return found
+
+    def view(self, kind: Kind, stored: Stored) -> Object:
+        """Return a stored object in the version of `kind`."""
+        return self.context.rules.from_hub(kind, stored.value)
+
+    def encoded(self, kind: Kind, stored: Stored) -> bytes:
+        """Return a stored object as JSON in the version of `kind`."""
+        if self.context.rules.is_hub(kind):
+            return stored.encoded
+        return orjson.dumps(self.context.rules.from_hub(kind, stored.value))
+
+    def get(self, kind: Kind, name: str, namespace: str = "", *, revision: str = "") -> Stored:
+        """Return one object."""
+        return reading.get(self.context, kind, name, namespace, revision)
+
+    def list(
+        self, kind: Kind, namespace: str = "", options: ListOptions = ListOptions()
+    ) -> Page:
+        """Return a page of a collection, of all namespaces where `namespace` is empty."""
+        return reading.list_page(self.context, kind, namespace, options)
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        options: ListOptions = ListOptions(),
+        *,
+        name: str = "",
+    ) -> Watching:
+        """Return what a watch is to see; carrying it out is left to `watching`."""
+        return reading.watch(self.context, kind, namespace, options, name=name)
+
+    def create(
+        self, kind: Kind, value: Object, namespace: str = "", options: WriteOptions | None = None
+    ) -> Stored:
+        """Store a new object."""
+        return writing.create(self.context, kind, value, namespace, options or WriteOptions())
+
+    def update(
+        self,
+        kind: Kind,
+        value: Object,
+        name: str,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        *,
+        subresource: str = "",
+    ) -> Stored:
+        """Replace an object, or its subresource `status`."""
+        return self.put(kind, value, name, namespace, options, subresource=subresource)[0]
+
+    def put(
+        self,
+        kind: Kind,
+        value: Object,
+        name: str,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        *,
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Replace an object; also return whether that created it."""
+        return writing.update(
+            self.context,
+            kind,
+            value,
+            name,
+            namespace,
+            options or WriteOptions(),
+            subresource=subresource,
+        )
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Change an object by a patch; also return whether that created it (apply alone can)."""
+        return patching.patch(
+            self.context,
+            kind,
+            name,
+            patch,
+            namespace,
+            options or WriteOptions(),
+            type=type,
+            subresource=subresource,
+        )
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        options: DeleteOptions = DeleteOptions(),
+        *,
+        user: User = ADMIN,
+    ) -> tuple[Stored, bool]:
+        """Delete an object or mark it; also return whether it is gone."""
+        return deleting.delete(self.context, kind, name, namespace, options, user=user)
+
+    def delete_collection(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        chosen: ListOptions = ListOptions(),
+        options: DeleteOptions = DeleteOptions(),
+        *,
+        user: User = ADMIN,
+    ) -> tuple["list[Stored]", int]:  # noqa: UP037 - `list` is a method here
+        """Delete what a list shows; return that and the list's revision."""
+        return deleting.delete_collection(
+            self.context, kind, namespace, chosen, options, user=user
+        )
+
+    def subresource(
+        self,
+        verb: str,
+        kind: Kind,
+        name: str,
+        subresource: str,
+        body: Any = None,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        *,
+        type: PatchType = "merge",
+    ) -> Object:
+        """Do get, create, update or patch on a subresource other than `status`.
+
+        Returns the object that the server answers with, in the version of `kind`.
+        """
+        return subresources.call(
+            self.context,
+            verb,
+            kind,
+            name,
+            subresource,
+            body,
+            namespace,
+            options or WriteOptions(),
+            type=type,
+        )
+
+    def on_kinds_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever kinds came or went."""
+        self.context.on_kinds_changed.append(listener)
+
+
+def success(kind: Kind, stored: Stored) -> Mapping[str, Any]:
+    """Return the Status of a deletion that is done."""
+    details = {"name": stored.key.name}
+    if kind.group:
+        details["group"] = kind.group
+    details |= {"kind": kind.plural, "uid": stored.value["metadata"]["uid"]}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }

@@ -1,0 +1,353 @@
+"""Writing: create, update and patch.
+
+The order of the steps is upstream's: admission, then what the kind prepares, then validation,
+then who owns which field, then the store. Source: k8s.io/apiserver `registry/rest`,
+`registry/generic/registry/store.go`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from dralab.api import fields, metadata
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.resources import deleting, ownership
+from dralab.apiserver.resources.context import (
+    Context,
+    Object,
+    conflict,
+    key_of,
+    metadata_of,
+    raise_conflict,
+)
+from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.storage import KeyExists, RevisionConflict, Stored
+
+# What only the server writes; an update keeps the stored values.
+SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def create(
+    context: Context, kind: Kind, value: Object, namespace: str, options: WriteOptions
+) -> Stored:
+    """Store a new object. `value` is in the version of `kind` and belongs to the server now."""
+    rules = context.rules.of(kind)
+    given = value.get("metadata")
+    meta = given if isinstance(given, dict) else {}
+    _check_namespace(kind, meta, namespace)
+    value["metadata"] = meta
+    context.rules.default(kind, value)
+    value = context.rules.to_hub(kind, value)
+    meta = metadata_of(value)
+    name = meta.get("name") or ""
+    _admit(context, kind, "CREATE", namespace, name, value, None, options)
+    if meta.get("resourceVersion"):
+        # A real server answers this with 500 and no reason.
+        raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
+    if kind.has_status and not rules.keeps_status:
+        value["status"] = {}
+    rules.prepare_create(value)
+    _new_metadata(context, kind, value, namespace)
+    meta = value["metadata"]
+    errors = metadata.problems(
+        meta, namespaced=kind.namespaced, name_problems=rules.name_problems
+    )
+    errors += rules.validate(value)
+    if errors:
+        raise fields.invalid(kind.kind, meta.get("name", ""), errors, group=kind.group)
+    options.warnings += rules.warnings(value)
+    ownership.created(context, kind, value, options)
+    ordered = _ordered(kind, context, value)
+    key = key_of(kind, namespace, meta["name"])
+    if options.dry_run:
+        existing = context.store.get(key)
+        if existing is not None:
+            raise _exists(kind, existing)
+        return Stored(key, ordered, 0, 0)
+    try:
+        stored = context.store.create(key, ordered)
+    except KeyExists as error:
+        raise _exists(kind, error.current) from error
+    context.rules.stored(kind, None, stored.value)
+    return stored
+
+
+def _check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
+    given = meta.get("namespace") or ""
+    if not kind.namespaced:
+        if given:
+            raise ApiError.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        return
+    if given and given != namespace:
+        raise ApiError.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    meta["namespace"] = namespace
+
+
+def _exists(kind: Kind, current: Stored) -> ApiError:
+    error = ApiError.already_exists(kind.plural, current.key.name, group=kind.group)
+    if current.value["metadata"].get("deletionTimestamp"):
+        error.message = f"object is being deleted: {error.message}"
+    return error
+
+
+def _new_metadata(context: Context, kind: Kind, value: Object, namespace: str) -> None:
+    """Give a new object its identity; the parts in the order in which servers write them."""
+    given = value["metadata"]
+    meta: Object = {}
+    if name := given.pop("name", None):
+        meta["name"] = name
+    if prefix := given.pop("generateName", None):
+        if not name:
+            meta["name"] = context.generated_name(prefix)
+        meta["generateName"] = prefix
+    if kind.namespaced:
+        meta["namespace"] = namespace
+    meta["uid"] = context.uid()
+    meta["resourceVersion"] = ""
+    if kind.generation:
+        meta["generation"] = 1
+    meta["creationTimestamp"] = context.now()
+    for part in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):
+        given.pop(part, None)
+    for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        given.pop(part, None)
+    meta.update(given)
+    value["metadata"] = meta
+
+
+def _ordered(kind: Kind, context: Context, value: Object) -> Object:
+    """Return the object with kind and apiVersion first: lists cut them off by their length."""
+    version, name = context.rules.hub_type(kind)
+    value.pop("kind", None)
+    value.pop("apiVersion", None)
+    ordered: Object = {"kind": name, "apiVersion": version}
+    ordered.update(value)
+    return ordered
+
+
+def _admit(
+    context: Context,
+    kind: Kind,
+    operation: Any,
+    namespace: str,
+    name: str,
+    value: Object | None,
+    old: Object | None,
+    options: WriteOptions,
+    subresource: str = "",
+) -> None:
+    if not context.admission:
+        return
+    review = Review(
+        operation=operation,
+        kind=kind,
+        namespace=namespace if kind.namespaced else "",
+        name=name,
+        subresource=subresource,
+        value=value,
+        old=old,
+        user=options.user.name,
+        groups=options.user.groups,
+        dry_run=options.dry_run,
+        find=context.store.get,
+        warnings=options.warnings,
+    )
+    for admission in context.admission:
+        admission.admit(review)
+
+
+def update(
+    context: Context,
+    kind: Kind,
+    value: Object,
+    name: str,
+    namespace: str,
+    options: WriteOptions,
+    *,
+    subresource: str = "",
+) -> tuple[Stored, bool]:
+    """Replace an object, or its `subresource`; also return whether that created it."""
+    given = value.get("metadata")
+    meta = given if isinstance(given, dict) else {}
+    value["metadata"] = meta
+    given_name = meta.get("name") or ""
+    if not given_name:
+        raise _nameless(kind)
+    if given_name != name:
+        raise ApiError.bad_request(
+            f"the name of the object ({given_name}) does not match the name on the URL ({name})"
+        )
+    _check_namespace(kind, meta, namespace)
+    rules = context.rules.of(kind)
+    with context.store.lock:
+        live = context.store.get(key_of(kind, namespace, name))
+        if live is None:
+            if rules.creates_on_update and not subresource:
+                return create(context, kind, value, namespace, options), True
+            raise ApiError.not_found(kind.plural, name, group=kind.group)
+        context.rules.default(kind, value)
+        value = context.rules.to_hub(kind, value)
+        return _replace(context, kind, live, value, options, subresource=subresource), False
+
+
+def _nameless(kind: Kind) -> ApiError:
+    errors = [fields.required("metadata.name", "name must be provided")]
+    return fields.invalid(kind.kind, "", errors, group=kind.group)
+
+
+def change(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    options: WriteOptions,
+    edit: Callable[[Object], Object],
+    *,
+    subresource: str = "",
+) -> Stored:
+    """Change a stored object by a function of a copy of it, in the version of `kind`."""
+    with context.store.lock:
+        live = context.live(kind, namespace, name)
+        current = orjson.loads(live.encoded)
+        if not context.rules.is_hub(kind):
+            current = context.rules.from_hub(kind, current)
+        value = edit(current)
+        context.rules.default(kind, value)
+        value = context.rules.to_hub(kind, value)
+        return _replace(context, kind, live, value, options, subresource=subresource)
+
+
+def _replace(
+    context: Context,
+    kind: Kind,
+    live: Stored,
+    value: Object,
+    options: WriteOptions,
+    *,
+    subresource: str,
+) -> Stored:
+    """Put `value` (fresh, in the stored form, defaulted) in the place of `live`."""
+    rules = context.rules.of(kind)
+    old = live.value
+    old_meta = old["metadata"]
+    meta = metadata_of(value)
+    name = live.key.name
+    _check_revision(kind, live, meta, unconditional=rules.unconditional)
+    if meta.get("uid") not in {None, "", old_meta["uid"]}:
+        raise ApiError.conflict(
+            kind.plural,
+            name,
+            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
+            f"{old_meta['uid']}",
+            group=kind.group,
+        )
+    value = _carried_over(context, kind, value, old, subresource)
+    _admit(
+        context, kind, "UPDATE", live.key.namespace, name, value, old, options, subresource
+    )
+    if subresource == "status":
+        errors = rules.validate_status(value, old)
+    else:
+        rules.prepare_update(value, old)
+        errors = rules.validate_update(value, old)
+    meta = value["metadata"]
+    if subresource != "status" and kind.generation and _wanted_changed(rules.counted, value, old):
+        meta["generation"] = old_meta.get("generation", 0) + 1
+    errors = [
+        *metadata.problems(
+            meta, namespaced=kind.namespaced, name_problems=rules.name_problems
+        ),
+        *metadata.update_problems(meta, old_meta),
+        *errors,
+    ]
+    if errors:
+        raise fields.invalid(kind.kind, name, errors, group=kind.group)
+    options.warnings += rules.warnings(value)
+    ownership.updated(context, kind, value, old, options, subresource)
+    if value == old:
+        return live
+    if options.dry_run:
+        return Stored(live.key, value, live.revision, live.created)
+    if deleting.is_finished(kind, value):
+        return deleting.remove(context, kind, live, value)
+    try:
+        stored = context.store.update(live.key, value, expect=live.revision)
+    except RevisionConflict as error:
+        raise_conflict(kind, error)
+    context.rules.stored(kind, old, stored.value)
+    return stored
+
+
+def _check_revision(kind: Kind, live: Stored, meta: Object, *, unconditional: bool) -> None:
+    given = meta.get("resourceVersion")
+    if not given or given == "0":
+        if not unconditional:
+            errors = [
+                fields.invalid_value(
+                    "metadata.resourceVersion", 0, "must be specified for an update"
+                )
+            ]
+            raise fields.invalid(kind.plural, live.key.name, errors, group=kind.group)
+    elif given != str(live.revision):
+        raise conflict(kind, live.key.name)
+
+
+def _carried_over(
+    context: Context, kind: Kind, value: Object, old: Object, subresource: str
+) -> Object:
+    """Return the new object with what this path may not change taken from the old one."""
+    rules = context.rules.of(kind)
+    given, before = value["metadata"], old["metadata"]
+    if subresource == "status":
+        meta = {
+            part: item
+            for part, item in before.items()
+            if part not in rules.status_keeps and part != "managedFields"
+        }
+        meta |= {
+            part: given[part] for part in (*rules.status_keeps, "managedFields") if part in given
+        }
+        found = {part: item for part, item in old.items() if part not in {"metadata", "status"}}
+        found["metadata"] = meta
+        if "status" in value:
+            found["status"] = value["status"]
+        return _ordered(kind, context, found)
+    meta = {"name": before["name"]}
+    if "generateName" in before:
+        meta["generateName"] = before["generateName"]
+    if kind.namespaced:
+        meta["namespace"] = before["namespace"]
+    meta["uid"] = before["uid"]
+    meta["resourceVersion"] = before["resourceVersion"]
+    if "generation" in before:
+        meta["generation"] = before["generation"]
+    for part in SYSTEM[1:]:
+        if part in before:
+            meta[part] = before[part]
+    known = {*meta, *SYSTEM, "generation", "selfLink", "generateName"}
+    meta |= {part: item for part, item in given.items() if part not in known}
+    value["metadata"] = meta
+    if kind.has_status:
+        value.pop("status", None)
+        if "status" in old:
+            value["status"] = old["status"]
+    return _ordered(kind, context, value)
+
+
+def _wanted_changed(counted: tuple[str, ...], new: Object, old: Object) -> bool:
+    """Return whether anything but metadata and status is different."""
+    for part in (*new, *old):
+        if part in {"metadata", "status", "kind", "apiVersion"}:
+            continue
+        if new.get(part) != old.get(part):
+            return True
+    before, after = old["metadata"], new["metadata"]
+    return any(before.get(part) != after.get(part) for part in counted)
