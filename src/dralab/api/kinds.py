@@ -32,14 +32,15 @@ class Subresource:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kind:
     """One kind in one version, as one collection: `apps/v1 Deployment`, `deployments`.
 
-    `hub` names the store ("apps/deployments"; "pods" in the core group); versions of one group with the same plural share it, and so do the
-    two event APIs. `generation` tells whether metadata.generation counts changes of the spec.
-    `fields` are the field selectors beyond metadata.name and metadata.namespace. `custom` is
-    whatever defines a kind that is no built-in one (None for those).
+    `hub` names the store ("apps/deployments"; "pods" in the core group): versions of one group
+    with the same plural share it, and so do the two event APIs. `generation` tells whether
+    metadata.generation counts changes of the spec. `fields` are the field selectors beyond
+    metadata.name and metadata.namespace. `custom` is whatever defines a kind that is no
+    built-in one (None for those).
     """
 
     group: str

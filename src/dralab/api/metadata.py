@@ -31,16 +31,12 @@ def problems(
     if not name:
         errors.append(fields.required("metadata.name", "name or generateName is required"))
     else:
-        errors += [
-            fields.invalid_value("metadata.name", name, why) for why in name_problems(name)
-        ]
+        errors += [fields.invalid_value("metadata.name", name, why) for why in name_problems(name)]
     if namespaced:
         if not metadata.get("namespace"):
             errors.append(fields.required("metadata.namespace"))
     elif metadata.get("namespace"):
-        errors.append(
-            fields.forbidden("metadata.namespace", "not allowed on this type")
-        )
+        errors.append(fields.forbidden("metadata.namespace", "not allowed on this type"))
     if labels := metadata.get("labels"):
         errors += label_problems(labels, "metadata.labels")
     if annotations := metadata.get("annotations"):
@@ -86,13 +82,14 @@ def _owner_problems(owners: Any) -> list[FieldError]:
             errors.append(
                 fields.invalid_value(f"{path}.apiVersion", version, "version must not be empty")
             )
-        for part in ("kind", "name", "uid"):
-            if not owner.get(part):
-                errors.append(fields.invalid_value(f"{path}.{part}", "", "must not be empty"))
-        if version in {"v1"} and owner.get("kind") == "Event":
-            errors.append(
-                fields.invalid_value(path, owner, "v1, Kind=Event is disallowed from being an owner")
-            )
+        errors += [
+            fields.invalid_value(f"{path}.{part}", "", "must not be empty")
+            for part in ("kind", "name", "uid")
+            if not owner.get(part)
+        ]
+        if version == "v1" and owner.get("kind") == "Event":
+            why = "v1, Kind=Event is disallowed from being an owner"
+            errors.append(fields.invalid_value(path, owner, why))
         if owner.get("controller"):
             if controller is not None:
                 errors.append(
@@ -135,12 +132,11 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
 
 def update_problems(new: Metadata, old: Metadata) -> list[FieldError]:
     """Return what a change of metadata may not do."""
-    errors = []
-    for part in ("name", "namespace", "uid", "creationTimestamp"):
-        if new.get(part) != old.get(part):
-            errors.append(
-                fields.invalid_value(f"metadata.{part}", new.get(part), "field is immutable")
-            )
+    errors = [
+        fields.invalid_value(f"metadata.{part}", new.get(part), "field is immutable")
+        for part in ("name", "namespace", "uid", "creationTimestamp")
+        if new.get(part) != old.get(part)
+    ]
     if old.get("deletionTimestamp"):
         had = old.get("finalizers") or ()
         added = [name for name in new.get("finalizers") or () if name not in had]

@@ -36,15 +36,15 @@ class Strategy:
     def prepare_update(self, new: Object, old: Object) -> None:
         """Carry over what a client may not change."""
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: Object) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a new object, its metadata apart."""
         return []
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a changed object, its metadata apart."""
         return self.validate(new)
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a changed status."""
         return []
 
@@ -55,6 +55,6 @@ class Strategy:
         """Return why a name is none for this kind."""
         return names.subdomain_problems(name)
 
-    def warnings(self, value: Object) -> list[str]:
+    def warnings(self, value: Object) -> list[str]:  # noqa: ARG002 - for others
         """Return what a client should know about an object that is good."""
         return []

@@ -5,10 +5,9 @@ The application is a pure function of these; sockets, TLS and fan-out belong to 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from dralab.apiserver.resources.watches import Watching
-from dralab.apiserver.storage import Stored
+from dralab.apiserver.watching.seams import Spelling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +42,6 @@ class HttpResponse:
         return self.body if isinstance(self.body, bytes) else b"".join(self.body)
 
 
-class EventEncoder(Protocol):
-    """How a watch spells what happened: one line per event, with its line end."""
-
-    # Whether every watch with an equal encoder gets equal bytes: then one encoding serves all.
-    shared: bool
-
-    def event(self, type: str, stored: Stored) -> bytes:
-        """Return an ADDED, MODIFIED or DELETED event."""
-        ...
-
-    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        """Return a BOOKMARK; `initial_end` marks the end of the initial events."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchStream:
     """An answer that goes on: the changes that `watching` describes, as `encoder` spells them.
@@ -68,7 +52,7 @@ class WatchStream:
     """
 
     watching: Watching
-    encoder: EventEncoder
+    encoder: Spelling[bytes]
     status: int = 200
     headers: Sequence[tuple[str, str]] = ()
 

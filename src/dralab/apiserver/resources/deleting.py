@@ -12,6 +12,7 @@ from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import reading
 from dralab.apiserver.resources.context import Context, Object, raise_conflict
 from dralab.apiserver.resources.options import ADMIN, DeleteOptions, ListOptions, User
+from dralab.apiserver.resources.reading import Page
 from dralab.apiserver.storage import RevisionConflict, Stored
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 
@@ -27,7 +28,6 @@ def delete(
     options: DeleteOptions,
     *,
     user: User = ADMIN,
-    evicted: bool = False,
 ) -> tuple[Stored, bool]:
     """Delete an object, or mark it; also return whether it is gone."""
     with context.store.lock:
@@ -45,8 +45,8 @@ def delete_collection(
     options: DeleteOptions,
     *,
     user: User = ADMIN,
-) -> tuple[list[Stored], int]:
-    """Delete what a list shows; return the objects and the revision of the list."""
+) -> Page:
+    """Delete what a list shows; return the page, with the objects as they were left."""
     with context.store.lock, context.store.batch():
         page = reading.list_page(context, kind, namespace, chosen)
         found = []
@@ -54,12 +54,10 @@ def delete_collection(
             _admit(context, kind, item, options, user)
             each = replace(options, uid="", revision="")
             found.append(_delete(context, kind, item, each)[0])
-        return found, page.revision
+        return Page(items=found, revision=page.revision)
 
 
-def _admit(
-    context: Context, kind: Kind, live: Stored, options: DeleteOptions, user: User
-) -> None:
+def _admit(context: Context, kind: Kind, live: Stored, options: DeleteOptions, user: User) -> None:
     review = Review(
         operation="DELETE",
         kind=kind,
@@ -102,7 +100,7 @@ def _delete(
     meta: dict[str, Any] = dict(old["metadata"])
     value: Object = {**old, "metadata": meta}
     grace = _grace(kind, old, options)
-    finalizers = _finalizers(kind, meta, options)
+    finalizers = _finalizers(meta, options)
     if finalizers != (meta.get("finalizers") or []):
         if finalizers:
             meta["finalizers"] = finalizers
@@ -174,10 +172,8 @@ def _grace(kind: Kind, value: Object, options: DeleteOptions) -> int:
     return 30 if own is None else max(int(own), 0)
 
 
-def _finalizers(kind: Kind, meta: Object, options: DeleteOptions) -> list[str]:
-    found = [
-        name for name in meta.get("finalizers") or [] if name not in {ORPHAN, FOREGROUND}
-    ]
+def _finalizers(meta: Object, options: DeleteOptions) -> list[str]:
+    found = [name for name in meta.get("finalizers") or [] if name not in {ORPHAN, FOREGROUND}]
     before = meta.get("finalizers") or []
     policy = options.policy
     if not policy and options.orphan_dependents is not None:

@@ -213,15 +213,13 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     if policy and policy not in POLICIES:
         known = ", ".join(f'"{name}"' for name in (*POLICIES, "nil"))
         detail = f"supported values: {known}"
-        errors.append(
-            FieldError("FieldValueNotSupported", "propagationPolicy", policy, detail)
-        )
+        errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", policy, detail))
     grace_seconds = source.get("gracePeriodSeconds")
     if grace_seconds is not None and (
         isinstance(grace_seconds, bool) or not isinstance(grace_seconds, int)
     ):
         raise ApiError.bad_request(
-            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: "
+            'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: '
             "gracePeriodSeconds must be an integer"
         )
     preconditions = source.get("preconditions") or {}
@@ -269,6 +267,4 @@ def _number(query: Query, name: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise ApiError.bad_request(
-            f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        ) from error
+        raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error

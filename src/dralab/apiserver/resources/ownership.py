@@ -1,23 +1,14 @@
 """Who owns which field: keeps metadata.managedFields beside every write."""
 
-from dralab.api.kinds import Kind
-from dralab.apiserver.resources.context import Context, Object
-from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.context import Object
 
 
-def created(context: Context, kind: Kind, value: Object, options: WriteOptions) -> None:
+def created(value: Object) -> None:
     """Note who made a new object."""
     value["metadata"].pop("managedFields", None)
 
 
-def updated(
-    context: Context,
-    kind: Kind,
-    value: Object,
-    old: Object,
-    options: WriteOptions,
-    subresource: str,
-) -> None:
+def updated(value: Object, old: Object) -> None:
     """Note who changed an object."""
     if "managedFields" in old["metadata"]:
         value["metadata"]["managedFields"] = old["metadata"]["managedFields"]

@@ -84,7 +84,7 @@ def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions
     except FutureRevision as error:
         raise too_large(error.requested, error.current) from error
     except Compacted as error:
-        raise _expired(options, after, namespace, error) from error
+        raise _expired(after, namespace, error) from error
     cont = ""
     if found.more and found.items:
         last = found.items[-1].key
@@ -99,9 +99,7 @@ def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions
     )
 
 
-def _by_name(
-    context: Context, kind: Kind, namespace: str, name: str, options: ListOptions
-) -> Page:
+def _by_name(context: Context, kind: Kind, namespace: str, name: str, options: ListOptions) -> Page:
     """Return the list of at most one object, without looking at the others."""
     chosen = selection(kind, options.label_selector, options.field_selector)
     with context.store.lock:
@@ -112,9 +110,7 @@ def _by_name(
     return Page(items=(found,), revision=revision)
 
 
-def _expired(
-    options: ListOptions, after: tuple[str, str] | None, namespace: str, error: Compacted
-) -> ApiError:
+def _expired(after: tuple[str, str] | None, namespace: str, error: Compacted) -> ApiError:
     if after is None:
         return ApiError("Expired", f"The resourceVersion for the provided list is too old: {error}")
     expired = ApiError("Expired", EXPIRED)

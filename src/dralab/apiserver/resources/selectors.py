@@ -78,8 +78,11 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
+@lru_cache(maxsize=4096)
 def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection:
     """Return what both selectors of a request mean for objects of a kind, as they are stored.
+
+    Equal requests get the same answer, so that watches of the same objects share their work.
 
     ApiError: BadRequest in the server's words, for a malformed selector or an unknown field.
     """

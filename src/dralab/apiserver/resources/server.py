@@ -1,7 +1,7 @@
 """The verbs as one object: what in-process clients and the HTTP edge call."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -20,6 +20,9 @@ from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.reading import Page
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Stored
+
+EVERYTHING: Final = ListOptions()
+PLAINLY: Final = DeleteOptions()
 
 
 class Resources:
@@ -61,9 +64,7 @@ class Resources:
         """Return one object."""
         return reading.get(self.context, kind, name, namespace, revision)
 
-    def list(
-        self, kind: Kind, namespace: str = "", options: ListOptions = ListOptions()
-    ) -> Page:
+    def list(self, kind: Kind, namespace: str = "", options: ListOptions = EVERYTHING) -> Page:
         """Return a page of a collection, of all namespaces where `namespace` is empty."""
         return reading.list_page(self.context, kind, namespace, options)
 
@@ -71,7 +72,7 @@ class Resources:
         self,
         kind: Kind,
         namespace: str = "",
-        options: ListOptions = ListOptions(),
+        options: ListOptions = EVERYTHING,
         *,
         name: str = "",
     ) -> Watching:
@@ -114,7 +115,7 @@ class Resources:
             value,
             name,
             namespace,
-            options or WriteOptions(),
+            options=options or WriteOptions(),
             subresource=subresource,
         )
 
@@ -135,8 +136,8 @@ class Resources:
             kind,
             name,
             patch,
-            namespace,
-            options or WriteOptions(),
+            namespace=namespace,
+            options=options or WriteOptions(),
             type=type,
             subresource=subresource,
         )
@@ -146,7 +147,7 @@ class Resources:
         kind: Kind,
         name: str,
         namespace: str = "",
-        options: DeleteOptions = DeleteOptions(),
+        options: DeleteOptions = PLAINLY,
         *,
         user: User = ADMIN,
     ) -> tuple[Stored, bool]:
@@ -157,15 +158,13 @@ class Resources:
         self,
         kind: Kind,
         namespace: str = "",
-        chosen: ListOptions = ListOptions(),
-        options: DeleteOptions = DeleteOptions(),
+        chosen: ListOptions = EVERYTHING,
+        options: DeleteOptions = PLAINLY,
         *,
         user: User = ADMIN,
-    ) -> tuple["list[Stored]", int]:  # noqa: UP037 - `list` is a method here
-        """Delete what a list shows; return that and the list's revision."""
-        return deleting.delete_collection(
-            self.context, kind, namespace, chosen, options, user=user
-        )
+    ) -> Page:
+        """Delete what a list shows; return the page, with the objects as they were left."""
+        return deleting.delete_collection(self.context, kind, namespace, chosen, options, user=user)
 
     def subresource(
         self,
@@ -174,9 +173,9 @@ class Resources:
         name: str,
         subresource: str,
         body: Any = None,
+        *,
         namespace: str = "",
         options: WriteOptions | None = None,
-        *,
         type: PatchType = "merge",
     ) -> Object:
         """Do get, create, update or patch on a subresource other than `status`.
@@ -189,9 +188,9 @@ class Resources:
             kind,
             name,
             subresource,
-            body,
-            namespace,
-            options or WriteOptions(),
+            body=body,
+            namespace=namespace,
+            options=options or WriteOptions(),
             type=type,
         )
 

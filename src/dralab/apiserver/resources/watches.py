@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from dralab.apiserver.storage import Change, Stored
+from dralab.apiserver.watching.seams import EventType
 
-EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 Filter = Callable[[Stored], bool]
 
 

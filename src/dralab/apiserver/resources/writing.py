@@ -43,7 +43,16 @@ def create(
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
     name = meta.get("name") or ""
-    _admit(context, kind, "CREATE", namespace, name, value, None, options)
+    _admit(
+        context,
+        kind,
+        "CREATE",
+        namespace=namespace,
+        name=name,
+        value=value,
+        old=None,
+        options=options,
+    )
     if meta.get("resourceVersion"):
         # A real server answers this with 500 and no reason.
         raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
@@ -52,14 +61,12 @@ def create(
     rules.prepare_create(value)
     _new_metadata(context, kind, value, namespace)
     meta = value["metadata"]
-    errors = metadata.problems(
-        meta, namespaced=kind.namespaced, name_problems=rules.name_problems
-    )
+    errors = metadata.problems(meta, namespaced=kind.namespaced, name_problems=rules.name_problems)
     errors += rules.validate(value)
     if errors:
         raise fields.invalid(kind.kind, meta.get("name", ""), errors, group=kind.group)
     options.warnings += rules.warnings(value)
-    ownership.created(context, kind, value, options)
+    ownership.created(value)
     ordered = _ordered(kind, context, value)
     key = key_of(kind, namespace, meta["name"])
     if options.dry_run:
@@ -137,6 +144,7 @@ def _admit(
     context: Context,
     kind: Kind,
     operation: Any,
+    *,
     namespace: str,
     name: str,
     value: Object | None,
@@ -170,8 +178,8 @@ def update(
     value: Object,
     name: str,
     namespace: str,
-    options: WriteOptions,
     *,
+    options: WriteOptions,
     subresource: str = "",
 ) -> tuple[Stored, bool]:
     """Replace an object, or its `subresource`; also return whether that created it."""
@@ -208,9 +216,9 @@ def change(
     kind: Kind,
     name: str,
     namespace: str,
-    options: WriteOptions,
     edit: Callable[[Object], Object],
     *,
+    options: WriteOptions,
     subresource: str = "",
 ) -> Stored:
     """Change a stored object by a function of a copy of it, in the version of `kind`."""
@@ -251,27 +259,33 @@ def _replace(
         )
     value = _carried_over(context, kind, value, old, subresource)
     _admit(
-        context, kind, "UPDATE", live.key.namespace, name, value, old, options, subresource
+        context,
+        kind,
+        "UPDATE",
+        namespace=live.key.namespace,
+        name=name,
+        value=value,
+        old=old,
+        options=options,
+        subresource=subresource,
     )
     if subresource == "status":
         errors = rules.validate_status(value, old)
     else:
         rules.prepare_update(value, old)
-        errors = rules.validate_update(value, old)
+        errors = rules.validate_update(value, old) if not subresource else []
     meta = value["metadata"]
     if subresource != "status" and kind.generation and _wanted_changed(rules.counted, value, old):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
-        *metadata.problems(
-            meta, namespaced=kind.namespaced, name_problems=rules.name_problems
-        ),
+        *metadata.problems(meta, namespaced=kind.namespaced, name_problems=rules.name_problems),
         *metadata.update_problems(meta, old_meta),
         *errors,
     ]
     if errors:
         raise fields.invalid(kind.kind, name, errors, group=kind.group)
     options.warnings += rules.warnings(value)
-    ownership.updated(context, kind, value, old, options, subresource)
+    ownership.updated(value, old)
     if value == old:
         return live
     if options.dry_run:
@@ -335,7 +349,7 @@ def _carried_over(
     known = {*meta, *SYSTEM, "generation", "selfLink", "generateName"}
     meta |= {part: item for part, item in given.items() if part not in known}
     value["metadata"] = meta
-    if kind.has_status:
+    if kind.has_status and not subresource:
         value.pop("status", None)
         if "status" in old:
             value["status"] = old["status"]

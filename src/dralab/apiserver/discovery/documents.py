@@ -1,0 +1,178 @@
+"""The documents of discovery, made from a registry of kinds."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dralab.api.kinds import ALL_VERBS, Kind, Kinds
+
+Document = dict[str, Any]
+AGGREGATED: Final = "apidiscovery.k8s.io/v2"
+# Custom resources list their verbs in an order of their own.
+OLD_VERBS: Final = (
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+)
+CUSTOM_VERBS: Final = (
+    "delete", "deletecollection", "get", "list", "patch", "create", "update", "watch",
+)  # fmt: skip
+FIRST_PATHS: Final = ("/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/")
+LAST_PATHS: Final = (
+    "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks",
+    "/readyz", "/version",
+)  # fmt: skip
+
+
+def groups_of(kinds: Kinds) -> list[str]:
+    """Return the named groups in the order of a server: its own first, then the others' names."""
+    return [group for group in kinds.groups() if group]
+
+
+def aggregated(kinds: Kinds, *, core: bool) -> Document:
+    """Return everything about the core group, or about all the others."""
+    groups = [""] if core else groups_of(kinds)
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": AGGREGATED,
+        "metadata": {},
+        "items": [_group_discovery(kinds, group) for group in groups],
+    }
+
+
+def _group_discovery(kinds: Kinds, group: str) -> Document:
+    return {
+        "metadata": {"name": group, "creationTimestamp": None} if group else {},
+        "versions": [
+            {
+                "version": version,
+                "resources": [
+                    _resource_discovery(kind) for kind in kinds.in_version(group, version)
+                ],
+                "freshness": "Current",
+            }
+            for version in kinds.versions(group)
+        ],
+    }
+
+
+def _resource_discovery(kind: Kind) -> Document:
+    found: Document = {
+        "resource": kind.plural,
+        # Empty group and version stand for the parent's.
+        "responseKind": {"group": "", "version": "", "kind": kind.kind},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        found["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        found["categories"] = list(kind.categories)
+    if kind.subresources:
+        found["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "verbs": list(sub.verbs),
+            }
+            for sub in kind.subresources.values()
+        ]
+    return found
+
+
+def api_versions(address: str) -> Document:
+    """Return the old answer of `/api`."""
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    }
+
+
+def api_groups(kinds: Kinds) -> Document:
+    """Return the old answer of `/apis`."""
+    return {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [_group(kinds, group) for group in groups_of(kinds)],
+    }
+
+
+def api_group(kinds: Kinds, group: str) -> Document:
+    """Return the answer of `/apis/GROUP`."""
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, group)}
+
+
+def _group(kinds: Kinds, group: str) -> Document:
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version}
+        for version in kinds.versions(group)
+    ]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def api_resources(kinds: Kinds, group: str, version: str) -> Document:
+    """Return the answer of `/api/v1` or `/apis/GROUP/VERSION`."""
+    resources: list[Document] = []
+    for kind in kinds.in_version(group, version):
+        resources += _resources(kind)
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": resources,
+    }
+
+
+def _resources(kind: Kind) -> list[Document]:
+    order = ALL_VERBS if kind.custom is None else CUSTOM_VERBS
+    main: Document = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": _in_order(kind.verbs, order),
+    }
+    if kind.short_names:
+        main["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        main["categories"] = list(kind.categories)
+    main["storageVersionHash"] = _storage_hash(kind)
+    found = [main]
+    for sub in kind.subresources.values():
+        entry: Document = {
+            "name": f"{kind.plural}/{sub.name}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+        }
+        if sub.group:
+            entry |= {"group": sub.group, "version": sub.version}
+        entry |= {"kind": sub.kind, "verbs": list(sub.verbs)}
+        found.append(entry)
+    return found
+
+
+def _in_order(verbs: Sequence[str], order: Sequence[str]) -> list[str]:
+    return sorted(verbs, key=order.index)
+
+
+def _storage_hash(kind: Kind) -> str:
+    """Return what tells clients that objects are stored in another version than before."""
+    text = f"{kind.group}/{kind.version}/{kind.kind}"
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+
+def root_paths(kinds: Kinds) -> Document:
+    """Return the answer of `/`."""
+    paths = []
+    for group in sorted(groups_of(kinds)):
+        paths.append(f"/apis/{group}")
+        paths += [f"/apis/{group}/{version}" for version in sorted(kinds.versions(group))]
+    return {"paths": [*FIRST_PATHS, *paths, *LAST_PATHS]}

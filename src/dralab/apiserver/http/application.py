@@ -1,0 +1,417 @@
+"""The API server as a pure function: a request in, an answer or a stream of changes out.
+
+Routing, negotiation and encoding; what a verb does is left to `resources`, sockets to the
+transport.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http import bodies, negotiation, routing
+from dralab.apiserver.http.authentication import Authenticator, Everyone, bearer, unauthorized
+from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
+from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.negotiation import Form
+from dralab.apiserver.http.pages import Pages, ServerVersion
+from dralab.apiserver.http.routing import NoSuchGroup, Route
+from dralab.apiserver.resources.options import (
+    Query,
+    User,
+    WriteOptions,
+    check_patch_options,
+    delete_options,
+    list_options,
+    write_options,
+)
+from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.server import Resources, success
+from dralab.apiserver.storage import StorageUnavailable, Stored
+
+JSON: Final = (("Content-Type", "application/json"),)
+TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
+NO_QUERY: Final[Query] = {}
+PATCHES: Final[Mapping[str, PatchType]] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+CUSTOM_PATCHES: Final = (
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+)
+COLLECTION_VERBS: Final = {
+    "GET": "list",
+    "HEAD": "list",
+    "POST": "create",
+    "DELETE": "deletecollection",
+}
+OBJECT_VERBS: Final = {
+    "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
+}  # fmt: skip
+SUBRESOURCE_VERBS: Final = {**OBJECT_VERBS, "POST": "create"}
+# Kinds whose deletion answers with the object even when it is gone.
+SHOWN_WHEN_DELETED: Final = frozenset(
+    {
+        "namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates",
+        "resourcequotas", "serviceaccounts", "services",
+        "apiextensions.k8s.io/customresourcedefinitions",
+    }
+)  # fmt: skip
+Connector = Callable[[HttpRequest, Route, User], Answer]
+
+
+class Application:
+    """Answers requests.
+
+    `connectors` answer the subresources that lead out of the server (`("pods", "log")`), by
+    hub and subresource; whoever runs the nodes adds them.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        authenticator: Authenticator | None = None,
+        version: ServerVersion | None = None,
+        address: str = "127.0.0.1:6443",
+    ) -> None:
+        self.resources = resources
+        self.authenticator = authenticator or Everyone()
+        self.anonymous = isinstance(self.authenticator, Everyone)
+        self.pages = Pages(resources, version or ServerVersion(), address)
+        self.connectors: dict[tuple[str, str], Connector] = {}
+        self._encoders: dict[int, ObjectEncoder] = {}
+        resources.on_kinds_changed(self._encoders.clear)
+
+    def handle(self, request: HttpRequest) -> Answer:
+        """Answer one request; every refusal is a Status."""
+        try:
+            user = self._user(request)
+            return self._answer(request, user)
+        except ApiError as error:
+            return refusal(error)
+        except NoSuchGroup:
+            return HttpResponse(status=404, headers=TEXT, body=b"404 page not found\n")
+        except StorageUnavailable as error:
+            return refusal(ApiError("InternalError", f"Internal error occurred: {error}", code=500))
+
+    def _user(self, request: HttpRequest) -> User:
+        header = request.headers.get("authorization", "")
+        if self.anonymous and not header:
+            return Everyone().user_of("") or User()
+        user = self.authenticator.user_of(bearer(header))
+        if user is None:
+            raise unauthorized()
+        return user
+
+    def _answer(self, request: HttpRequest, user: User) -> Answer:
+        parts = routing.segments_of(request.path)
+        depth = len(parts)
+        if (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis"):
+            route = routing.route(parts, self.resources.kinds)
+            return self._resource(request, route, user)
+        return self.pages.answer(request, parts)
+
+    def _resource(self, request: HttpRequest, route: Route, user: User) -> Answer:
+        kind, method = route.kind, request.method
+        query = query_of(request.query)
+        if route.subresource:
+            verb = SUBRESOURCE_VERBS.get(method, "")
+            if verb not in kind.subresources[route.subresource].verbs:
+                raise not_allowed()
+            return self._subresource(request, route, user, query, verb)
+        verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
+        if verb not in kind.verbs or (
+            kind.namespaced and not route.namespace and verb in {"create", "deletecollection"}
+        ):
+            raise not_allowed()
+        match verb:
+            case "get":
+                return self._get(request, route, query)
+            case "list":
+                return self._list(request, route, query)
+            case "create":
+                return self._create(request, route, user, query)
+            case "update":
+                return self._update(request, route, user, query)
+            case "patch":
+                return self._patch(request, route, user, query)
+            case "delete":
+                return self._delete(request, route, user, query)
+            case _:
+                return self._delete_collection(request, route, user, query)
+
+    # --- reading --------------------------------------------------------------------------
+
+    def _get(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+        if route.watch:
+            return self._watch(request, route, query)
+        revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
+        form = form_for(request, listing=False)
+        stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
+        return self._object(route, stored, form)
+
+    def _list(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+        if route.watch or is_watch(query):
+            return self._watch(request, route, query)
+        options = list_options(query, watch=False)
+        form = form_for(request, listing=True)
+        page = self.resources.list(route.kind, route.namespace, options)
+        body: bytes | Sequence[bytes]
+        if form.as_ == "PartialObjectMetadataList":
+            body = PartialEncoder(form.version).page(route.kind, page)
+        else:
+            body = self.encoder(route).page(page)
+        return response(body, form)
+
+    def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+        form = form_for(request, listing=True)
+        options = list_options(query, watch=True)
+        try:
+            watching = self.resources.watch(route.kind, route.namespace, options, name=route.name)
+        except ApiError as error:
+            if error.reason != "Expired":
+                raise
+            # Watchers learn of it by an event: clients list again.
+            line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
+            return HttpResponse(headers=JSON, body=line)
+        encoder: ObjectEncoder | PartialEncoder = self.encoder(route)
+        if form.as_ == "PartialObjectMetadata":
+            encoder = PartialEncoder(form.version)
+        return WatchStream(watching=watching, encoder=encoder, headers=JSON)
+
+    def encoder(self, route: Route) -> ObjectEncoder:
+        """Return the encoder of a kind, made once."""
+        found = self._encoders.get(id(route.kind))
+        if found is None or found.kind is not route.kind:
+            found = ObjectEncoder(route.kind, self.resources.context.rules)
+            self._encoders[id(route.kind)] = found
+        return found
+
+    def _object(
+        self,
+        route: Route,
+        stored: Stored,
+        form: Form,
+        *,
+        status: int = 200,
+        warnings: Sequence[str] = (),
+    ) -> HttpResponse:
+        if form.as_ == "PartialObjectMetadata":
+            body = orjson.dumps(PartialEncoder(form.version).value(stored))
+        else:
+            body = self.encoder(route).object(stored)
+        return response(body, form, status=status, warnings=warnings)
+
+    # --- writing --------------------------------------------------------------------------
+
+    def _create(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
+        kind = route.kind
+        form = form_for(request, listing=False)
+        options = write_options(query, "CreateOptions", user=user, agent=agent_of(request))
+        value = self._body(request, route, options)
+        stored = self.resources.create(kind, value, route.namespace, options)
+        return self._object(route, stored, form, status=201, warnings=options.warnings)
+
+    def _body(self, request: HttpRequest, route: Route, options: WriteOptions) -> dict[str, Any]:
+        kind = route.kind
+        body = bodies.decode(
+            request.body,
+            request.headers.get("content-type", ""),
+            kind.kind,
+            count_duplicates=options.validation != "Ignore",
+        )
+        options.duplicates = body.duplicates
+        return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
+
+    def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+        form = form_for(request, listing=False)
+        options = write_options(query, "UpdateOptions", user=user, agent=agent_of(request))
+        value = self._body(request, route, options)
+        stored, created = self.resources.put(
+            route.kind,
+            value,
+            route.name,
+            route.namespace,
+            options,
+            subresource=route.subresource,
+        )
+        status = 201 if created else 200
+        return self._object(route, stored, form, status=status, warnings=options.warnings)
+
+    def _patch(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+        form = form_for(request, listing=False)
+        patch_type, patch, options = self._patch_body(request, route, user, query)
+        stored, created = self.resources.patch(
+            route.kind,
+            route.name,
+            patch,
+            route.namespace,
+            options,
+            type=patch_type,
+            subresource=route.subresource,
+        )
+        status = 201 if created else 200
+        return self._object(route, stored, form, status=status, warnings=options.warnings)
+
+    def _patch_body(
+        self, request: HttpRequest, route: Route, user: User, query: Query
+    ) -> tuple[PatchType, Any, WriteOptions]:
+        media = bodies.media_type(request.headers.get("content-type", ""))
+        patch_type = PATCHES.get(media)
+        if patch_type is None:
+            raise ApiError("UnsupportedMediaType", "415: Unsupported Media Type", details={})
+        if patch_type == "strategic" and route.kind.custom is not None:
+            raise bodies.unknown_format(CUSTOM_PATCHES)
+        options = write_options(query, "PatchOptions", user=user, agent=agent_of(request))
+        check_patch_options(options, apply=patch_type == "apply", force_given="force" in query)
+        if patch_type == "apply":
+            body = bodies.decode(request.body, "application/yaml", route.kind.kind)
+        else:
+            body = bodies.decode(request.body, "application/json", route.kind.kind)
+        options.duplicates = body.duplicates
+        return patch_type, body.value, options
+
+    def _delete_options(self, request: HttpRequest) -> Mapping[str, Any] | None:
+        if not request.body:
+            return None
+        body = bodies.decode(request.body, request.headers.get("content-type", ""), "DeleteOptions")
+        if body.value is None:
+            return None
+        if not isinstance(body.value, dict):
+            raise ApiError.bad_request("DeleteOptions: expected an object")
+        return body.value
+
+    def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+        form = form_for(request, listing=False)
+        options = delete_options(query, self._delete_options(request))
+        stored, gone = self.resources.delete(
+            route.kind, route.name, route.namespace, options, user=user
+        )
+        if gone and route.kind.hub not in SHOWN_WHEN_DELETED:
+            return response(orjson.dumps(success(route.kind, stored)), form)
+        return self._object(route, stored, form)
+
+    def _delete_collection(
+        self, request: HttpRequest, route: Route, user: User, query: Query
+    ) -> HttpResponse:
+        form = form_for(request, listing=False)
+        options = delete_options(query, self._delete_options(request))
+        chosen = list_options(query, watch=False)
+        page = self.resources.delete_collection(
+            route.kind, route.namespace, chosen, options, user=user
+        )
+        return response(self.encoder(route).page(page), form)
+
+    def _subresource(
+        self, request: HttpRequest, route: Route, user: User, query: Query, verb: str
+    ) -> Answer:
+        kind, name = route.kind, route.subresource
+        if connector := self.connectors.get((kind.hub, name)):
+            return connector(request, route, user)
+        if name == "status":
+            if verb == "get":
+                return self._get(request, route, query)
+            return (self._update if verb == "update" else self._patch)(request, route, user, query)
+        form = form_for(request, listing=False)
+        patch_type: PatchType = "merge"
+        body: Any = None
+        if verb == "patch":
+            patch_type, body, options = self._patch_body(request, route, user, query)
+        else:
+            names = {"create": "CreateOptions", "update": "UpdateOptions"}
+            options = write_options(
+                query, names.get(verb, "GetOptions"), user=user, agent=agent_of(request)
+            )
+            if verb != "get":
+                sub = kind.subresources[name]
+                body = bodies.decode(
+                    request.body, request.headers.get("content-type", ""), sub.kind
+                ).value
+        answer = self.resources.subresource(
+            verb,
+            kind,
+            route.name,
+            name,
+            body,
+            namespace=route.namespace,
+            options=options,
+            type=patch_type,
+        )
+        status = 201 if verb == "create" else 200
+        return response(orjson.dumps(answer), form, status=status, warnings=options.warnings)
+
+
+# --- small steps ------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def query_of(text: str) -> Query:
+    """Return the parameters of a query; values are kept as lists."""
+    return parse_qs(text, keep_blank_values=True) if text else NO_QUERY
+
+
+def is_watch(query: Query) -> bool:
+    """Return whether a list is to be a watch."""
+    values = query.get("watch")
+    return values is not None and values[0] not in {"0", "false", "False", "f", "F", "FALSE"}
+
+
+def form_for(request: HttpRequest, *, listing: bool) -> Form:
+    """Return the form of the answer; ApiError NotAcceptable."""
+    form = negotiation.form_of(request.headers.get("accept", ""), listing=listing)
+    if form is None:
+        raise negotiation.not_acceptable(listing=listing)
+    return form
+
+
+def agent_of(request: HttpRequest) -> str:
+    """Return what program asks."""
+    return request.headers.get("user-agent", "")
+
+
+def not_allowed() -> ApiError:
+    """Return what a client gets for a verb that a path does not have."""
+    return ApiError(
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+        details={},
+    )
+
+
+def response(
+    body: bytes | Sequence[bytes],
+    form: Form,
+    *,
+    status: int = 200,
+    warnings: Sequence[str] = (),
+) -> HttpResponse:
+    """Return an answer in a form, with its warnings."""
+    if form.encoding == "yaml":
+        body = as_yaml(body if isinstance(body, bytes) else b"".join(body))
+        headers: Sequence[tuple[str, str]] = (("Content-Type", "application/yaml"),)
+    else:
+        headers = JSON
+    if warnings:
+        headers = [*headers, *(("Warning", f"299 - {quoted(text)}") for text in warnings)]
+    return HttpResponse(status=status, headers=headers, body=body)
+
+
+def quoted(text: str) -> str:
+    """Return a text as a quoted string of a header."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(character if character.isprintable() else " " for character in plain) + '"'
+
+
+def refusal(error: ApiError) -> HttpResponse:
+    """Return an error as an answer."""
+    headers = list(JSON)
+    after = error.details.get("retryAfterSeconds")
+    if after:
+        headers.append(("Retry-After", str(after)))
+    return HttpResponse(status=error.code, headers=headers, body=orjson.dumps(error.status()))

@@ -1,0 +1,204 @@
+"""Bodies of requests: JSON, YAML and protobuf to plain mappings, with a server's complaints."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError
+from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates
+
+MAX_BODY: Final = 3 * 1024 * 1024
+SHOWN: Final = 30
+MAX_NODES: Final = 1_000_000
+MAX_DEPTH: Final = 200
+JSON_TYPES: Final = frozenset({"", "application/json", "*/*"})
+YAML_TYPES: Final = frozenset({"application/yaml", "application/x-yaml"})
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+ACCEPTED: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A decoded body; `duplicates` are the paths of keys that it gave twice."""
+
+    value: Any
+    duplicates: Sequence[str] = ()
+    checked: bool = True
+
+
+def media_type(content_type: str) -> str:
+    """Return a Content-Type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: bool = True) -> Body:
+    """Return what a body says; `expected` is the Kind that it should be.
+
+    `count_duplicates` looks for keys that are given twice: JSON parsers drop all but the last.
+    """
+    media = media_type(content_type)
+    if len(data) > MAX_BODY:
+        raise ApiError(
+            "RequestEntityTooLarge",
+            f"Request entity too large: limit is {MAX_BODY}",
+            details={},
+        )
+    if media in JSON_TYPES:
+        return _json(data, expected, count_duplicates=count_duplicates)
+    if media in YAML_TYPES:
+        return Body(load_yaml(data, expected))
+    raise unknown_format(ACCEPTED)
+
+
+def unknown_format(accepted: str) -> ApiError:
+    """Return what a client gets whose body is in a form that nobody reads."""
+    return ApiError(
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: "
+        f"{accepted}",
+    )
+
+
+def _json(data: bytes, expected: str, *, count_duplicates: bool) -> Body:
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise unrecognized(
+            data, expected, f"couldn't get version/kind; json parse error: {go_error(data)}"
+        ) from error
+    duplicates: Sequence[str] = ()
+    if count_duplicates and may_have_duplicates(data, orjson.dumps(value)):
+        duplicates = duplicate_fields(data)
+    return Body(value, duplicates)
+
+
+def load_yaml(data: bytes, expected: str) -> Any:
+    """Return what a YAML text says, as JSON would have it."""
+    try:
+        value = yaml.load(data, Loader=Loader)  # noqa: S506 - a loader of plain values
+    except (yaml.YAMLError, ValueError, RecursionError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).split())
+        raise unrecognized(
+            data, expected, f"couldn't get version/kind; yaml parse error: {why}"
+        ) from error
+    return _Expansion().of(value)
+
+
+class _Expansion:
+    """Copies a YAML value so that aliases share nothing: a few lines can stand for gigabytes."""
+
+    def __init__(self) -> None:
+        self.left = MAX_NODES
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        self.left -= 1
+        if self.left < 0 or depth > MAX_DEPTH:
+            raise ApiError.bad_request("yaml parse error: the document is too large or too deep")
+        if isinstance(value, dict):
+            return {_key(key): self.of(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.of(item, depth + 1) for item in value]
+        return value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C if built
+    """Plain YAML values; times stay text, as in JSON."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def unrecognized(data: bytes, expected: str, why: str) -> ApiError:
+    """Return what a client gets whose body is no object at all."""
+    return ApiError.bad_request(
+        f"the object provided is unrecognized (must be of type {expected}): {why} ({summary(data)})"
+    )
+
+
+def summary(data: bytes) -> str:
+    """Return the beginning of a body as a server shows it: text if JSON, else hexadecimal."""
+    if not data:
+        return "<empty>"
+    shown = data[:SHOWN]
+    text = shown.decode("utf-8", errors="replace") if data[:1] == b"{" else shown.hex()
+    return f"{text} ..." if len(data) > SHOWN else text
+
+
+def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, Any]:
+    """Return the object of a body if it is one of `kind`; built-in ones may leave that out."""
+    if not isinstance(value, dict):
+        raise unrecognized(
+            data,
+            kind.kind,
+            "couldn't get version/kind; json parse error: json: cannot unmarshal "
+            f"{go_type(value)} into Go value of type struct "
+            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+            '"json:\\"kind,omitempty\\"" }',
+        )
+    version, name = value.get("apiVersion"), value.get("kind")
+    if version == kind.api_version and name == kind.kind:
+        return value
+    for part in (version, name):
+        if part is not None and not isinstance(part, str):
+            raise unrecognized(
+                data,
+                kind.kind,
+                "couldn't get version/kind; json parse error: json: cannot unmarshal "
+                f"{go_type(part)} into Go struct field .apiVersion of type string",
+            )
+    if kind.custom is not None:
+        for part in ("Kind", "apiVersion"):
+            if not value.get("kind" if part == "Kind" else part):
+                shown = data.decode("utf-8", errors="replace")
+                raise unrecognized(data, kind.kind, f"Object '{part}' is missing in '{shown}'")
+    version, name = version or kind.api_version, name or kind.kind
+    if name != kind.kind:
+        raise _wrong_kind(version, name, kind, kinds)
+    if version != kind.api_version:
+        raise ApiError.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    return value
+
+
+def _wrong_kind(version: str, name: str, kind: Kind, kinds: Kinds) -> ApiError:
+    group, _, short = version.rpartition("/")
+    if kinds.of_object(version, name) is None:
+        why = (
+            f'no kind "{name}" is registered for version "{version}" in scheme '
+            '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+        )
+    else:
+        package = (kind.group or "core").partition(".")[0]
+        why = f"converting ({short}.{name}) to ({package}.{kind.kind}): unknown conversion"
+    del group
+    return ApiError.bad_request(
+        f'{name} in version "{short}" cannot be handled as a {kind.kind}: {why}'
+    )
+
+
+def go_type(value: Any) -> str:
+    """Return what Go's decoder calls the type of a JSON value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"

@@ -1,0 +1,169 @@
+"""How answers are spelled: objects, lists, and the lines of a watch.
+
+Objects keep their JSON beside them, so a get, a list and a watch of the stored version encode
+nothing: a list cuts kind and apiVersion off the front of each object, which is why the verbs
+put them there.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from dralab.api.kinds import Kind
+from dralab.apiserver.resources.reading import Page
+from dralab.apiserver.resources.rules import Rules
+from dralab.apiserver.storage import Stored
+from dralab.apiserver.watching.seams import EventType
+
+INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
+
+
+class ObjectEncoder:
+    """Spells the objects of one kind in one version, whole.
+
+    Two encoders of a kind are equal, so that watchers share their bytes.
+    """
+
+    shared = True
+
+    def __init__(self, kind: Kind, rules: Rules) -> None:
+        self.kind = kind
+        self.rules = rules
+        self.plain = rules.is_hub(kind)
+        version, name = rules.hub_type(kind)
+        self._prefix = len(orjson.dumps({"kind": name, "apiVersion": version})) - 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectEncoder) and other.kind is self.kind
+
+    def __hash__(self) -> int:
+        return id(self.kind)
+
+    def object(self, stored: Stored) -> bytes:
+        """Return one object."""
+        if self.plain:
+            return stored.encoded
+        return orjson.dumps(self.rules.from_hub(self.kind, stored.value))
+
+    def item(self, stored: Stored) -> bytes:
+        """Return one object as an item of a list: built-in ones leave out what they are."""
+        if self.kind.custom is not None:
+            return self.object(stored)
+        if self.plain:
+            encoded = stored.encoded
+            return b"{" + encoded[self._prefix + 1 :]
+        value = dict(self.rules.from_hub(self.kind, stored.value))
+        value.pop("kind", None)
+        value.pop("apiVersion", None)
+        return orjson.dumps(value)
+
+    def page(self, page: Page) -> Sequence[bytes]:
+        """Return a list, in parts."""
+        head = list_head(self.kind, page)
+        if not page.items:
+            return [head + b"]}"]
+        items = b",".join([self.item(stored) for stored in page.items])
+        return [head, items, b"]}"]
+
+    def event(self, type: EventType, stored: Stored) -> bytes:
+        """Return one change as a line."""
+        return b'{"type":"%b","object":%b}\n' % (type.encode(), self.object(stored))
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        """Return a bookmark as a line."""
+        return bookmark(self.kind.kind, self.kind.api_version, revision, initial_end=initial_end)
+
+
+def list_head(kind: Kind, page: Page) -> bytes:
+    """Return the beginning of a list, up to its items."""
+    metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.cont or kind.custom is not None:
+        metadata["continue"] = page.cont
+    if page.remaining:
+        metadata["remainingItemCount"] = page.remaining
+    head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
+    return orjson.dumps(head)[:-1] + b',"items":['
+
+
+def bookmark(kind: str, api_version: str, revision: int, *, initial_end: bool) -> bytes:
+    """Return a bookmark line."""
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if initial_end:
+        metadata["annotations"] = INITIAL_END
+    value = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+    return orjson.dumps({"type": "BOOKMARK", "object": value}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+class PartialEncoder:
+    """Spells objects as PartialObjectMetadata."""
+
+    shared = True
+
+    def __init__(self, version: str) -> None:
+        self.version = f"meta.k8s.io/{version}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartialEncoder) and other.version == self.version
+
+    def __hash__(self) -> int:
+        return hash(self.version)
+
+    def value(self, stored: Stored) -> dict[str, Any]:
+        """Return what is shown of one object."""
+        return {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": self.version,
+            "metadata": stored.value["metadata"],
+        }
+
+    def page(self, kind: Kind, page: Page) -> bytes:
+        """Return a list."""
+        metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+        if page.cont:
+            metadata["continue"] = page.cont
+        if page.remaining:
+            metadata["remainingItemCount"] = page.remaining
+        del kind
+        return orjson.dumps(
+            {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": self.version,
+                "metadata": metadata,
+                "items": [self.value(stored) for stored in page.items],
+            }
+        )
+
+    def event(self, type: EventType, stored: Stored) -> bytes:
+        """Return one change as a line."""
+        event = {"type": type, "object": self.value(stored)}
+        return orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE)
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        """Return a bookmark as a line."""
+        return bookmark("PartialObjectMetadata", self.version, revision, initial_end=initial_end)
+
+
+def as_yaml(data: bytes) -> bytes:
+    """Return JSON as YAML, keys sorted as a server does."""
+    value = orjson.loads(data)
+    text: str = yaml.dump(value, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=10_000)
+    return text.encode()
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if built
+    """YAML as Go writes it: text that could be read as something else in double quotes."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - whatever it is
+        """Never write aliases: clients in other languages may not read them."""
+        return True
+
+
+def _text(dumper: Any, value: str) -> Any:
+    plain = dumper.resolve(yaml.ScalarNode, value, (True, False)) == "tag:yaml.org,2002:str"
+    style = "|" if "\n" in value else None if plain and value else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+Dumper.add_representer(str, _text)

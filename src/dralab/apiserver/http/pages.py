@@ -1,0 +1,175 @@
+"""What a server says that is no object: its version, its health, and discovery."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.discovery import documents
+from dralab.apiserver.http import negotiation, routing
+from dralab.apiserver.http.encoding import as_yaml
+from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.apiserver.http.routing import NoSuchGroup
+from dralab.apiserver.resources.server import Resources
+
+TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
+CHECKS: Final = {
+    "livez": ("ping", "log", "storage"),
+    "readyz": ("ping", "log", "informer-sync", "storage", "shutdown"),
+    "healthz": ("ping", "log", "storage"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerVersion:
+    """What `/version` answers; clients compare all of it."""
+
+    major: str = "1"
+    minor: str = "36"
+    emulationMajor: str = "1"  # noqa: N815 - a name of the API
+    emulationMinor: str = "36"  # noqa: N815 - a name of the API
+    minCompatibilityMajor: str = "1"  # noqa: N815 - a name of the API
+    minCompatibilityMinor: str = "35"  # noqa: N815 - a name of the API
+    gitVersion: str = "v1.36.2"  # noqa: N815 - a name of the API
+    gitCommit: str = ""  # noqa: N815 - a name of the API
+    gitTreeState: str = ""  # noqa: N815 - a name of the API
+    buildDate: str = "1970-01-01T00:00:00Z"  # noqa: N815 - a name of the API
+    goVersion: str = ""  # noqa: N815 - a name of the API
+    compiler: str = "dralab"
+    platform: str = "linux/amd64"
+
+
+class Pages:
+    """Answers the paths that lead to no resource."""
+
+    def __init__(self, resources: Resources, version: ServerVersion, address: str) -> None:
+        self.resources = resources
+        self.version = version
+        self.address = address
+        self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
+        self._changes = -1
+
+    def answer(self, request: HttpRequest, parts: Sequence[str]) -> HttpResponse:
+        """Answer a GET of such a path; ApiError, NoSuchGroup."""
+        if request.method not in {"GET", "HEAD"}:
+            raise ApiError(
+                "MethodNotAllowed",
+                "the server does not allow this method on the requested resource",
+                details={},
+            )
+        match list(parts):
+            case []:
+                return self._document(request, ("root",), documents.root_paths)
+            case ["version"]:
+                return self._json(request, orjson.dumps(asdict(self.version)))
+            case [("livez" | "readyz" | "healthz") as name]:
+                return self._health(name, verbose="verbose" in request.query)
+            case [("livez" | "readyz" | "healthz") as name, check] if check in CHECKS[name]:
+                return HttpResponse(headers=TEXT, body=b"ok")
+            case ["metrics"]:
+                return self._metrics()
+            case ["api"] | ["apis"]:
+                return self._groups(request, core=parts[0] == "api")
+            case ["api", version]:
+                return self._resources(request, "", version)
+            case ["apis", group]:
+                if not self.resources.kinds.versions(group):
+                    raise NoSuchGroup(group)
+                return self._document(
+                    request, ("group", group), lambda kinds: documents.api_group(kinds, group)
+                )
+            case ["apis", group, version]:
+                return self._resources(request, group, version)
+            case _:
+                raise NoSuchGroup("/".join(parts))
+
+    def _groups(self, request: HttpRequest, *, core: bool) -> HttpResponse:
+        form = negotiation.discovery_form(request.headers.get("accept", ""))
+        if not form:
+            raise negotiation.discovery_not_acceptable()
+        if form == "aggregated":
+            return self._document(
+                request,
+                ("aggregated", "core" if core else "groups"),
+                lambda kinds: documents.aggregated(kinds, core=core),
+                content_type=negotiation.DISCOVERY,
+                headers=(("Cache-Control", "public"), ("Vary", "Accept")),
+            )
+        if core:
+            body = orjson.dumps(documents.api_versions(self.address))
+            return self._json(request, body)
+        return self._document(request, ("groups",), documents.api_groups)
+
+    def _resources(self, request: HttpRequest, group: str, version: str) -> HttpResponse:
+        kinds = self.resources.kinds
+        if version not in kinds.versions(group):
+            if group and not kinds.versions(group):
+                raise NoSuchGroup(group)
+            raise routing.not_found()
+        return self._document(
+            request,
+            ("resources", group, version),
+            lambda kinds: documents.api_resources(kinds, group, version),
+        )
+
+    def _document(
+        self,
+        request: HttpRequest,
+        place: tuple[str, ...],
+        made: Callable[[Any], dict[str, Any]],
+        *,
+        content_type: str = "application/json",
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> HttpResponse:
+        """Answer with a document of discovery, kept until the kinds change."""
+        kinds = self.resources.kinds
+        if self._changes != kinds.changes:
+            self._cached.clear()
+            self._changes = kinds.changes
+        found = self._cached.get(place)
+        if found is None:
+            body = orjson.dumps(made(kinds))
+            found = self._cached[place] = (body, hashlib.sha512(body).hexdigest().upper())
+        body, digest = found
+        if content_type == "application/json":
+            return self._json(request, body)
+        tag = f'"{digest}"'
+        headers = [("Content-Type", content_type), ("ETag", tag), *headers]
+        if request.headers.get("if-none-match") == tag:
+            return HttpResponse(status=304, headers=headers)
+        return HttpResponse(headers=headers, body=body)
+
+    def _json(self, request: HttpRequest, body: bytes) -> HttpResponse:
+        form = negotiation.discovery_form(request.headers.get("accept", ""))
+        if form == "yaml":
+            return HttpResponse(headers=(("Content-Type", "application/yaml"),), body=as_yaml(body))
+        return HttpResponse(headers=(("Content-Type", "application/json"),), body=body)
+
+    def _health(self, name: str, *, verbose: bool) -> HttpResponse:
+        if not verbose:
+            return HttpResponse(headers=TEXT, body=b"ok")
+        lines = [f"[+]{check} ok" for check in CHECKS[name]]
+        text = "\n".join([*lines, f"{name} check passed", ""])
+        return HttpResponse(headers=TEXT, body=text.encode())
+
+    def _metrics(self) -> HttpResponse:
+        store = self.resources.context.store
+        lines = [
+            "# HELP apiserver_storage_objects Number of stored objects by kind.",
+            "# TYPE apiserver_storage_objects gauge",
+        ]
+        for resource in store.resources():
+            group, _, plural = resource.rpartition("/")
+            name = f"{plural}.{group}" if group else plural
+            lines.append(f'apiserver_storage_objects{{resource="{name}"}} {store.count(resource)}')
+        lines += [
+            "# HELP dralab_storage_revision The revision of the last write.",
+            "# TYPE dralab_storage_revision counter",
+            f"dralab_storage_revision {store.revision}",
+            "",
+        ]
+        headers = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+        return HttpResponse(headers=headers, body="\n".join(lines).encode())

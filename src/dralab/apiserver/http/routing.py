@@ -1,0 +1,82 @@
+"""Paths of the API: which kind, which object, which subresource."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError
+
+NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path below a group and version: `/api/v1/namespaces/default/pods/web/log`.
+
+    `rest` is what follows the name of a subresource (for proxies). `watch` is set by the old
+    paths below `/watch/`.
+    """
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+    watch: bool = False
+
+
+class NoSuchGroup(Exception):  # noqa: N818 - an answer of its own: 404 in plain text
+    """The path is below a group that is not served."""
+
+
+def not_found() -> ApiError:
+    """Return what a client gets for a path below a served group that leads nowhere."""
+    return ApiError("NotFound", "the server could not find the requested resource", details={})
+
+
+def segments_of(path: str) -> list[str]:
+    """Return the parts of a path; a slash at the end changes nothing."""
+    parts = path.split("/")[1:]
+    if parts and not parts[-1]:
+        parts.pop()
+    return [unquote(part) for part in parts] if "%" in path else parts
+
+
+def route(parts: list[str], kinds: Kinds) -> Route:
+    """Return where a path leads, which begins with `api` or `apis` and has a resource.
+
+    ApiError NotFound where it leads nowhere, NoSuchGroup where the group is unknown.
+    """
+    if parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    else:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    watch = rest[0] == "watch" and len(rest) > 1
+    if watch:
+        rest = rest[1:]
+    namespace = ""
+    if (
+        rest[0] == "namespaces"
+        and len(rest) > 2
+        and not (len(rest) == 3 and rest[2] in NAMESPACE_SUBRESOURCES)
+    ):
+        namespace, rest = rest[1], rest[2:]
+        if not namespace:
+            raise not_found()
+    kind = kinds.get(group, version, rest[0])
+    if kind is None:
+        if group and not kinds.versions(group):
+            raise NoSuchGroup(group)
+        raise not_found()
+    if namespace and not kind.namespaced:
+        raise not_found()
+    name = rest[1] if len(rest) > 1 else ""
+    if name and kind.namespaced and not namespace:
+        raise not_found()
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and subresource not in kind.subresources:
+        raise not_found()
+    if len(rest) > 3 and subresource != "proxy":
+        raise not_found()
+    return Route(kind, namespace, name, subresource, "/".join(rest[3:]), watch)
