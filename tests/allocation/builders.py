@@ -82,8 +82,15 @@ def attribute(value: object) -> Attribute:
     return Attribute("int" if isinstance(value, int) else "string", (value,))  # type: ignore[arg-type]
 
 
-def device(name: str, *, driver: str = DRIVER, draws: object = None, taint: str = "",
-           share: Mapping[str, int] | None = None, **attributes: object) -> Device:
+def device(
+    name: str,
+    *,
+    driver: str = DRIVER,
+    draws: object = None,
+    taint: str = "",
+    share: Mapping[str, int] | None = None,
+    **attributes: object,
+) -> Device:
     """A device; `draws` is {set: {counter: amount}}, `share` its capacities if it is shared."""
     consumes: dict[str, dict[str, int]] = draws or {}  # type: ignore[assignment]
     return Device(
@@ -93,27 +100,65 @@ def device(name: str, *, driver: str = DRIVER, draws: object = None, taint: str 
         consumes=tuple(Consumption(key, value) for key, value in consumes.items()),
         taints=(Taint(taint, "", "NoSchedule"),) if taint else (),
         shareable=share is not None,
-        capacity={f"{driver}/{key}": Capacity(value, str(value)) for key, value in (share or {}).items()},
+        capacity={
+            f"{driver}/{key}": Capacity(value, str(value)) for key, value in (share or {}).items()
+        },
         capacity_names={f"{driver}/{key}": key for key in (share or {})},
     )
 
 
-def pool(*devices: Device, name: str = "p", node: str = "n", counters: Mapping[str, Mapping[str, int]] | None = None) -> tuple[Slice, ...]:
+def pool(
+    *devices: Device,
+    name: str = "p",
+    node: str = "n",
+    counters: Mapping[str, Mapping[str, int]] | None = None,
+) -> tuple[Slice, ...]:
     """The slices of one pool on one node."""
     driver = devices[0].driver if devices else DRIVER
     count = 2 if counters else 1
-    found = [Slice(name=f"{name}-a", driver=driver, pool=name, generation=1, slice_count=count, reach=Reach(node), devices=devices)]
+    found = [
+        Slice(
+            name=f"{name}-a",
+            driver=driver,
+            pool=name,
+            generation=1,
+            slice_count=count,
+            reach=Reach(node),
+            devices=devices,
+        )
+    ]
     if counters:
         sets = tuple(CounterSet(key, value) for key, value in counters.items())
-        found.append(Slice(name=f"{name}-b", driver=driver, pool=name, generation=1, slice_count=count, reach=Reach(node), counter_sets=sets))
+        found.append(
+            Slice(
+                name=f"{name}-b",
+                driver=driver,
+                pool=name,
+                generation=1,
+                slice_count=count,
+                reach=Reach(node),
+                counter_sets=sets,
+            )
+        )
     return tuple(found)
 
 
-def exactly(name: str, *selectors: Where, count: int = 1, all: bool = False, admin: bool | None = None,
-            tolerates: str = "", amount: Mapping[str, int] | None = None) -> Alternative:
+def exactly(
+    name: str,
+    *selectors: Where,
+    count: int = 1,
+    all: bool = False,
+    admin: bool | None = None,
+    tolerates: str = "",
+    amount: Mapping[str, int] | None = None,
+) -> Alternative:
     return Alternative(
-        name=name, class_name="c", selectors=selectors, count=0 if all else count,
-        mode="All" if all else "ExactCount", admin=admin,
+        name=name,
+        class_name="c",
+        selectors=selectors,
+        count=0 if all else count,
+        mode="All" if all else "ExactCount",
+        admin=admin,
         tolerations=(Toleration(tolerates, "Exists"),) if tolerates else (),
         capacity=amount or {},
     )
@@ -127,8 +172,11 @@ def either(name: str, *alternatives: Alternative) -> Request:
     """A request with alternatives, named by their short names."""
     from dataclasses import replace
 
-    return Request(name=name, prioritized=True, alternatives=tuple(
-        replace(each, name=f"{name}/{each.name}") for each in alternatives))
+    return Request(
+        name=name,
+        prioritized=True,
+        alternatives=tuple(replace(each, name=f"{name}/{each.name}") for each in alternatives),
+    )
 
 
 def match(attr: str, *requests: str) -> Constraint:
@@ -140,15 +188,27 @@ def distinct(attr: str, *requests: str) -> Constraint:
 
 
 def claim(name: str, *parts: Request | Constraint) -> Claim:
-    return Claim(name=name, requests=tuple(x for x in parts if isinstance(x, Request)),
-                 constraints=tuple(x for x in parts if isinstance(x, Constraint)))
+    return Claim(
+        name=name,
+        requests=tuple(x for x in parts if isinstance(x, Request)),
+        constraints=tuple(x for x in parts if isinstance(x, Constraint)),
+    )
 
 
-def problem(slices: Iterable[Slice], *claims: Claim, used: Iterable[str] = (), pool_name: str = "p",
-            features: Features | None = None, in_use: InUse | None = None) -> Problem:
+def problem(
+    slices: Iterable[Slice],
+    *claims: Claim,
+    used: Iterable[str] = (),
+    pool_name: str = "p",
+    features: Features | None = None,
+    in_use: InUse | None = None,
+) -> Problem:
     return Problem(
-        claims=claims, classes={"c": DeviceClass(name="c")}, slices=tuple(slices),
-        in_use=in_use or InUse(exclusive=frozenset(DeviceId(DRIVER, pool_name, each) for each in used)),
+        claims=claims,
+        classes={"c": DeviceClass(name="c")},
+        slices=tuple(slices),
+        in_use=in_use
+        or InUse(exclusive=frozenset(DeviceId(DRIVER, pool_name, each) for each in used)),
         features=features or Features(),
     )
 
@@ -156,15 +216,33 @@ def problem(slices: Iterable[Slice], *claims: Claim, used: Iterable[str] = (), p
 def random_problem(seed: int, *, size: int = 6) -> Problem:
     """A small problem with any mixture of features."""
     chance = Random(seed)
-    flags = {flag: chance.random() < 0.4 for flag in
-             ("counters", "shared", "taints", "lists", "match", "distinct", "prioritized", "admin", "all", "groups", "policies")}
+    flags = {
+        flag: chance.random() < 0.4
+        for flag in (
+            "counters",
+            "shared",
+            "taints",
+            "lists",
+            "match",
+            "distinct",
+            "prioritized",
+            "admin",
+            "all",
+            "groups",
+            "policies",
+        )
+    }
     slices: list[Slice] = []
     held: list[DeviceId] = []
     shares: list[ShareId] = []
     consumed: dict[DeviceId, dict[str, int]] = {}
     for number in range(chance.choice((1, 1, 2))):
         name = f"p{number}"
-        sets = {f"s{i}": {"m": chance.randint(1, 4)} for i in range(chance.randint(1, 2))} if flags["counters"] else {}
+        sets = (
+            {f"s{i}": {"m": chance.randint(1, 4)} for i in range(chance.randint(1, 2))}
+            if flags["counters"]
+            else {}
+        )
         devices = []
         for i in range(chance.randint(1, size)):
             draws: dict[str, dict[str, int]] = {}
@@ -176,13 +254,39 @@ def random_problem(seed: int, *, size: int = 6) -> Problem:
                 attributes["n"] = sorted({chance.randint(1, 3) for _ in range(2)})
             if chance.random() < 0.15:
                 del attributes["n"]
-            share = {"c": chance.randint(1, 4)} if flags["shared"] and chance.random() < 0.5 else None
-            made = device(f"d{i}", draws=draws, taint="k" if flags["taints"] and chance.random() < 0.4 else "", share=share, **attributes)
+            share = (
+                {"c": chance.randint(1, 4)} if flags["shared"] and chance.random() < 0.5 else None
+            )
+            made = device(
+                f"d{i}",
+                draws=draws,
+                taint="k" if flags["taints"] and chance.random() < 0.4 else "",
+                share=share,
+                **attributes,
+            )
             if flags["groups"] and draws and chance.random() < 0.6:
-                made = _with(made, consumes=tuple(
-                    Consumption(x.counter_set, x.counters, frozenset(chance.sample("abc", chance.randint(1, 2)))) for x in made.consumes))
+                made = _with(
+                    made,
+                    consumes=tuple(
+                        Consumption(
+                            x.counter_set,
+                            x.counters,
+                            frozenset(chance.sample("abc", chance.randint(1, 2))),
+                        )
+                        for x in made.consumes
+                    ),
+                )
             if share and flags["policies"] and chance.random() < 0.6:
-                made = _with(made, capacity={f"{DRIVER}/c": Capacity(share["c"], "", RequestPolicy(default=1, least=1, step=chance.choice((None, 1, 2))))})
+                made = _with(
+                    made,
+                    capacity={
+                        f"{DRIVER}/c": Capacity(
+                            share["c"],
+                            "",
+                            RequestPolicy(default=1, least=1, step=chance.choice((None, 1, 2))),
+                        )
+                    },
+                )
             devices.append(made)
             if chance.random() < 0.15:
                 identity = DeviceId(DRIVER, name, made.name)
@@ -193,7 +297,11 @@ def random_problem(seed: int, *, size: int = 6) -> Problem:
                     held.append(identity)
         slices += pool(*devices, name=name, counters=sets)
     claims = tuple(_random_claim(chance, f"c{i}", flags) for i in range(chance.choice((1, 1, 2))))
-    return problem(slices, *claims, in_use=InUse(exclusive=frozenset(held), shares=frozenset(shares), consumed=consumed))
+    return problem(
+        slices,
+        *claims,
+        in_use=InUse(exclusive=frozenset(held), shares=frozenset(shares), consumed=consumed),
+    )
 
 
 def _with(made: Device, **changes: object) -> Device:
@@ -202,10 +310,16 @@ def _with(made: Device, **changes: object) -> Device:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def _random_alternative(chance: Random, name: str, flags: Mapping[str, bool], count: int) -> Alternative:
-    selectors = chance.choice(((), (), (carries("t", "x"),), (carries("t", "y"),), (carries("n", 1),)))
+def _random_alternative(
+    chance: Random, name: str, flags: Mapping[str, bool], count: int
+) -> Alternative:
+    selectors = chance.choice(
+        ((), (), (carries("t", "x"),), (carries("t", "y"),), (carries("n", 1),))
+    )
     return exactly(
-        name, *selectors, count=count,
+        name,
+        *selectors,
+        count=count,
         all=flags["all"] and chance.random() < 0.15,
         admin=True if flags["admin"] and chance.random() < 0.2 else None,
         tolerates="k" if chance.random() < 0.5 else "",
@@ -218,13 +332,32 @@ def _random_claim(chance: Random, name: str, flags: Mapping[str, bool]) -> Claim
     names = [f"r{i}" for i in range(chance.randint(1, 3))]
     for each in names:
         if flags["prioritized"] and chance.random() < 0.5:
-            parts.append(either(each, *(_random_alternative(chance, f"a{i}", flags, chance.randint(1, 3)) for i in range(chance.randint(1, 3)))))
+            parts.append(
+                either(
+                    each,
+                    *(
+                        _random_alternative(chance, f"a{i}", flags, chance.randint(1, 3))
+                        for i in range(chance.randint(1, 3))
+                    ),
+                )
+            )
         else:
-            parts.append(Request(name=each, alternatives=(_random_alternative(chance, each, flags, chance.randint(1, 3)),)))
+            parts.append(
+                Request(
+                    name=each,
+                    alternatives=(_random_alternative(chance, each, flags, chance.randint(1, 3)),),
+                )
+            )
     if flags["match"]:
-        parts.append(match(chance.choice("tn"), *chance.sample(names, chance.randint(0, len(names)))))
+        parts.append(
+            match(chance.choice("tn"), *chance.sample(names, chance.randint(0, len(names))))
+        )
         if chance.random() < 0.4:
-            parts.append(match(chance.choice("tn"), *chance.sample(names, chance.randint(0, len(names)))))
+            parts.append(
+                match(chance.choice("tn"), *chance.sample(names, chance.randint(0, len(names))))
+            )
     if flags["distinct"] and chance.random() < 0.5:
-        parts.append(distinct(chance.choice("tn"), *chance.sample(names, chance.randint(0, len(names)))))
+        parts.append(
+            distinct(chance.choice("tn"), *chance.sample(names, chance.randint(0, len(names))))
+        )
     return claim(name, *parts)

@@ -173,7 +173,13 @@ class _Reduction:
                     if constraint.kind in {"match", "distinct"} and constraint.covers(term.name)
                 ]
         busy = state.used >> number & 1, state.charged >> number & 1
-        return (draw, state.room.get(number), busy, self.totals(number), tuple(serves))
+        return (
+            draw,
+            self.setup.board.room(state, number),
+            busy,
+            self.totals(number),
+            tuple(serves),
+        )
 
     def totals(self, number: int) -> object:
         """Return what a device would add to rules on totals."""

@@ -14,6 +14,7 @@ no polynomial method is built in; the search then has to look, within its budget
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Final, NamedTuple
 
 from dralab.allocation.board import Draw, Left, State, bits
@@ -26,7 +27,8 @@ from dralab.allocation.terms import Term
 from dralab.allocation.units import Member, UnitKey, Vector, folded, served
 
 # Beyond these sizes the dynamic programme gives up, and the search looks for itself.
-MOST_VECTORS: Final = 2_000
+MOST_VECTORS: Final = 500
+MOST_KINDS: Final = 12
 MOST_STATES: Final = 20_000
 Answer = bool | None
 
@@ -294,6 +296,9 @@ class Oracle:
             each.rule.constraint.name,
             tuple((demands[place].need, demands[place].mask) for place in covered),
         )
+        alone = not any(
+            other.covers(demands[place].term) for other in rules[1:] for place in covered
+        )
         first = previous[1] if previous and previous[0] == likeness else 0
         answer: Answer = False
         tried: set[tuple[int, ...]] = set()
@@ -309,7 +314,7 @@ class Oracle:
                 continue
             if isinstance(self.matching(after, state), Shortfall):
                 continue
-            found = self._bind(after, state, rules[1:], (likeness, index))
+            found = self._bind(after, state, rules[1:], (likeness, index) if alone else ())
             if found:
                 return True
             if found is None:
@@ -320,9 +325,7 @@ class Oracle:
 
     def _shares(self, number: int, demands: Sequence[Demand], state: State) -> int:
         """Return how many demands a shared device could serve, by the smallest amounts asked."""
-        room = state.room.get(number)
-        if room is None:
-            room = tuple(item.value for item in self.board.offers[number].device.capacity.values())
+        room = self.board.room(state, number)
         asked = [
             self.eligibility.amounts(demand.term, number) or ()
             for demand in demands
@@ -351,16 +354,19 @@ class Oracle:
             return True
         merged = _merged(normal, self.board.shareable)
         caps = tuple(demand.need for demand in merged)
+        if prod(cap + 1 for cap in caps) > MOST_VECTORS:
+            rough = self._roughly(merged, involved, unpaid, state)
+            if rough is False or len(caps) > MOST_KINDS:
+                return rough
         tables = []
         for members, left in self._clusters(involved, unpaid, state):
-            key = UnitKey(
-                tuple(self._member(number, merged, unpaid, state) for number in members),
-                left,
-                caps,
+            table = self._table(
+                UnitKey(
+                    tuple(self._member(number, merged, unpaid, state) for number in members),
+                    left,
+                    caps,
+                )
             )
-            if key not in self._served:
-                self._served[key] = served(key, self.effort.spend, MOST_STATES)
-            table = self._served[key]
             if table is None:
                 return None
             tables.append(table)
@@ -369,6 +375,40 @@ class Oracle:
             return None
         plain = [demand.mask & ~involved for demand in merged]
         return any(self._rest(caps, vector, plain) for vector in vectors)
+
+    def _table(self, key: UnitKey) -> tuple[Vector, ...] | None:
+        if key not in self._served:
+            self._served[key] = served(key, self.effort.spend, MOST_STATES)
+        return self._served[key]
+
+    def _roughly(
+        self, demands: Sequence[Demand], involved: int, unpaid: int, state: State
+    ) -> Answer:
+        """Match demands to units, each with as many places as it can serve at most.
+
+        For many different kinds of demand at once, where the vectors would be too many: still a
+        proof when it fails, and no answer when it does not.
+        """
+        masks = [demand.mask & ~involved for demand in demands]
+        place = len(self.board.offers)
+        for members, left in self._clusters(involved, unpaid, state):
+            inside = sum(1 << number for number in members)
+            most = sum(demand.need for demand in demands if demand.mask & inside)
+            if not self.board.shareable & inside:
+                one = tuple(
+                    self._member(number, demands, unpaid, state)._replace(serves=(0,))
+                    for number in members
+                )
+                table = self._table(UnitKey(one, left, (min(most, len(members)),)))
+                most = table[0][0] if table else min(most, len(members))
+            places = ((1 << most) - 1) << place
+            place += most
+            for kind, demand in enumerate(demands):
+                if demand.mask & inside:
+                    masks[kind] |= places
+        needs = [demand.need for demand in demands]
+        found = matched(needs, masks, {}, self.effort.spend)
+        return False if isinstance(found, Shortfall) else None
 
     def _rest(self, caps: Vector, vector: Vector, plain: list[int]) -> bool:
         needs = [cap - done for cap, done in zip(caps, vector, strict=True)]
@@ -394,9 +434,7 @@ class Oracle:
         draw = None if draw is None else Draw(0, draw.amounts, draw.groups)
         if not self.board.shareable >> number & 1:
             return Member(draw, serves)
-        room = state.room.get(number)
-        if room is None:
-            room = tuple(item.value for item in self.board.offers[number].device.capacity.values())
+        room = self.board.room(state, number)
         amounts = tuple(
             self.eligibility.amounts(demands[kind].term, number) or () for kind in serves
         )
