@@ -26,7 +26,9 @@ def test_every_case_of_the_file_passes():
 def test_the_command_ends_with_the_count():
     result = CliRunner().invoke(main, ["conformance", "cel", str(CASES)])
     assert result.exit_code == 0
-    assert result.output.splitlines()[-1] == f"{len(json.loads(CASES.read_text()))} passed, 0 failed"
+    assert (
+        result.output.splitlines()[-1] == f"{len(json.loads(CASES.read_text()))} passed, 0 failed"
+    )
 
 
 WRONG = {
