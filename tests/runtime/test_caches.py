@@ -3,7 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dralab.api.status import ApiError
-from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.cache import Caches
 from dralab.runtime.events import shortened
@@ -16,7 +15,7 @@ from fakes import FakeServer
 
 @pytest.fixture
 def engine():
-    return SimulatedEngine(ManualClock())
+    return SimulatedEngine()
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ def test_what_a_write_returned_is_known_before_the_watch_tells_it(engine, server
     )
 )
 def test_a_cache_ends_equal_to_the_server_whatever_happened(steps):
-    engine = SimulatedEngine(ManualClock())
+    engine = SimulatedEngine()
     server = FakeServer(engine.clock)
     caches = Caches(engine, server)
     cache = caches.of(PODS)

@@ -3,7 +3,6 @@ import threading
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.kernel.clock import ManualClock
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.queue import FIRST_DELAY, WorkQueue
 from dralab.runtime.simulated import SimulatedEngine
@@ -11,14 +10,14 @@ from dralab.runtime.simulated import SimulatedEngine
 
 @pytest.fixture
 def engine():
-    return SimulatedEngine(ManualClock())
+    return SimulatedEngine()
 
 
 def test_events_happen_by_time_then_priority_then_age(engine):
     seen = []
     engine.at(20, lambda: seen.append("late"))
-    engine.at(10, lambda: seen.append("second"), priority=1)
-    engine.at(10, lambda: seen.append("third"), priority=1)
+    engine.at(10, lambda: seen.append("second"), priority=9)
+    engine.at(10, lambda: seen.append("third"), priority=9)
     engine.at(10, lambda: seen.append("first"))
     engine.run()
     assert seen == ["first", "second", "third", "late"]

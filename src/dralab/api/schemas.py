@@ -38,7 +38,6 @@ class Schema:
     """
 
     __slots__ = (
-        "__weakref__",
         "_definitions",
         "_item",
         "_properties",

@@ -95,15 +95,21 @@ class Events:
 
     def step(self) -> bool:
         """Let the next event happen; False where there is none."""
+        call = self.take()
+        if call is None:
+            return False
+        call()
+        return True
+
+    def take(self) -> Call | None:
+        """Move to the next event and return its call, for someone else to make; None: no more."""
         self._drop_cancelled()
         if not self._heap:
-            return False
+            return None
         event = heapq.heappop(self._heap)
         self.clock.advance_to(event.when)
         call, event.call = event.call, None
-        assert call is not None  # noqa: S101 - cancelled ones were dropped above
-        call()
-        return True
+        return call
 
     def run(self, until: int | None = None) -> int:
         """Let events happen up to and including `until` (or all); return how many did.

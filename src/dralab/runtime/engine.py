@@ -1,33 +1,31 @@
-"""The engine under every moving part: one heap of (time, priority, number, event).
+"""The engine under every moving part: `kernel.events`, in real or in simulated time.
 
 A part is single-threaded: everything it does is an event of its engine, one after the other.
 `live` waits for the wall clock between two events, `simulated` moves its clock to the next one;
 that is the whole difference, so a part cannot tell which of the two it runs on.
 """
 
-import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from dralab.kernel.clock import Clock
+from dralab.kernel.events import NORMAL
 
 Action = Callable[[], None]
 T = TypeVar("T")
 
 
-@dataclass(slots=True, order=True)
-class Timer:
-    """An event that will happen: at one instant lower priorities first, then the older."""
+class Timer(Protocol):
+    """An event that will happen."""
 
-    when: int
-    priority: int
-    number: int
-    action: Action | None = field(compare=False)
+    @property
+    def when(self) -> int:
+        """When it will, in nanoseconds since the epoch."""
+        ...
 
     def cancel(self) -> None:
         """Make sure that it does not happen; does nothing where it did already."""
-        self.action = None
+        ...
 
 
 class Engine(Protocol):
@@ -38,11 +36,11 @@ class Engine(Protocol):
         """The time in which the events happen."""
         ...
 
-    def at(self, when: int, action: Action, *, priority: int = 0) -> Timer:
+    def at(self, when: int, action: Action, *, priority: int = NORMAL) -> Timer:
         """Run `action` at `when` (ns since the epoch), or next where that has passed."""
         ...
 
-    def after(self, delay: int, action: Action, *, priority: int = 0) -> Timer:
+    def after(self, delay: int, action: Action, *, priority: int = NORMAL) -> Timer:
         """Run `action` in `delay` nanoseconds."""
         ...
 
@@ -53,31 +51,3 @@ class Engine(Protocol):
     def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """Run work that may wait for a network beside the events, then `done` as an event."""
         ...
-
-
-class Agenda:
-    """The heap itself: what will happen, in order. Both engines are built on it."""
-
-    def __init__(self) -> None:
-        self._heap: list[Timer] = []
-        self._number = 0
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def put(self, when: int, action: Action, priority: int = 0) -> Timer:
-        """Note an event."""
-        self._number += 1
-        timer = Timer(when, priority, self._number, action)
-        heapq.heappush(self._heap, timer)
-        return timer
-
-    def next_time(self) -> int | None:
-        """Return when the next event happens; None where nothing will."""
-        while self._heap and self._heap[0].action is None:
-            heapq.heappop(self._heap)
-        return self._heap[0].when if self._heap else None
-
-    def take(self) -> Timer:
-        """Return the next event and forget it; IndexError where there is none."""
-        return heapq.heappop(self._heap)

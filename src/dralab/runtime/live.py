@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from dralab.kernel.clock import SECOND, Clock, WallClock
-from dralab.runtime.engine import Action, Agenda, Timer
+from dralab.kernel.events import NORMAL, Call, Event, Events
+from dralab.runtime.engine import Action
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class LiveEngine:
     ) -> None:
         self.clock: Clock = clock or WallClock()
         self.name = name
-        self._agenda = Agenda()
+        self._events = Events()
         self._changed = threading.Condition()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -35,14 +36,14 @@ class LiveEngine:
             ThreadPoolExecutor(workers, thread_name_prefix=f"{name}-offload") if workers else None
         )
 
-    def at(self, when: int, action: Action, *, priority: int = 0) -> Timer:
+    def at(self, when: int, action: Action, *, priority: int = NORMAL) -> Event:
         """Run `action` at `when` (ns since the epoch), or next where that has passed."""
         with self._changed:
-            timer = self._agenda.put(when, action, priority)
+            event = self._events.at(max(when, self._events.now()), action, priority=priority)
             self._changed.notify()
-        return timer
+        return event
 
-    def after(self, delay: int, action: Action, *, priority: int = 0) -> Timer:
+    def after(self, delay: int, action: Action, *, priority: int = NORMAL) -> Event:
         """Run `action` in `delay` nanoseconds."""
         return self.at(self.clock.now() + delay, action, priority=priority)
 
@@ -72,11 +73,9 @@ class LiveEngine:
 
     def run(self) -> None:
         """Let events happen until `stop`, in the caller's thread."""
-        while (timer := self._await()) is not None:
-            if timer.action is None:
-                continue
+        while (call := self._await()) is not None:
             try:
-                timer.action()
+                call()
             except Exception:
                 # One part's defect must not silence the others on this engine.
                 logger.exception("an event failed")
@@ -91,16 +90,16 @@ class LiveEngine:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _await(self) -> Timer | None:
+    def _await(self) -> Call | None:
         """Wait for the next event; None when told to stop."""
         with self._changed:
             while not self._stopping:
-                when = self._agenda.next_time()
+                when = self._events.next_time()
                 if when is None:
                     self._changed.wait(LONGEST_WAIT)
                     continue
                 wait = when - self.clock.now()
                 if wait <= 0:
-                    return self._agenda.take()
+                    return self._events.take()
                 self._changed.wait(min(wait / SECOND, LONGEST_WAIT))
             return None

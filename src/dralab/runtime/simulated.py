@@ -4,35 +4,40 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dralab.kernel.clock import ManualClock
-from dralab.runtime.engine import Action, Agenda, Timer
+from dralab.kernel.events import NORMAL, Event, Events
+from dralab.runtime.engine import Action
 
 T = TypeVar("T")
 
 
 class SimulatedEngine:
-    """Events on a clock that moves only here.
+    """Events on a clock that moves only here; `events` may be shared with a simulation's own.
 
-    >>> engine, seen = SimulatedEngine(ManualClock()), []
+    >>> engine, seen = SimulatedEngine(), []
     >>> _ = engine.after(5, lambda: seen.append(engine.clock.now()))
     >>> engine.run(), seen
     (1, [5])
     """
 
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
-        self._agenda = Agenda()
+    def __init__(self, events: Events | None = None) -> None:
+        self.events = Events() if events is None else events
 
-    def at(self, when: int, action: Action, *, priority: int = 0) -> Timer:
+    @property
+    def clock(self) -> ManualClock:
+        """The simulated time."""
+        return self.events.clock
+
+    def at(self, when: int, action: Action, *, priority: int = NORMAL) -> Event:
         """Run `action` at `when`; a time that has passed means now."""
-        return self._agenda.put(max(when, self.clock.now()), action, priority)
+        return self.events.at(max(when, self.clock.now()), action, priority=priority)
 
-    def after(self, delay: int, action: Action, *, priority: int = 0) -> Timer:
+    def after(self, delay: int, action: Action, *, priority: int = NORMAL) -> Event:
         """Run `action` in `delay` nanoseconds."""
         return self.at(self.clock.now() + delay, action, priority=priority)
 
     def soon(self, action: Action) -> None:
         """Run `action` at the present instant, after what is due already."""
-        self._agenda.put(self.clock.now(), action)
+        self.events.at(self.clock.now(), action)
 
     def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """Run `work` at the present instant, then `done`: a request takes no simulated time."""
@@ -46,20 +51,9 @@ class SimulatedEngine:
 
         self.soon(both)
 
-    def next_time(self) -> int | None:
-        """Return when the next event happens; None where nothing will."""
-        return self._agenda.next_time()
-
     def step(self) -> bool:
         """Let the next event happen, moving the clock to it; False where there is none."""
-        when = self._agenda.next_time()
-        if when is None:
-            return False
-        self.clock.advance_to(max(when, self.clock.now()))
-        action = self._agenda.take().action
-        if action is not None:
-            action()
-        return True
+        return self.events.step()
 
     def run(self, until: int | None = None, *, at_most: int | None = None) -> int:
         """Let events happen up to and including `until`, and leave the clock there.
@@ -69,7 +63,7 @@ class SimulatedEngine:
         it (RuntimeError: the parts answer each other without end).
         """
         count = 0
-        while (when := self._agenda.next_time()) is not None and (until is None or when <= until):
+        while (when := self.events.next_time()) is not None and (until is None or when <= until):
             if at_most is not None and count >= at_most:
                 raise RuntimeError(f"{count} events and no rest at {self.clock.now()} ns")
             self.step()

@@ -1,1 +1,0 @@
-"""The functions behind the names, one module per library; signatures beside them."""

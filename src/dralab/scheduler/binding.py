@@ -1,0 +1,177 @@
+"""Writing down what a cycle decided: claims first, then the pod's binding.
+
+Source: kube-scheduler's DynamicResources PreBind and DefaultBinder. Everything here may be done
+twice: after a crash between two writes the next attempt finds what was written.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND
+from dralab.runtime.client import Client, Object
+from dralab.runtime.objects import amend, is_deleting, uid_of
+from dralab.runtime.resources import BINDINGS, CLAIMS, PODS
+from dralab.scheduler.cycle import Placement
+from dralab.scheduler.devices import ClaimPlan
+from dralab.scheduler.pods import PodInfo
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+BINDING_TIMEOUT: Final = 600 * SECOND
+POLL: Final = 5 * SECOND
+
+
+def write_claims(client: Client, placement: Placement, now: str) -> list[Object]:
+    """Write allocations and reservations; return the claims as they are now.
+
+    ApiError: some other scheduler or the claim's owner was faster, or the server refuses. What
+    was written before stays; `unreserve` takes the pod off again.
+    """
+    return [_write_claim(client, placement.pod, plan, now) for plan in placement.plans]
+
+
+def bind(client: Client, placement: Placement) -> None:
+    """Bind a pod to its node."""
+    key = placement.pod.key
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": placement.pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
+    }
+    client.post(PODS, key.name, BINDINGS, body, key.namespace)
+
+
+def unreserve(client: Client, pod: PodInfo, claims: list[Object], *, deallocate: bool) -> None:
+    """Take a pod off the claims it was reserved for; errors are left to the claim controller."""
+
+    def change(claim: Object) -> bool:
+        status = claim.get("status") or {}
+        reserved = status.get("reservedFor") or []
+        left = [item for item in reserved if item.get("uid") != pod.uid]
+        drop = deallocate and not left and "allocation" in status
+        if len(left) == len(reserved) and not drop:
+            return False
+        status["reservedFor"] = left
+        if drop:
+            status.pop("allocation")
+            status.pop("devices", None)
+        return True
+
+    for claim in claims:
+        try:
+            amend(client, CLAIMS, claim, change, subresource="status")
+        except ApiError:
+            continue
+
+
+def awaits_conditions(claims: list[Object]) -> bool:
+    """Return whether some allocated device must be made ready before its pod may be bound."""
+    return any(item.get("bindingConditions") for claim in claims for item in _results(claim))
+
+
+def conditions_met(claims: list[Object]) -> bool | str:
+    """Return whether all devices are ready; a text where one of them never will be."""
+    ready = True
+    for claim in claims:
+        reported = (claim.get("status") or {}).get("devices") or ()
+        for item in _results(claim):
+            states = {
+                condition["type"]: condition["status"]
+                for device in reported
+                if all(device.get(name) == item.get(name) for name in ("driver", "pool", "device"))
+                and device.get("shareID") == item.get("shareID")
+                for condition in device.get("conditions") or ()
+            }
+            for failure in item.get("bindingFailureConditions") or ():
+                if states.get(failure) == "True":
+                    return (
+                        f"claim {claim['metadata']['name']}: device {item['driver']}/"
+                        f"{item['pool']}/{item['device']}: {failure}"
+                    )
+            if any(states.get(name) != "True" for name in item.get("bindingConditions") or ()):
+                ready = False
+    return ready
+
+
+def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Object:
+    claim = plan.claim
+    if not claim["metadata"].get("name"):
+        claim = _create_synthetic(client, pod, plan)
+    if is_deleting(claim):
+        raise ApiError.conflict(
+            CLAIMS.plural,
+            claim["metadata"]["name"],
+            "it is being deleted",
+            group=CLAIMS.group,
+        )
+    if "allocation" not in (claim.get("status") or {}):
+        claim = amend(client, CLAIMS, claim, _protect)
+
+    def change(latest: Object) -> bool:
+        status = latest.setdefault("status", {})
+        held = status.get("allocation")
+        if held is None:
+            status["allocation"] = {**plan.allocation, "allocationTimestamp": now}
+        elif not _same_devices(held, plan.allocation):
+            raise ApiError.conflict(
+                CLAIMS.plural,
+                latest["metadata"]["name"],
+                "it was allocated otherwise meanwhile",
+                group=CLAIMS.group,
+            )
+        reserved = status.get("reservedFor") or []
+        if any(item.get("uid") == plan.consumer["uid"] for item in reserved):
+            return held is None
+        status["reservedFor"] = [*reserved, dict(plan.consumer)]
+        return True
+
+    return amend(client, CLAIMS, claim, change, subresource="status")
+
+
+def _protect(claim: Object) -> bool:
+    finalizers = claim["metadata"].get("finalizers") or []
+    if FINALIZER in finalizers:
+        return False
+    claim["metadata"]["finalizers"] = [*finalizers, FINALIZER]
+    return True
+
+
+def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> Object:
+    claim = client.create(CLAIMS, plan.claim, pod.key.namespace)
+    status = {
+        "extendedResourceClaimStatus": {
+            "resourceClaimName": claim["metadata"]["name"],
+            "requestMappings": [dict(item) for item in plan.mappings],
+        }
+    }
+    client.patch(
+        PODS,
+        pod.key.name,
+        {"metadata": {"uid": pod.uid}, "status": status},
+        pod.key.namespace,
+        type="strategic",
+        subresource="status",
+    )
+    return claim
+
+
+def synthetic_claims(placement: Placement, claims: list[Object]) -> list[Object]:
+    """Return those of the written claims that were made for extended resources."""
+    planned = {uid_of(plan.claim) for plan in placement.plans}
+    return [claim for claim in claims if uid_of(claim) not in planned]
+
+
+def _results(claim: Object) -> list[Mapping[str, Any]]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return list((allocation.get("devices") or {}).get("results") or ())
+
+
+def _same_devices(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    def devices(allocation: Mapping[str, Any]) -> list[tuple[str, ...]]:
+        return [
+            (item["request"], item["driver"], item["pool"], item["device"])
+            for item in (allocation.get("devices") or {}).get("results") or ()
+        ]
+
+    return devices(one) == devices(other)

@@ -1,0 +1,249 @@
+"""One scheduling cycle: a pod, the state, and either a place or the reasons why there is none.
+
+A cycle writes nothing and changes nothing: `State.assume` takes what it decided, `State.forget`
+takes it back. The steps are kube-scheduler's: filter, score, devices. All nodes are looked at.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from dralab.allocation.outcome import Allocated, Outcome, Unsatisfiable
+from dralab.scheduler import filters, topology
+from dralab.scheduler.demands import Blocked, Demand, Demands
+from dralab.scheduler.devices import ClaimPlan, Devices
+from dralab.scheduler.filters import NodeFilter
+from dralab.scheduler.nodes import Mask, NodeTable, Scores
+from dralab.scheduler.pods import PodInfo
+
+CANNOT_ALLOCATE: Final = "cannot allocate all claims"
+NOT_ON_NODE: Final = "resourceclaim not available on the node"
+# With alternatives to rank, devices are found on at most this many nodes before one is chosen.
+RANKED_NODES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod goes to a node, and these claims are to be written for it."""
+
+    pod: PodInfo
+    node: str
+    plans: tuple[ClaimPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A pod fits nowhere.
+
+    `reasons` counts nodes by sentence; `hopeless` are those that no eviction would help;
+    `outcomes` are the allocator's answers by node name, for whoever explains. `blocked` is set
+    where the pod could not be tried at all.
+    """
+
+    pod: PodInfo
+    nodes: int
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    blocked: str = ""
+    fatal: str = ""
+
+    @property
+    def message(self) -> str:
+        """The sentence of kube-scheduler's FitError."""
+        if self.blocked:
+            return f"0/{self.nodes} nodes are available: {self.blocked}."
+        if not self.nodes:
+            return "no nodes available to schedule pods"
+        if self.fatal:
+            return f"0/{self.nodes} nodes are available: {self.fatal}."
+        counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
+        return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
+
+
+@dataclass(slots=True)
+class Nominee:
+    """A pod for which others are being evicted from a node."""
+
+    pod: PodInfo
+    node: str
+
+
+class State:
+    """Nodes, pods and devices as the next cycle sees them."""
+
+    def __init__(self, table: NodeTable, devices: Devices, demands: Demands) -> None:
+        self.table = table
+        self.devices = devices
+        self.demands = demands
+        self.filters = NodeFilter(table)
+        self.nominees: dict[str, Nominee] = {}
+
+    def assume(self, placement: Placement) -> None:
+        """Count a pod and its devices as placed."""
+        self.table.add_pod(placement.node, placement.pod)
+        if placement.plans:
+            self.devices.assume(placement.plans, placement.pod)
+
+    def forget(self, placement: Placement) -> None:
+        """Take a placement back."""
+        self.table.remove_pod(placement.node, placement.pod.uid)
+        if placement.plans:
+            self.devices.forget(placement.plans, placement.pod)
+
+
+def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
+    """Return where a pod goes, or why it goes nowhere."""
+    table = state.table
+    demand = state.demands.of(pod)
+    if isinstance(demand, Blocked):
+        return Refusal(pod=pod, nodes=table.count, blocked=demand.why)
+    fitting = fits(state, pod, demand)
+    outcomes: dict[str, Outcome] = {}
+    if fitting.any():
+        if not demand.wanted and not demand.extended:
+            row = int(np.argmax(_scores(state, pod, fitting)))
+            return Placement(pod, table.names[row])
+        found = _with_devices(state, pod, demand, fitting, outcomes)
+        if found is not None:
+            return found
+    return refusal(state, pod, demand, outcomes)
+
+
+def fits(state: State, pod: PodInfo, demand: Demand) -> Mask:
+    """Return the nodes that pass every filter, as far as that is known without allocating."""
+    table = state.table
+    found = filters.room(table, pod, _elsewhere(state, demand))
+    found &= state.filters.mask(pod)
+    if pod.ports:
+        ports = filters.ports_free(table, pod)
+        if ports is not None:
+            found &= ports
+    if topology.is_bound_by_pods(table, pod):
+        for _, mask in topology.restrictions(table, state.filters, pod):
+            found &= mask
+    if state.nominees:
+        _leave_to_nominees(state, pod, found)
+    devices = state.devices.candidates(demand)
+    if devices is not None:
+        found &= devices
+    return found
+
+
+def _with_devices(
+    state: State, pod: PodInfo, demand: Demand, fitting: Mask, outcomes: dict[str, Outcome]
+) -> Placement | None:
+    """Find devices on the best node that has them."""
+    names = state.table.names
+    scores = np.where(fitting, _scores(state, pod, fitting), -np.inf)
+    ranked: list[tuple[float, int, Placement]] = []
+    while len(ranked) < RANKED_NODES:
+        row = int(np.argmax(scores))
+        score = float(scores[row])
+        if score == -np.inf:
+            break
+        scores[row] = -np.inf
+        plans, outcome = state.devices.plans(pod, demand, row)
+        if outcome is not None and not isinstance(outcome, Allocated):
+            outcomes[names[row]] = outcome
+            if isinstance(outcome, Unsatisfiable) and outcome.fatal:
+                break
+            continue
+        placement = Placement(pod, names[row], plans)
+        if not demand.ranked or outcome is None:
+            return placement
+        ranked.append((score, _rank_points(outcome), placement))
+    if not ranked:
+        return None
+    # KEP-4816: 8 points less the index for each request with alternatives; weight 2, normalised.
+    most = max(points for _, points, _ in ranked) or 1
+    return max(ranked, key=lambda item: item[0] + 2 * filters.MOST * item[1] / most)[2]
+
+
+def refusal(state: State, pod: PodInfo, demand: Demand, outcomes: Mapping[str, Outcome]) -> Refusal:
+    """Return why a pod fits nowhere: for each node the first filter that it fails."""
+    table = state.table
+    counted: Counter[str] = Counter()
+    rules = topology.restrictions(table, state.filters, pod)
+    ports = filters.ports_free(table, pod)
+    provided = frozenset(demand.extended)
+    devices = state.devices.candidates(demand)
+    fatal = ""
+    for row in table.row_of.values():
+        reason = state.filters.reason(pod, row)
+        if reason:
+            counted[reason] += 1
+            continue
+        if ports is not None and not ports[row]:
+            counted[filters.NO_PORTS] += 1
+            continue
+        lacking = filters.lacking(table, pod, row, provided)
+        if lacking:
+            counted.update(lacking)
+            continue
+        broken = next((sentence for sentence, mask in rules if not mask[row]), "")
+        if broken:
+            counted[broken] += 1
+            continue
+        outcome = outcomes.get(table.names[row])
+        if isinstance(outcome, Unsatisfiable) and outcome.error:
+            fatal = outcome.error if outcome.fatal else fatal
+            counted[outcome.error] += 1
+        elif devices is not None and not devices[row] and outcome is None and not demand.shape:
+            counted[NOT_ON_NODE] += 1
+        else:
+            counted[CANNOT_ALLOCATE] += 1
+    return Refusal(
+        pod=pod, nodes=table.count, reasons=dict(counted), outcomes=dict(outcomes), fatal=fatal
+    )
+
+
+def _scores(state: State, pod: PodInfo, fitting: Mask) -> Scores:
+    scores = filters.room_points(state.table, pod)
+    preference = state.filters.preference(pod)
+    if preference is not None:
+        scores += preference
+    near = topology.points(state.table, pod, fitting)
+    if near is not None:
+        scores += near
+    scores[~fitting] = -np.inf
+    return scores
+
+
+def _rank_points(outcome: Outcome) -> int:
+    if not isinstance(outcome, Allocated):
+        return 0
+    return sum(8 - rank for claim in outcome.claims for rank in (claim.ranks or {}).values())
+
+
+def _elsewhere(state: State, demand: Demand) -> dict[str, Mask] | None:
+    if not demand.extended:
+        return None
+    return {name: state.table.allocatable(name) == 0 for name in demand.extended}
+
+
+def _leave_to_nominees(state: State, pod: PodInfo, found: Mask) -> None:
+    """Keep the room that was cleared for pods of no lower priority."""
+    for nominee in state.nominees.values():
+        row = state.table.row_of.get(nominee.node)
+        if (
+            row is None
+            or not found[row]
+            or nominee.pod.uid == pod.uid
+            or nominee.pod.priority < pod.priority
+        ):
+            continue
+        others = [
+            other.pod
+            for other in state.nominees.values()
+            if other.node == nominee.node
+            and other.pod.uid != pod.uid
+            and other.pod.priority >= pod.priority
+        ]
+        for other in others:
+            state.table.add_pod(nominee.node, other)
+        found[row] = bool(filters.room(state.table, pod)[row])
+        for other in others:
+            state.table.remove_pod(nominee.node, other.uid)

@@ -1,0 +1,261 @@
+"""What a pod asks for in devices: its claims, and what it asks as extended resources.
+
+Sources: kube-scheduler's DynamicResources plugin (texts, order of checks), KEP-5004 (extended
+resources), KEP-5729 (claims of pod groups).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from dralab.runtime.client import Object
+from dralab.runtime.objects import Key, is_deleting, key_of, uid_of
+from dralab.scheduler.pods import PodInfo, base_units
+
+Wire = Mapping[str, Any]
+IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+MOST_CONSUMERS: Final = 256
+SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One claim of a pod, with whoever will be in its reservedFor."""
+
+    claim: Object
+    consumer: Mapping[str, str]
+    # What was decided but is not yet written, or what the claim's status says.
+    allocation: Wire | None
+
+    @property
+    def key(self) -> Key:
+        """The key of the claim."""
+        return key_of(self.claim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Everything that a pod wants in devices.
+
+    `shape` names what is still to be allocated: pods that agree on it fit on the same nodes.
+    `extended` maps extended resources to the class whose devices provide them.
+    """
+
+    wanted: tuple[Wanted, ...] = ()
+    extended: Mapping[str, str] = field(default_factory=dict)
+    shape: bytes = b""
+    ranked: bool = False
+
+    @property
+    def open(self) -> tuple[Wanted, ...]:
+        """The claims that have no devices yet."""
+        return tuple(item for item in self.wanted if item.allocation is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A pod cannot be tried at all, whatever the nodes: `why` in upstream's words."""
+
+    why: str
+
+
+NOTHING_WANTED: Final = Demand()
+
+
+class Demands:
+    """Finds out what pods demand.
+
+    `claim` looks a claim up by key, `group` a pod group; `in_flight` what was decided for a claim
+    and is being written.
+    """
+
+    def __init__(
+        self,
+        claim: Callable[[Key], Object | None],
+        group: Callable[[Key], Object | None],
+        in_flight: Callable[[str], Wire | None],
+    ) -> None:
+        self.classes: dict[str, Object] = {}
+        self._claim = claim
+        self._group = group
+        self._in_flight = in_flight
+        self._by_resource: dict[str, str] = {}
+
+    def put_class(self, name: str, obj: Object | None) -> None:
+        """Take a new or changed DeviceClass, or its end (None)."""
+        if obj is None:
+            self.classes.pop(name, None)
+        else:
+            self.classes[name] = obj
+        # Of several classes with one extended resource the newest wins, then the first by name.
+        chosen: dict[str, tuple[str, str]] = {}
+        for other in sorted(self.classes):
+            metadata, spec = self.classes[other]["metadata"], self.classes[other].get("spec") or {}
+            resource = spec.get("extendedResourceName")
+            made = metadata.get("creationTimestamp", "")
+            if resource and (resource not in chosen or made > chosen[resource][0]):
+                chosen[resource] = (made, other)
+        self._by_resource = {resource: name for resource, (_, name) in chosen.items()}
+
+    def of(self, pod: PodInfo) -> Demand | Blocked:
+        """Return what a pod demands, or why it cannot be tried."""
+        extended = self._extended(pod)
+        if not pod.has_claims and not extended:
+            return NOTHING_WANTED
+        wanted: list[Wanted] = []
+        for entry in pod.obj["spec"].get("resourceClaims") or ():
+            found = self._entry(pod, entry)
+            if isinstance(found, Blocked):
+                return found
+            if found is not None:
+                wanted.append(found)
+        specs = [item.claim["spec"] for item in wanted if item.allocation is None]
+        shape = b""
+        if specs or extended:
+            asked = sorted((name, pod.requests[name]) for name in extended)
+            shape = orjson.dumps([specs, asked], option=orjson.OPT_SORT_KEYS)
+        requests = [
+            request
+            for spec in specs
+            for request in (spec.get("devices") or {}).get("requests") or ()
+        ]
+        missing = self._missing_class(requests)
+        if missing is not None:
+            return missing
+        return Demand(
+            wanted=tuple(wanted),
+            extended=extended,
+            shape=shape,
+            ranked=any(request.get("firstAvailable") for request in requests),
+        )
+
+    def _extended(self, pod: PodInfo) -> dict[str, str]:
+        found = {}
+        for resource, amount in pod.requests.items():
+            if not amount or "/" not in resource:
+                continue
+            if resource.startswith(IMPLICIT):
+                name = resource.removeprefix(IMPLICIT)
+                if name in self.classes:
+                    found[resource] = name
+            elif resource in self._by_resource:
+                found[resource] = self._by_resource[resource]
+        return found
+
+    def _entry(self, pod: PodInfo, entry: Wire) -> Wanted | Blocked | None:
+        namespace, obj = pod.key.namespace, pod.obj
+        name = entry.get("resourceClaimName")
+        generated = not name
+        if generated:
+            statuses = (obj.get("status") or {}).get("resourceClaimStatuses") or ()
+            status = next((item for item in statuses if item["name"] == entry["name"]), None)
+            if status is None:
+                return Blocked(f'pod "{pod.key}": ResourceClaim not created yet')
+            name = status.get("resourceClaimName")
+            if not name:
+                return None
+        claim = self._claim(Key(namespace, str(name)))
+        if claim is None:
+            return Blocked(f'resourceclaim.resource.k8s.io "{name}" not found')
+        if is_deleting(claim):
+            return Blocked(f'resourceclaim "{name}" is being deleted')
+        consumer = self._consumer(pod, entry)
+        if isinstance(consumer, Blocked):
+            return consumer
+        owners = [item.get("uid") for item in claim["metadata"].get("ownerReferences") or ()]
+        if generated and consumer["uid"] not in owners:
+            return Blocked(
+                f"ResourceClaim {namespace}/{name} was not created for Pod {pod.key} "
+                "(Pod is not owner)"
+            )
+        status = claim.get("status") or {}
+        reserved = status.get("reservedFor") or ()
+        if len(reserved) >= MOST_CONSUMERS and not _reserves(reserved, consumer["uid"]):
+            return Blocked("resourceclaim in use")
+        allocation = status.get("allocation") or self._in_flight(uid_of(claim))
+        return Wanted(claim, consumer, allocation)
+
+    def _consumer(self, pod: PodInfo, entry: Wire) -> dict[str, str] | Blocked:
+        if pod.group:
+            group = self._group(Key(pod.key.namespace, pod.group))
+            shared = ((group or {}).get("spec") or {}).get("resourceClaims") or ()
+            if group is not None and any(_same_entry(entry, other) for other in shared):
+                return {
+                    "apiGroup": "scheduling.k8s.io",
+                    "resource": "podgroups",
+                    "name": pod.group,
+                    "uid": uid_of(group),
+                }
+        return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
+
+    def _missing_class(self, requests: Iterable[Wire]) -> Blocked | None:
+        for request in requests:
+            alternatives = request.get("firstAvailable") or [request.get("exactly") or {}]
+            for alternative in alternatives:
+                name = alternative.get("deviceClassName") or ""
+                if name not in self.classes:
+                    return Blocked(f"request {request['name']}: device class {name} does not exist")
+        return None
+
+
+def synthetic_claim(pod: PodInfo, provided: Mapping[str, str]) -> tuple[Object, list[Wire]]:
+    """Return the claim for a pod's extended resources, and which request is for which container.
+
+    `provided` maps the resources that devices are to provide to their classes.
+    """
+    spec = pod.obj["spec"]
+    requests: list[Wire] = []
+    mappings: list[Wire] = []
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    for number, container in enumerate(containers):
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for index, resource in enumerate(sorted(asked)):
+            amount = base_units(resource, asked[resource])
+            if resource not in provided or not amount:
+                continue
+            name = f"container-{number}-request-{index}"
+            exactly = {
+                "deviceClassName": provided[resource],
+                "allocationMode": "ExactCount",
+                "count": amount,
+            }
+            requests.append({"name": name, "exactly": exactly})
+            mappings.append(
+                {
+                    "containerName": container["name"],
+                    "resourceName": resource,
+                    "requestName": name,
+                }
+            )
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod.key.name,
+        "uid": pod.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    claim: Object = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "generateName": f"{pod.key.name[:230]}-extended-resources-",
+            "namespace": pod.key.namespace,
+            "annotations": {SYNTHETIC: "true"},
+            "ownerReferences": [owner],
+        },
+        "spec": {"devices": {"requests": requests}},
+    }
+    return claim, mappings
+
+
+def _same_entry(mine: Wire, other: Wire) -> bool:
+    names = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    return all(mine.get(name) == other.get(name) for name in names)
+
+
+def _reserves(reserved: Iterable[Wire], uid: str) -> bool:
+    return any(item.get("uid") == uid for item in reserved)

@@ -1,0 +1,164 @@
+"""Which nodes a pod may use: the node's own conditions, room, ports.
+
+Order and texts are those of kube-scheduler's plugins (NodeUnschedulable, NodeName,
+TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit).
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from dralab.scheduler.nodes import PODS, REMEMBERED, Kept, Mask, NodeTable, Scores
+from dralab.scheduler.pods import PodInfo, tolerates
+from dralab.values import labels
+
+UNSCHEDULABLE_TAINT: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+UNSCHEDULABLE: Final = "node(s) were unschedulable"
+NO_AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
+NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+TOO_MANY_PODS: Final = "Too many pods"
+# The API has no number for "the best there is"; scores go from 0 to this (framework.MaxNodeScore).
+MOST: Final = 100.0
+
+
+class NodeFilter:
+    """Answers that depend on the node and on the kind of pod alone."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self.reasons: list[str] = [""]
+        self._numbers: dict[str, int] = {"": 0}
+        self._kept: OrderedDict[bytes, tuple[Kept, Kept | None]] = OrderedDict()
+
+    def mask(self, pod: PodInfo) -> Mask:
+        """Return the nodes that the pod's selector, affinity and tolerations let it use."""
+        found: Mask = self._of(pod)[0].of(self.table) == 0
+        return found
+
+    def reason(self, pod: PodInfo, row: int) -> str:
+        """Return why the pod may not use a node for the node's own sake; empty where it may."""
+        return self.reasons[int(self._of(pod)[0].of(self.table)[row])]
+
+    def preference(self, pod: PodInfo) -> Scores | None:
+        """Return the points of preferred node affinity and of taints one would rather avoid."""
+        kept = self._of(pod)[1]
+        if kept is None:
+            return None
+        return kept.of(self.table).astype(np.float64)
+
+    def avoided(self, pod: PodInfo, row: int) -> int:
+        """Return how many PreferNoSchedule taints of a node the pod does not tolerate."""
+        obj = self.table.objects[row]
+        taints = ((obj or {}).get("spec") or {}).get("taints") or ()
+        return sum(
+            taint.get("effect") == "PreferNoSchedule" and not tolerates(pod.tolerations, taint)
+            for taint in taints
+        )
+
+    def _of(self, pod: PodInfo) -> tuple[Kept, Kept | None]:
+        found = self._kept.get(pod.placement)
+        if found is None:
+            verdict = Kept(lambda row: self._number(self._verdict(pod, row)))
+            found = verdict, Kept(lambda row: self._points(pod, row))
+            self._kept[pod.placement] = found
+            if len(self._kept) > REMEMBERED:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(pod.placement)
+        return found
+
+    def _number(self, reason: str) -> int:
+        number = self._numbers.get(reason)
+        if number is None:
+            number = self._numbers[reason] = len(self.reasons)
+            self.reasons.append(reason)
+        return number
+
+    def _verdict(self, pod: PodInfo, row: int) -> str:
+        node = self.table.objects[row] or {}
+        spec = node.get("spec") or {}
+        if spec.get("unschedulable") and not tolerates(pod.tolerations, UNSCHEDULABLE_TAINT):
+            return UNSCHEDULABLE
+        for taint in spec.get("taints") or ():
+            if taint.get("effect") not in {"NoSchedule", "NoExecute"}:
+                continue
+            if not tolerates(pod.tolerations, taint):
+                return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+        name, own = self.table.names[row], self.table.labels[row]
+        if any(own.get(key) != value for key, value in pod.node_selector.items()):
+            return NO_AFFINITY
+        if pod.node_affinity is not None and not labels.node_selector_accepts(
+            pod.node_affinity, own, name
+        ):
+            return NO_AFFINITY
+        return ""
+
+    def _points(self, pod: PodInfo, row: int) -> int:
+        name, own = self.table.names[row], self.table.labels[row]
+        points = 0
+        for item in pod.preferred_nodes:
+            if labels.node_term_accepts(item["preference"], own, name):
+                # NodeAffinity has weight 2, TaintToleration 3 in the default profile.
+                points += 2 * item["weight"]
+        return points - 3 * 10 * self.avoided(pod, row)
+
+
+def room(table: NodeTable, pod: PodInfo, elsewhere: Mapping[str, Mask] | None = None) -> Mask:
+    """Return the nodes that have room for what a pod requests.
+
+    `elsewhere` names, for resources that devices can also provide, the nodes where they do.
+    """
+    found = table.live & (table.free(PODS) >= 1)
+    for resource, amount in pod.requests.items():
+        if amount:
+            enough = table.free(resource) >= amount
+            if elsewhere is not None and resource in elsewhere:
+                enough |= elsewhere[resource]
+            found &= enough
+    return found
+
+
+def lacking(table: NodeTable, pod: PodInfo, row: int, provided: frozenset[str]) -> list[str]:
+    """Return what a node has too little of, in the words of NodeResourcesFit.
+
+    `provided` are resources that devices provide where the node itself offers none.
+    """
+    found = [TOO_MANY_PODS] if table.free(PODS)[row] < 1 else []
+    found += [
+        f"Insufficient {resource}"
+        for resource, amount in sorted(pod.requests.items())
+        if amount
+        and table.free(resource)[row] < amount
+        and not (resource in provided and table.allocatable(resource)[row] == 0)
+    ]
+    return found
+
+
+def ports_free(table: NodeTable, pod: PodInfo) -> Mask | None:
+    """Return the nodes where the pod's host ports are free; None where it needs none."""
+    if not pod.ports:
+        return None
+    found = np.ones(table.size, dtype=bool)
+    for row, taken in table.ports_taken().items():
+        if any(_collide(mine, other) for mine in pod.ports for other in taken):
+            found[row] = False
+    return found
+
+
+def room_points(table: NodeTable, pod: PodInfo) -> Scores:
+    """Return the points for emptiness (LeastAllocated) and balance (BalancedAllocation)."""
+    left = table.scored_free() - np.array(pod.scored, dtype=np.int64)[:, None]
+    offered = np.stack([table.allocatable("cpu"), table.allocatable("memory")])
+    share = np.where(offered > 0, left / np.maximum(offered, 1), 0.0)
+    np.clip(share, 0.0, 1.0, out=share)
+    found: Scores = (share[0] + share[1]) * (MOST / 2) + (
+        1.0 - np.abs(share[0] - share[1]) / 2
+    ) * MOST
+    return found
+
+
+def _collide(mine: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
+    every: Any = "0.0.0.0"  # noqa: S104 - the API's word for every address
+    return mine[1:] == other[1:] and (mine[0] == other[0] or every in {mine[0], other[0]})

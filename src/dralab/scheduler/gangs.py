@@ -1,0 +1,202 @@
+"""Pods that start together or not at all (scheduling.k8s.io PodGroup, KEP-4671).
+
+Members are placed one after the other; where one finds no devices, the devices of the members
+that were placed on a node before it are chosen anew together with its own, and where that does
+not help, earlier members move. Upstream never looks back (kubernetes#138765).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from dralab.allocation import v1
+from dralab.allocation.outcome import Allocated
+from dralab.scheduler.cycle import Placement, Refusal, State, fits, schedule
+from dralab.scheduler.demands import Blocked, Demand
+from dralab.scheduler.devices import ClaimPlan
+from dralab.scheduler.pods import PodInfo
+
+# Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
+DEFAULT_BUDGET: Final = 2_000
+
+
+def schedule_gang(
+    state: State, members: Sequence[PodInfo], least: int, *, budget: int = DEFAULT_BUDGET
+) -> tuple[Placement, ...] | Refusal:
+    """Return places for the members: for all of them, or else for at least `least`.
+
+    The state is left as it was found. The refusal is that of the member that fits worst.
+    """
+    for member in members:
+        alone = schedule(state, member)
+        if isinstance(alone, Refusal) and least == len(members):
+            return alone
+    search = _Search(state, budget)
+    failed: Refusal | None = None
+    for size in dict.fromkeys((len(members), least)):
+        found = search.place(members[:size])
+        if found is None:
+            failed = failed or search.failed
+            continue
+        placements = list(found)
+        for placement in placements:
+            state.assume(placement)
+        for member in members[size:]:
+            extra = schedule(state, member)
+            if isinstance(extra, Placement):
+                state.assume(extra)
+                placements.append(extra)
+        for placement in reversed(placements):
+            state.forget(placement)
+        return tuple(placements)
+    return failed or Refusal(pod=members[0], nodes=state.table.count, blocked="the gang is empty")
+
+
+@dataclass
+class _Search:
+    """Depth first over members and nodes, best nodes first, within a budget of tries."""
+
+    state: State
+    budget: int
+    placed: list[Placement] = field(default_factory=list)
+    failed: Refusal | None = None
+    depth: int = -1
+
+    def place(self, members: Sequence[PodInfo]) -> tuple[Placement, ...] | None:
+        """Return places for all the members, or None."""
+        self.placed = []
+        self.depth = -1
+        found = tuple(self.placed) if self._from(members, 0) else None
+        for placement in reversed(self.placed):
+            self.state.forget(placement)
+        self.placed = []
+        return found
+
+    def _from(self, members: Sequence[PodInfo], index: int) -> bool:
+        if index == len(members):
+            # The caller forgets what is placed: hand it a copy of the order that worked.
+            return True
+        pod, state = members[index], self.state
+        first = schedule(state, pod)
+        if isinstance(first, Placement):
+            if self._with(members, index, [*self.placed, first]):
+                return True
+            tried = first.node
+        else:
+            tried = ""
+            if index > self.depth:
+                self.depth, self.failed = index, first
+        demand = state.demands.of(pod)
+        if isinstance(demand, Blocked):
+            return False
+        for row in self._rows(pod, demand):
+            if state.table.names[row] == tried:
+                continue
+            self.budget -= 1
+            if self.budget < 0:
+                return False
+            revised = self._revised(pod, demand, row)
+            if revised is not None and self._with(members, index, revised):
+                return True
+        return False
+
+    def _with(self, members: Sequence[PodInfo], index: int, placements: list[Placement]) -> bool:
+        """Go on with these placements; put the old ones back where that leads nowhere."""
+        before = self.placed
+        self._become(placements)
+        if self._from(members, index + 1):
+            return True
+        self._become(before)
+        return False
+
+    def _become(self, placements: list[Placement]) -> None:
+        for placement in reversed(self.placed):
+            self.state.forget(placement)
+        self.placed = placements
+        for placement in placements:
+            self.state.assume(placement)
+
+    def _rows(self, pod: PodInfo, demand: Demand) -> list[int]:
+        """Return the nodes worth a try: devices that others of the gang hold may be given up."""
+        possible = fits(self.state, pod, demand)
+        table = self.state.table
+        ours = {table.row_of[placement.node] for placement in self.placed}
+        without = Demand(wanted=tuple(w for w in demand.wanted if w.allocation is not None))
+        relaxed = fits(self.state, pod, without) if ours else possible
+        found: list[int] = np.nonzero(possible)[0].tolist()
+        found += [row for row in sorted(ours) if relaxed[row] and not possible[row]]
+        return found
+
+    def _revised(self, pod: PodInfo, demand: Demand, row: int) -> list[Placement] | None:
+        """Return placements that add the pod on a node, its companions' devices chosen anew."""
+        state, node = self.state, self.state.table.names[row]
+        plans, outcome = state.devices.plans(pod, demand, row)
+        if outcome is None or isinstance(outcome, Allocated):
+            return [*self.placed, Placement(pod, node, plans)]
+        here = [placement for placement in self.placed if placement.node == node]
+        if not here or not _can_be_revised(here, self.placed, demand):
+            return None
+        before = list(self.placed)
+        self._become([placement for placement in before if placement.node != node])
+        try:
+            return self._jointly([*(placement.pod for placement in here), pod], row, before)
+        finally:
+            self._become(before)
+
+    def _jointly(
+        self, pods: list[PodInfo], row: int, before: list[Placement]
+    ) -> list[Placement] | None:
+        state = self.state
+        demands: list[Demand] = []
+        for pod in pods:
+            demand = state.demands.of(pod)
+            if isinstance(demand, Blocked):
+                return None
+            demands.append(demand)
+        wires = {item.key: item.claim for demand in demands for item in demand.open}
+        outcome = state.devices.joint([state.devices.claim(wire) for wire in wires.values()], row)
+        if not isinstance(outcome, Allocated):
+            return None
+        chosen = {
+            key: v1.status_allocation(found)
+            for key, found in zip(wires, outcome.claims, strict=True)
+        }
+        node = state.table.names[row]
+        made = {
+            pod.uid: Placement(
+                pod,
+                node,
+                tuple(
+                    ClaimPlan(
+                        item.claim,
+                        item.consumer,
+                        item.allocation if item.allocation is not None else chosen[item.key],
+                    )
+                    for item in demand.wanted
+                ),
+            )
+            for pod, demand in zip(pods, demands, strict=True)
+        }
+        kept = [made.pop(placement.pod.uid, placement) for placement in before]
+        return [*kept, *made.values()]
+
+
+def _can_be_revised(here: list[Placement], placed: list[Placement], demand: Demand) -> bool:
+    """Return whether devices on a node can change without touching members elsewhere."""
+    if demand.extended:
+        return False
+    mine = {_name(plan) for placement in here for plan in placement.plans}
+    mine |= {item.key for item in demand.wanted}
+    others = {
+        _name(plan) for placement in placed if placement not in here for plan in placement.plans
+    }
+    return None not in mine and not mine & others
+
+
+def _name(plan: ClaimPlan) -> object:
+    metadata = plan.claim["metadata"]
+    if "name" not in metadata:
+        return None
+    return metadata.get("namespace", ""), metadata["name"]

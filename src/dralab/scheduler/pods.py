@@ -1,0 +1,305 @@
+"""Pods as the scheduler reasons about them, read once from their wire form.
+
+Sources: k8s.io/component-helpers `resource.PodRequests`, kube-scheduler `framework.PodInfo`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from dralab.kernel.clock import from_rfc3339
+from dralab.runtime.client import Object
+from dralab.runtime.objects import Key, key_of
+from dralab.values import labels, quantity
+
+Wire = Mapping[str, Any]
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+# What a container that asks for nothing counts as in scores (schedutil.DefaultMilliCPURequest).
+SCORED_CPU, SCORED_MEMORY = 100, 200 * 1024 * 1024
+HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
+
+
+@dataclass(frozen=True, slots=True)
+class PodMatcher:
+    """Which existing pods a term speaks of; `namespaces` None means all of them."""
+
+    namespaces: frozenset[str] | None
+    selector: labels.Selector
+
+    def accepts(self, pod: "PodInfo") -> bool:
+        """Return whether the term speaks of a pod."""
+        if self.namespaces is not None and pod.key.namespace not in self.namespaces:
+            return False
+        return self.selector.accepts(pod.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Near (or, in anti-affinity, far from) the pods of `matcher`, by the node label `key`."""
+
+    matcher: PodMatcher
+    key: str
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRule:
+    """How evenly the pods of `matcher` lie over the values of the node label `key`."""
+
+    matcher: PodMatcher
+    key: str
+    max_skew: int
+    hard: bool
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PodInfo:
+    """One pod. `requests` are in base units: millicores, bytes, pieces.
+
+    `placement` names everything that decides which nodes the pod may use for the nodes' own
+    sake (selector, affinity, tolerations): pods that agree on it get the same answer.
+    """
+
+    obj: Object
+    key: Key
+    uid: str
+    labels: Mapping[str, str]
+    priority: int
+    created: int
+    requests: Mapping[str, int]
+    scored: tuple[int, int]
+    placement: bytes
+    node_selector: Mapping[str, str]
+    node_affinity: Wire | None
+    preferred_nodes: tuple[Wire, ...]
+    tolerations: tuple[Wire, ...]
+    affinity: tuple[AffinityTerm, ...]
+    anti_affinity: tuple[AffinityTerm, ...]
+    preferred_pods: tuple[AffinityTerm, ...]
+    spread: tuple[SpreadRule, ...]
+    ports: frozenset[tuple[str, str, int]]
+    node_name: str
+    group: str
+    has_claims: bool
+    gates: tuple[str, ...]
+
+    @property
+    def may_preempt(self) -> bool:
+        """Whether the pod may push others away."""
+        return bool(self.obj["spec"].get("preemptionPolicy") != "Never")
+
+
+def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = None) -> PodInfo:
+    """Return a pod; `namespaces` names those that a namespace selector of a term selects."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    key = key_of(obj)
+    own_labels = metadata.get("labels") or {}
+    affinity = spec.get("affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
+    read = _Terms(key.namespace, own_labels, namespaces or (lambda _: ()))
+    requests = pod_requests(spec)
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    tolerations = spec.get("tolerations") or ()
+    selector = spec.get("nodeSelector") or {}
+    needed = "requiredDuringSchedulingIgnoredDuringExecution"
+    wished = "preferredDuringSchedulingIgnoredDuringExecution"
+    return PodInfo(
+        obj=obj,
+        key=key,
+        uid=metadata.get("uid", ""),
+        labels=own_labels,
+        priority=spec.get("priority") or 0,
+        created=_time(metadata.get("creationTimestamp")),
+        requests=requests,
+        scored=_scored(spec, requests),
+        placement=orjson.dumps(
+            [selector, required, preferred, tolerations], option=orjson.OPT_SORT_KEYS
+        ),
+        node_selector=selector,
+        node_affinity=required,
+        preferred_nodes=tuple(preferred),
+        tolerations=tuple(tolerations),
+        affinity=tuple(read.term(term) for term in near.get(needed) or ()),
+        anti_affinity=tuple(read.term(term) for term in far.get(needed) or ()),
+        preferred_pods=(
+            *(read.term(t["podAffinityTerm"], t["weight"]) for t in near.get(wished) or ()),
+            *(read.term(t["podAffinityTerm"], -t["weight"]) for t in far.get(wished) or ()),
+        ),
+        spread=tuple(read.rule(rule) for rule in spec.get("topologySpreadConstraints") or ()),
+        ports=_ports(spec),
+        node_name=spec.get("nodeName") or "",
+        group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
+        has_claims=bool(spec.get("resourceClaims")),
+        gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+    )
+
+
+def pod_requests(spec: Wire) -> dict[str, int]:
+    """Return what a pod asks of a node, in base units.
+
+    Containers add up; an init container counts where it alone is larger than all that run
+    after it; sidecars (init containers that restart) count for everything after them.
+    Requests of the pod itself replace the sum of its containers.
+
+    >>> pod_requests({"containers": [{"resources": {"requests": {"cpu": "250m"}}}]})
+    {'cpu': 250}
+    """
+    total: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        _add(total, _requests(container.get("resources")))
+    inits = spec.get("initContainers")
+    if inits:
+        sidecars: dict[str, int] = {}
+        peak: dict[str, int] = {}
+        for container in inits:
+            needed = dict(_requests(container.get("resources")))
+            if container.get("restartPolicy") == "Always":
+                _add(sidecars, needed)
+                needed = dict(sidecars)
+            else:
+                _add(needed, sidecars)
+            _largest(peak, needed)
+        _add(total, sidecars)
+        _largest(total, peak)
+    if spec.get("resources"):
+        total.update(_requests(spec["resources"]))
+    if spec.get("overhead"):
+        _add(total, {name: base_units(name, text) for name, text in spec["overhead"].items()})
+    return total
+
+
+def base_units(resource: str, text: Any) -> int:
+    """Return an amount of a resource as an integer: millicores of cpu, else whole units."""
+    value = quantity.parse_any(text)
+    return math.ceil(value * 1000) if resource == "cpu" else math.ceil(value)
+
+
+def tolerates(tolerations: Iterable[Wire], taint: Wire) -> bool:
+    """Return whether some toleration covers a taint of a node (core/v1 Toleration)."""
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+            continue
+        if toleration.get("key") and toleration["key"] != taint["key"]:
+            continue
+        operator = toleration.get("operator") or "Equal"
+        if operator == "Exists":
+            return True
+        if operator == "Equal" and toleration.get("key"):
+            if (toleration.get("value") or "") == (taint.get("value") or ""):
+                return True
+        elif operator in {"Lt", "Gt"} and _compares(operator, toleration, taint):
+            return True
+    return False
+
+
+def _compares(operator: str, toleration: Wire, taint: Wire) -> bool:
+    try:
+        have, bound = int(taint.get("value") or ""), int(toleration.get("value") or "")
+    except ValueError:
+        return False
+    return have < bound if operator == "Lt" else have > bound
+
+
+class _Terms:
+    """Reads the terms of one pod."""
+
+    def __init__(
+        self,
+        namespace: str,
+        own_labels: Mapping[str, str],
+        namespaces: Callable[[Wire], Iterable[str]],
+    ) -> None:
+        self.namespace = namespace
+        self.labels = own_labels
+        self.namespaces = namespaces
+
+    def term(self, wire: Wire, weight: int = 0) -> AffinityTerm:
+        named = wire.get("namespaces") or ()
+        chooser = wire.get("namespaceSelector")
+        found: frozenset[str] | None
+        if chooser is None:
+            found = frozenset(named or (self.namespace,))
+        elif not chooser:
+            found = None
+        else:
+            found = frozenset(named) | frozenset(self.namespaces(chooser))
+        return AffinityTerm(
+            PodMatcher(found, self.selector(wire)), wire.get("topologyKey", ""), weight
+        )
+
+    def rule(self, wire: Wire) -> SpreadRule:
+        return SpreadRule(
+            matcher=PodMatcher(frozenset((self.namespace,)), self.selector(wire)),
+            key=wire["topologyKey"],
+            max_skew=wire["maxSkew"],
+            hard=wire.get("whenUnsatisfiable") != SOFT,
+            min_domains=wire.get("minDomains") or 1,
+            honor_affinity=wire.get("nodeAffinityPolicy") != "Ignore",
+            honor_taints=wire.get("nodeTaintsPolicy") == "Honor",
+        )
+
+    def selector(self, wire: Wire) -> labels.Selector:
+        wanted = wire.get("labelSelector")
+        if wanted is None:
+            return _NOTHING
+        found = labels.from_mapping(wanted)
+        own = [
+            labels.Requirement(name, operator, (self.labels[name],))
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for name in wire.get(field) or ()
+            if name in self.labels
+        ]
+        return labels.Selector((*found.requirements, *own)) if own else found
+
+
+# A term without a selector speaks of no pod.
+_NOTHING: Final = labels.Selector((labels.Requirement("", "In", ()),))
+
+
+def _requests(resources: Wire | None) -> dict[str, int]:
+    if not resources:
+        return {}
+    # What only has a limit requests that much; a server sets it so, a file may not.
+    wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: base_units(name, text) for name, text in wanted.items()}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _largest(total: dict[str, int], other: Mapping[str, int]) -> None:
+    for name, amount in other.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def _scored(spec: Wire, requests: Mapping[str, int]) -> tuple[int, int]:
+    count = len(spec.get("containers") or ())
+    return (
+        requests.get("cpu") or SCORED_CPU * count,
+        requests.get("memory") or SCORED_MEMORY * count,
+    )
+
+
+def _ports(spec: Wire) -> frozenset[tuple[str, str, int]]:
+    return frozenset(
+        (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])  # noqa: S104 - the API's word for every address
+        for container in spec.get("containers") or ()
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    )
+
+
+@lru_cache(maxsize=4096)
+def _time(text: str | None) -> int:
+    return from_rfc3339(text) if text else 0

@@ -1,0 +1,559 @@
+"""The scheduler at work: it watches, tries one pod after the other, and has the result written.
+
+Everything runs as events of one engine, so the same code schedules a live cluster and a
+simulated week. `binding` may wait for a network and is offloaded; its outcome comes back as an
+event.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from dralab.allocation import v1
+from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on
+from dralab.allocation.outcome import Outcome
+from dralab.allocation.pools import View
+from dralab.allocation.problem import Problem
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND
+from dralab.runtime import resources
+from dralab.runtime.cache import Cache
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.events import shortened
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    condition_of,
+    is_deleting,
+    is_finished,
+    key_of,
+    uid_of,
+)
+from dralab.scheduler import binding, gangs
+from dralab.scheduler.cycle import Nominee, Placement, Refusal, State, schedule
+from dralab.scheduler.demands import Demands
+from dralab.scheduler.devices import Devices
+from dralab.scheduler.nodes import NodeTable
+from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
+from dralab.scheduler.preemption import eviction_for
+from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
+from dralab.values import labels
+
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+FLUSH_PERIOD: Final = 30 * SECOND
+
+Explain = Callable[[Refusal, State], str]
+
+
+def default_explanation(refusal: Refusal, state: State) -> str:  # noqa: ARG001 - the seam's shape
+    """Return kube-scheduler's sentence alone."""
+    return refusal.message
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A pod whose devices must be made ready before it may be bound."""
+
+    item: Waiting
+    placement: Placement
+    claims: list[Key]
+    until: int
+
+
+class Scheduler:
+    """Schedules the pods that name it in `schedulerName`, and leaves all others alone.
+
+    `environment` turns the expressions of selectors into conditions; `explain` makes the text of
+    a pod's condition from a refusal.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        environment: v1.Environment,
+        *,
+        name: str = DEFAULT_SCHEDULER,
+        explain: Explain = default_explanation,
+        budget: int = DEFAULT_BUDGET,
+    ) -> None:
+        self.manager = manager
+        self.name = name
+        self.late_binds = 0
+        self._explain = explain
+        self._recorder = manager.recorder(name)
+        cache = manager.cache
+        self._pods = cache(resources.PODS, field_selector=UNFINISHED)
+        self._nodes = cache(resources.NODES)
+        self._namespaces = cache(resources.NAMESPACES)
+        self._claims = cache(resources.CLAIMS)
+        self._groups = cache(resources.POD_GROUPS)
+        self._budgets = cache(resources.DISRUPTION_BUDGETS)
+        table = NodeTable()
+        shares = partial(manager.randomness.uuid, "scheduler/shares")
+
+        def allocate(problem: Problem, view: View) -> Outcome:
+            return allocate_on(problem, view, budget=budget, share_ids=shares)
+
+        devices = Devices(table, v1.Reader(environment), allocate)
+        self._demands = Demands(self._claims.get, self._groups.get, devices.in_flight)
+        self.state = State(table, devices, self._demands)
+        self.queue = SchedulingQueue(manager.engine.clock.now)
+        self._placed: dict[str, str] = {}
+        self._pending: dict[str, _Pending] = {}
+        self._scheduled = False
+        self._subscribe()
+        manager.caches.when_synced(self._wake)
+        manager.every(FLUSH_PERIOD, self._flush)
+
+    # --- what happens in the cluster
+
+    def _subscribe(self) -> None:
+        self._nodes.subscribe(self._node)
+        self._follow(resources.SLICES, self._slice)
+        self._follow(resources.TAINT_RULES, self._rule)
+        self._follow(resources.CLASSES, self._class)
+        self._claims.subscribe(self._claim)
+        self._groups.subscribe(lambda _old, _new: self._changed(Change.GROUP))
+        self._pods.subscribe(self._pod)
+
+    def _follow(self, resource: Resource, put: Callable[[str, Object | None], None]) -> Cache:
+        cache = self.manager.cache(resource)
+
+        def change(old: Object | None, new: Object | None) -> None:
+            obj = new if new is not None else old
+            if obj is not None:
+                put(obj["metadata"]["name"], new)
+
+        cache.subscribe(change)
+        return cache
+
+    def _node(self, old: Object | None, new: Object | None) -> None:
+        table = self.state.table
+        if new is None:
+            if old is not None:
+                table.remove_node(old["metadata"]["name"])
+            return
+        changes = len(table.changed)
+        better = table.put_node(new)
+        if len(table.changed) > changes:
+            self.state.devices.node_changed(table.row_of[new["metadata"]["name"]])
+        if better:
+            self._changed(Change.NODE)
+
+    def _slice(self, name: str, obj: Object | None) -> None:
+        self.state.devices.put_slice(name, obj)
+        self._changed(Change.DEVICES)
+
+    def _rule(self, name: str, obj: Object | None) -> None:
+        self.state.devices.put_rule(name, obj)
+        self._changed(Change.DEVICES)
+
+    def _class(self, name: str, obj: Object | None) -> None:
+        self._demands.put_class(name, obj)
+        self.state.devices.put_class(name, obj)
+        self._changed(Change.DEVICES)
+
+    def _claim(self, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            if old is not None and self.state.devices.remove_claim(old):
+                self._changed(Change.DEVICES)
+            return
+        freed = self.state.devices.put_claim(new)
+        if freed:
+            self._changed(Change.DEVICES | Change.CLAIM)
+        elif old is None or is_deleting(new) != is_deleting(old):
+            self._changed(Change.CLAIM)
+        elif (old.get("status") or {}) != (new.get("status") or {}):
+            self._check_pending(key_of(new))
+            if len((new.get("status") or {}).get("reservedFor") or ()) < len(
+                (old.get("status") or {}).get("reservedFor") or ()
+            ):
+                self._changed(Change.CLAIM)
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        if new is None or is_finished(new):
+            gone = new if new is not None else old
+            if gone is not None:
+                self._pod_gone(uid_of(gone))
+            return
+        uid = uid_of(new)
+        node = new["spec"].get("nodeName")
+        if node:
+            self._pod_on(uid, node, old, new)
+            return
+        if new["spec"].get("schedulerName", DEFAULT_SCHEDULER) != self.name:
+            return
+        if is_deleting(new):
+            self._pod_gone(uid)
+            return
+        if uid in self._placed:
+            return
+        if old is None or old["spec"].get("nodeName"):
+            self.queue.add(self._info(new))
+        elif _matters(old, new):
+            self.queue.update(self._info(new))
+        else:
+            return
+        if new["spec"].get("schedulingGates"):
+            self._report(new, "SchedulingGated", GATED)
+        if (new["spec"].get("schedulingGroup") or {}).get("podGroupName"):
+            self._changed(Change.GROUP)
+        self._wake()
+
+    def _pod_on(self, uid: str, node: str, old: Object | None, new: Object) -> None:
+        self.queue.remove(uid)
+        self.state.nominees.pop(uid, None)
+        assumed = self._placed.get(uid)
+        if assumed == node:
+            if old is None or old["metadata"].get("labels") == new["metadata"].get("labels"):
+                if old is not None and is_deleting(new) != is_deleting(old):
+                    self._recount(uid, node, new)
+                return
+            self._recount(uid, node, new)
+            return
+        if assumed is not None:
+            self.state.table.remove_pod(assumed, uid)
+        self._recount(uid, node, new)
+        self._changed(Change.POD_PLACED)
+
+    def _recount(self, uid: str, node: str, obj: Object) -> None:
+        self.state.table.remove_pod(node, uid)
+        self.state.table.add_pod(node, self._info(obj))
+        self._placed[uid] = node
+
+    def _pod_gone(self, uid: str) -> None:
+        self.queue.remove(uid)
+        self.state.nominees.pop(uid, None)
+        self._pending.pop(uid, None)
+        node = self._placed.pop(uid, None)
+        if node is not None and self.state.table.remove_pod(node, uid) is not None:
+            self._changed(Change.POD_GONE)
+
+    def _info(self, obj: Object) -> PodInfo:
+        return pod_info(obj, self._select_namespaces)
+
+    def _select_namespaces(self, selector: Any) -> list[str]:
+        chosen = labels.from_mapping(selector)
+        return [
+            obj["metadata"]["name"]
+            for obj in self._namespaces
+            if chosen.accepts(obj["metadata"].get("labels") or {})
+        ]
+
+    # --- the loop
+
+    def _changed(self, change: Change) -> None:
+        if self.queue.changed(change):
+            self._wake()
+
+    def _flush(self) -> None:
+        if self.queue.flush():
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._scheduled and self.manager.ready:
+            self._scheduled = True
+            self.manager.engine.soon(self._next)
+
+    def _next(self) -> None:
+        self._scheduled = False
+        if not self.manager.ready:
+            return
+        item = self.queue.pop()
+        if item is None:
+            return
+        self._try(item)
+        self._wake()
+
+    def _try(self, item: Waiting) -> None:
+        pod = item.pod
+        if pod.group:
+            self._try_gang(item)
+            return
+        found = schedule(self.state, pod)
+        if isinstance(found, Placement):
+            self._accept(item, found)
+        else:
+            self._refuse(item, found)
+
+    def _try_gang(self, item: Waiting) -> None:
+        pod = item.pod
+        group = self._groups.get(Key(pod.key.namespace, pod.group))
+        count = self.state.table.count
+        if group is None:
+            why = f'podgroup.scheduling.k8s.io "{pod.group}" not found'
+            self._refuse(item, Refusal(pod=pod, nodes=count, blocked=why))
+            return
+        policy = (group.get("spec") or {}).get("schedulingPolicy") or {}
+        gang = policy.get("gang")
+        if gang is None:
+            found = schedule(self.state, pod)
+            if isinstance(found, Placement):
+                self._accept(item, found)
+            else:
+                self._refuse(item, found)
+            return
+        least = int(gang.get("minCount") or 1)
+        members = [
+            other
+            for other in self.queue.waiting()
+            if other.pod.group == pod.group
+            and other.pod.key.namespace == pod.key.namespace
+            and not other.pod.gates
+        ]
+        placed = self._placed_members(pod)
+        if len(members) + placed < least:
+            why = f"waiting for {least} pods of gang {pod.group}: {len(members) + placed} exist"
+            self._refuse(item, Refusal(pod=pod, nodes=count, blocked=why))
+            return
+        members.sort(key=lambda other: (-other.pod.priority, other.pod.created, other.pod.key))
+        need = min(len(members), max(1, least - placed))
+        result = gangs.schedule_gang(self.state, [other.pod for other in members], need)
+        if isinstance(result, Refusal):
+            for other in members:
+                self.queue.taken(other.pod.uid)
+                self._refuse(other, result, preempt=False)
+            return
+        chosen = {placement.pod.uid: placement for placement in result}
+        for other in members:
+            placement = chosen.get(other.pod.uid)
+            if placement is not None:
+                self.queue.taken(other.pod.uid)
+                self._accept(other, placement)
+
+    def _placed_members(self, pod: PodInfo) -> int:
+        return sum(
+            other.group == pod.group and other.key.namespace == pod.key.namespace
+            for pods in self.state.table.pods
+            for other in pods.values()
+        )
+
+    # --- yes
+
+    def _accept(self, item: Waiting, placement: Placement) -> None:
+        self.state.assume(placement)
+        self.state.nominees.pop(placement.pod.uid, None)
+        self._placed[placement.pod.uid] = placement.node
+        now = self.manager.now()
+        client = self.manager.client
+        if not placement.plans:
+            self._bind(item, placement)
+            return
+
+        def work() -> list[Object]:
+            claims = binding.write_claims(client, placement, now)
+            if not binding.awaits_conditions(claims):
+                binding.bind(client, placement)
+            return claims
+
+        self.manager.engine.offload(work, partial(self._claims_written, item, placement))
+
+    def _bind(self, item: Waiting, placement: Placement) -> None:
+        client = self.manager.client
+        self.manager.engine.offload(
+            lambda: binding.bind(client, placement), partial(self._bound, item, placement)
+        )
+
+    def _claims_written(
+        self, item: Waiting, placement: Placement, result: list[Object] | Exception
+    ) -> None:
+        if isinstance(result, Exception):
+            self._failed(item, placement, result)
+            return
+        for claim in binding.synthetic_claims(placement, result):
+            self.state.devices.adopt(placement.pod, claim)
+        for claim in result:
+            self._claims.learn(claim)
+        if not binding.awaits_conditions(result):
+            self._bound(item, placement, None)
+            return
+        self._recorder.event(
+            placement.pod.obj,
+            "Pod",
+            "BindingConditionsPending",
+            f"waiting for binding conditions for device on node {placement.node}",
+        )
+        until = self.manager.engine.clock.now() + binding.BINDING_TIMEOUT
+        keys = [key_of(claim) for claim in result]
+        self._pending[placement.pod.uid] = _Pending(item, placement, keys, until)
+        self.manager.engine.at(until, partial(self._look_at, placement.pod.uid))
+        self._look_at(placement.pod.uid)
+
+    def _check_pending(self, key: Key) -> None:
+        for uid, waiting in list(self._pending.items()):
+            if key in waiting.claims:
+                self._look_at(uid)
+
+    def _look_at(self, uid: str) -> None:
+        waiting = self._pending.get(uid)
+        if waiting is None:
+            return
+        claims = [claim for key in waiting.claims if (claim := self._claims.get(key)) is not None]
+        met = binding.conditions_met(claims)
+        if met is True:
+            del self._pending[uid]
+            self._bind(waiting.item, waiting.placement)
+        elif isinstance(met, str) or self.manager.engine.clock.now() >= waiting.until:
+            del self._pending[uid]
+            why = met if isinstance(met, str) else "device binding timeout"
+            self._failed(waiting.item, waiting.placement, ApiError("Timeout", why), undo=True)
+
+    def _bound(self, item: Waiting, placement: Placement, result: Exception | None) -> None:
+        if result is not None:
+            self._failed(item, placement, result)
+            return
+        self.queue.remove(item.pod.uid)
+        self._recorder.event(
+            placement.pod.obj,
+            "Pod",
+            "Scheduled",
+            f"Successfully assigned {placement.pod.key} to {placement.node}",
+        )
+
+    def _failed(
+        self, item: Waiting, placement: Placement, error: Exception, *, undo: bool = False
+    ) -> None:
+        pod = placement.pod
+        if self._placed.get(pod.uid) == placement.node:
+            del self._placed[pod.uid]
+        self.state.forget(placement)
+        held = [
+            claim
+            for plan in placement.plans
+            if plan.claim["metadata"].get("name")
+            and (claim := self._claims.get(key_of(plan.claim))) is not None
+        ]
+        if undo and held:
+            self.manager.engine.offload(
+                lambda: binding.unreserve(self.manager.client, pod, held, deallocate=True),
+                lambda _: None,
+            )
+        if isinstance(error, ApiError) and error.reason == "NotFound":
+            current = self._pods.get(pod.key)
+            if current is None or uid_of(current) != pod.uid:
+                self.queue.remove(pod.uid)
+                return
+        self._recorder.event(pod.obj, "Pod", "FailedScheduling", str(error), type="Warning")
+        self.queue.again(item)
+        if item.pod.uid in self._uids_waiting():
+            self.manager.engine.at(item.backoff_ends(), self._wake)
+
+    def _uids_waiting(self) -> set[str]:
+        return {item.pod.uid for item in self.queue.waiting()}
+
+    # --- no
+
+    def _refuse(self, item: Waiting, refusal: Refusal, *, preempt: bool = True) -> None:
+        message = shortened(self._explain(refusal, self.state))
+        self.queue.failed(item, _awaited(refusal))
+        pod = item.pod
+        nominated = ""
+        if preempt and not refusal.blocked and not refusal.fatal:
+            eviction = eviction_for(self.state, pod, list(self._budgets))
+            if eviction is not None:
+                nominated = eviction.node
+                self.state.nominees[pod.uid] = Nominee(pod, eviction.node)
+                for victim in eviction.victims:
+                    self._evict(victim, pod, eviction.node)
+        current = self._pods.get(pod.key)
+        if current is not None and uid_of(current) == pod.uid:
+            self._report(current, "Unschedulable", message, nominated)
+            self._recorder.event(current, "Pod", "FailedScheduling", message, type="Warning")
+
+    def _report(self, pod: Object, reason: str, message: str, nominated: str = "") -> None:
+        known = condition_of(pod, "PodScheduled") or {}
+        same = (known.get("status"), known.get("reason"), known.get("message")) == (
+            "False",
+            reason,
+            message,
+        )
+        if same and not nominated:
+            return
+        now = self.manager.now()
+        since = known.get("lastTransitionTime", now) if known.get("status") == "False" else now
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since,
+        }
+        status: dict[str, Any] = {"conditions": [condition]}
+        if nominated:
+            status["nominatedNodeName"] = nominated
+        key = key_of(pod)
+        patch: Object = {"metadata": {"uid": uid_of(pod)}, "status": status}
+        self.manager.engine.offload(
+            lambda: self.manager.client.patch(
+                resources.PODS,
+                key.name,
+                patch,
+                key.namespace,
+                type="strategic",
+                subresource="status",
+            ),
+            lambda _: None,
+        )
+
+    def _evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
+        now = self.manager.now()
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{self.name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": now,
+        }
+        key, client = victim.key, self.manager.client
+
+        def work() -> None:
+            patch: Object = {
+                "metadata": {"uid": victim.uid},
+                "status": {"conditions": [condition]},
+            }
+            client.patch(
+                resources.PODS,
+                key.name,
+                patch,
+                key.namespace,
+                type="strategic",
+                subresource="status",
+            )
+            client.delete(
+                resources.PODS,
+                key.name,
+                key.namespace,
+                options={"preconditions": {"uid": victim.uid}},
+            )
+
+        self.manager.engine.offload(work, lambda _: None)
+        self._recorder.event(
+            victim.obj, "Pod", "Preempted", f"Preempted by pod {winner.uid} on node {node}"
+        )
+
+
+def _matters(old: Object, new: Object) -> bool:
+    """Return whether a change of an unbound pod may make a difference to its scheduling."""
+    one, other = old.get("status") or {}, new.get("status") or {}
+    return bool(
+        old["spec"] != new["spec"]
+        or old["metadata"].get("labels") != new["metadata"].get("labels")
+        or one.get("resourceClaimStatuses") != other.get("resourceClaimStatuses")
+    )
+
+
+def _awaited(refusal: Refusal) -> Change:
+    """Return the changes that could help: only for those the pod is tried again."""
+    if refusal.blocked or refusal.fatal:
+        return Change.CLAIM | Change.DEVICES | Change.GROUP
+    found = Change.NODE | Change.GROUP
+    for reason in refusal.reasons:
+        if reason.startswith(("Insufficient", "Too many")) or "port" in reason:
+            found |= Change.POD_GONE
+        elif "pod" in reason and ("affinity" in reason or "spread" in reason):
+            found |= Change.POD_GONE | Change.POD_PLACED
+        elif "taint" not in reason and "node affinity" not in reason:
+            found |= Change.DEVICES | Change.CLAIM
+    return found

@@ -1,0 +1,266 @@
+import pytest
+
+from builders import ask as asking
+from builders import claim, device, device_class, first_of, pool, request
+from dralab.api.status import ApiError
+from dralab.runtime.resources import CLAIMS, CLASSES, EVENTS, NODES, PODS, SLICES, TAINT_RULES
+from workloads import pod, worker
+
+GPU = "gpu.example.com"
+MODEL = f'device.attributes["{GPU}"].model'
+
+
+def gpus(node, *models):
+    devices = [device(f"gpu-{i}", model=model) for i, model in enumerate(models)]
+    return pool(node, *devices, node=node)
+
+
+@pytest.fixture
+def cluster(lab):
+    lab.server.add(NODES, worker("n0"), worker("n1"))
+    lab.server.add(CLASSES, device_class("gpu", f'device.driver == "{GPU}"'))
+    lab.server.add(SLICES, *gpus("n0", "a", "a"), *gpus("n1", "b"))
+    lab.start()
+    return lab
+
+
+def allocated(lab, name):
+    status = lab.get(CLAIMS, name).get("status") or {}
+    results = (status.get("allocation") or {}).get("devices", {}).get("results", [])
+    return sorted(f"{item['pool']}/{item['device']}" for item in results)
+
+
+def named(name, *requests, **more):
+    return claim(name, *requests, namespace="default", **more)
+
+
+def test_a_pod_gets_its_device_where_it_is(cluster):
+    cluster.add(CLAIMS, named("c", request("r", "gpu", f'{MODEL} == "b"')))
+    [stored] = cluster.add(PODS, pod("p", claims={"gpu": "c"}))
+    assert cluster.node_of("p") == "n1"
+    assert allocated(cluster, "c") == ["n1/gpu-0"]
+    status = cluster.get(CLAIMS, "c")["status"]
+    assert status["reservedFor"] == [
+        {"resource": "pods", "name": "p", "uid": stored["metadata"]["uid"]}
+    ]
+    assert status["allocation"]["allocationTimestamp"]
+    assert cluster.get(CLAIMS, "c")["metadata"]["finalizers"] == [
+        "resource.kubernetes.io/delete-protection"
+    ]
+
+
+def test_no_device_is_given_twice(cluster):
+    cluster.add(CLAIMS, *(named(f"c{i}", request("r")) for i in range(4)))
+    cluster.add(PODS, *(pod(f"p{i}", claims={"gpu": f"c{i}"}) for i in range(4)))
+    found = [device for i in range(4) for device in allocated(cluster, f"c{i}")]
+    assert sorted(found) == ["n0/gpu-0", "n0/gpu-1", "n1/gpu-0"]
+    waiting = [i for i in range(4) if not cluster.node_of(f"p{i}")]
+    assert len(waiting) == 1
+    assert cluster.why(f"p{waiting[0]}") == (
+        "0/2 nodes are available: 2 cannot allocate all claims."
+    )
+
+
+def test_a_released_device_goes_to_who_waits_for_it(cluster):
+    cluster.add(CLAIMS, *(named(f"c{i}", request("r", count=1)) for i in range(4)))
+    cluster.add(PODS, *(pod(f"p{i}", claims={"gpu": f"c{i}"}) for i in range(4)))
+    stored = cluster.get(CLAIMS, "c0")
+    cluster.server.update(CLAIMS, {**stored, "status": {}}, subresource="status")
+    cluster.wait(3)
+    assert all(cluster.node_of(f"p{i}") for i in range(4))
+
+
+def test_two_pods_share_a_claim_on_its_node(cluster):
+    cluster.add(CLAIMS, named("c", request("r")))
+    cluster.add(PODS, pod("p0", claims={"g": "c"}), pod("p1", claims={"g": "c"}))
+    assert cluster.node_of("p0") == cluster.node_of("p1") is not None
+    assert len(cluster.get(CLAIMS, "c")["status"]["reservedFor"]) == 2
+
+
+def test_two_of_one_model_leave_the_odd_one_alone(cluster):
+    cluster.add(CLAIMS, named("c", request("r", count=2), match=f"{GPU}/model"))
+    cluster.add(PODS, pod("p", claims={"g": "c"}))
+    assert allocated(cluster, "c") == ["n0/gpu-0", "n0/gpu-1"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ([], 'resourceclaim.resource.k8s.io "c" not found'),
+        (
+            [named("c", request("r", "no-such-class"))],
+            "request r: device class no-such-class does not exist",
+        ),
+    ],
+)
+def test_a_pod_that_cannot_be_tried_says_what_it_waits_for(cluster, claims, why):
+    cluster.add(CLAIMS, *claims)
+    cluster.add(PODS, pod("p", claims={"g": "c"}))
+    assert cluster.why("p") == f"0/2 nodes are available: {why}."
+
+
+def test_a_claim_that_appears_later_lets_its_pod_go(cluster):
+    cluster.add(PODS, pod("p", claims={"g": "c"}))
+    assert cluster.node_of("p") is None
+    cluster.add(CLAIMS, named("c", request("r")))
+    cluster.wait(2)
+    assert cluster.node_of("p")
+
+
+def test_a_generated_claim_must_belong_to_its_pod(cluster):
+    cluster.add(CLAIMS, named("c", request("r")))
+    stranger = pod("p", status={"resourceClaimStatuses": [{"name": "g", "resourceClaimName": "c"}]})
+    stranger["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "t"}]
+    cluster.add(PODS, stranger)
+    assert "was not created for Pod default/p (Pod is not owner)" in cluster.why("p")
+
+
+def test_a_selector_that_fails_stops_the_pod_and_says_so(cluster):
+    cluster.add(CLAIMS, named("c", request("r", "gpu", f'device.attributes["{GPU}"].x == "1"')))
+    cluster.add(PODS, pod("p", claims={"g": "c"}))
+    assert "no such key: x" in cluster.why("p")
+
+
+def test_a_tainted_device_is_avoided_until_the_rule_goes(cluster):
+    rule = {
+        "metadata": {"name": "broken"},
+        "spec": {
+            "deviceSelector": {"pool": "n1"},
+            "taint": {"key": "broken", "effect": "NoSchedule"},
+        },
+    }
+    cluster.add(TAINT_RULES, rule)
+    cluster.add(CLAIMS, named("c", request("r", "gpu", f'{MODEL} == "b"')))
+    cluster.add(PODS, pod("p", claims={"g": "c"}))
+    assert cluster.node_of("p") is None
+    cluster.server.delete(TAINT_RULES, "broken")
+    cluster.wait(2)
+    assert cluster.node_of("p") == "n1"
+
+
+def test_the_better_alternative_wins_over_the_emptier_node(cluster):
+    wanted = first_of(
+        "r",
+        best=asking("gpu", f'{MODEL} == "b"'),
+        other=asking("gpu", f'{MODEL} == "a"'),
+    )
+    cluster.add(
+        PODS,
+        pod("ballast", requests={"cpu": "100m"}, nodeSelector={"kubernetes.io/hostname": "n1"}),
+    )
+    cluster.add(CLAIMS, named("c", wanted))
+    cluster.add(PODS, pod("p", claims={"g": "c"}))
+    assert allocated(cluster, "c") == ["n1/gpu-0"]
+
+
+def test_a_network_device_ties_its_claim_to_no_node_and_followers_may_differ(lab):
+    lab.server.add(NODES, worker("n0", pods="1"), worker("n1", pods="1"))
+    lab.server.add(CLASSES, device_class("gpu"))
+    lab.server.add(SLICES, *pool("net", device("d0"), node=None))
+    lab.start()
+    lab.add(CLAIMS, named("c", request("r")))
+    lab.add(PODS, pod("p0", claims={"g": "c"}), pod("p1", claims={"g": "c"}))
+    assert {lab.node_of("p0"), lab.node_of("p1")} == {"n0", "n1"}
+
+
+def test_an_extended_resource_becomes_a_claim_of_devices(lab):
+    lab.server.add(NODES, worker("plugin", extra={"example.com/gpu": "1"}), worker("dra"))
+    lab.server.add(CLASSES, device_class("gpu", extendedResourceName="example.com/gpu"))
+    lab.server.add(SLICES, *gpus("dra", "a", "b"))
+    lab.start()
+    lab.add(PODS, *(pod(f"p{i}", requests={"example.com/gpu": "1"}) for i in range(4)))
+    nodes = sorted(str(lab.node_of(f"p{i}")) for i in range(4))
+    assert nodes == ["None", "dra", "dra", "plugin"]
+    for made in lab.server.all(CLAIMS):
+        assert made["metadata"]["annotations"] == {
+            "resource.kubernetes.io/extended-resource-claim": "true"
+        }
+        assert made["spec"]["devices"]["requests"] == [
+            {
+                "name": "container-0-request-0",
+                "exactly": {
+                    "deviceClassName": "gpu",
+                    "allocationMode": "ExactCount",
+                    "count": 1,
+                },
+            }
+        ]
+        owner = made["metadata"]["ownerReferences"][0]["name"]
+        status = lab.get(PODS, owner)["status"]["extendedResourceClaimStatus"]
+        assert status["resourceClaimName"] == made["metadata"]["name"]
+        assert status["requestMappings"] == [
+            {
+                "containerName": "main",
+                "resourceName": "example.com/gpu",
+                "requestName": "container-0-request-0",
+            }
+        ]
+
+
+def test_a_device_class_can_be_asked_for_by_its_implicit_name(lab):
+    lab.server.add(NODES, worker("n"))
+    lab.server.add(CLASSES, device_class("gpu"))
+    lab.server.add(SLICES, *gpus("n", "a", "b"))
+    lab.start()
+    lab.add(PODS, pod("p", requests={"deviceclass.resource.kubernetes.io/gpu": "2"}))
+    [made] = lab.server.all(CLAIMS)
+    assert len(made["status"]["allocation"]["devices"]["results"]) == 2
+
+
+def test_a_claim_write_that_fails_gives_the_device_back(cluster):
+    cluster.server.fail_next("update status", "resourceclaims", ApiError("Timeout", "slow"))
+    cluster.add(CLAIMS, named("c", request("r")))
+    cluster.add(PODS, pod("p", claims={"g": "c"}))
+    cluster.wait(5)
+    assert cluster.node_of("p")
+    assert len(allocated(cluster, "c")) == 1
+
+
+class TestBindingConditions:
+    @pytest.fixture
+    def fabric(self, lab):
+        attached = {
+            "bindingConditions": ["example.com/attached"],
+            "bindingFailureConditions": ["example.com/broken"],
+        }
+        lab.server.add(NODES, worker("n0"))
+        lab.server.add(CLASSES, device_class("gpu"))
+        lab.server.add(SLICES, *pool("n0", device("d", more=attached), node="n0"))
+        lab.start()
+        lab.add(CLAIMS, named("c", request("r")))
+        lab.add(PODS, pod("p", claims={"g": "c"}))
+        return lab
+
+    def report(self, lab, condition):
+        stored = lab.get(CLAIMS, "c")
+        [result] = stored["status"]["allocation"]["devices"]["results"]
+        entry = {name: result[name] for name in ("driver", "pool", "device")}
+        entry["conditions"] = [{"type": condition, "status": "True"}]
+        status = {**stored["status"], "devices": [entry]}
+        lab.server.update(CLAIMS, {**stored, "status": status}, subresource="status")
+
+    def test_the_pod_is_bound_when_its_device_is_ready(self, fabric):
+        assert fabric.node_of("p") is None
+        assert allocated(fabric, "c") == ["n0/d"]
+        assert "BindingConditionsPending" in [e["reason"] for e in fabric.server.all(EVENTS)]
+        self.report(fabric, "example.com/attached")
+        fabric.engine.settle()
+        assert fabric.node_of("p") == "n0"
+
+    def test_a_device_that_fails_is_given_back_and_the_pod_tried_again(self, fabric):
+        self.report(fabric, "example.com/broken")
+        fabric.engine.settle()
+        assert fabric.node_of("p") is None
+        reasons = [event["message"] for event in fabric.server.all(EVENTS)]
+        assert any("example.com/broken" in reason for reason in reasons)
+        fabric.wait(15)
+        assert allocated(fabric, "c") == ["n0/d"]
+        self.report(fabric, "example.com/attached")
+        fabric.engine.settle()
+        assert fabric.node_of("p") == "n0"
+
+    def test_a_device_that_never_gets_ready_is_given_up_after_ten_minutes(self, fabric):
+        fabric.wait(599)
+        assert not any("timeout" in event["message"] for event in fabric.server.all(EVENTS))
+        fabric.wait(2)
+        assert any("timeout" in event["message"] for event in fabric.server.all(EVENTS))

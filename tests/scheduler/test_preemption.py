@@ -1,0 +1,148 @@
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import claim, device, device_class, pool, request
+from dralab.allocation import v1
+from dralab.runtime.resources import (
+    CLAIMS,
+    CLASSES,
+    DISRUPTION_BUDGETS,
+    EVENTS,
+    NODES,
+    PODS,
+    SLICES,
+)
+from dralab.scheduler.cycle import State
+from dralab.scheduler.demands import Demands
+from dralab.scheduler.devices import Devices
+from dralab.scheduler.nodes import NodeTable
+from dralab.scheduler.pods import pod_info
+from dralab.scheduler.preemption import eviction_for
+from workloads import SmallEnvironment, pod, worker
+
+
+def kill(lab):
+    """Be the kubelet: let pods that are being deleted go."""
+    for obj in lab.server.all(PODS):
+        if "deletionTimestamp" in obj["metadata"]:
+            lab.server.delete(
+                PODS, obj["metadata"]["name"], "default", options={"gracePeriodSeconds": 0}
+            )
+    lab.wait(2)
+
+
+def test_a_pod_of_higher_priority_pushes_the_least_away(lab):
+    lab.server.add(NODES, worker("n0", cpu="2"), worker("n1", cpu="2"))
+    lab.start()
+    lab.add(PODS, pod("low", requests={"cpu": "2"}, priority=1))
+    lab.add(PODS, pod("mid", requests={"cpu": "2"}, priority=5))
+    lab.add(PODS, pod("high", requests={"cpu": "2"}, priority=9))
+    victim = lab.get(PODS, "low")
+    assert victim["metadata"]["deletionTimestamp"]
+    assert victim["status"]["conditions"][-1]["reason"] == "PreemptionByScheduler"
+    assert lab.get(PODS, "high")["status"]["nominatedNodeName"] == lab.node_of("low")
+    assert "Preempted" in [event["reason"] for event in lab.server.all(EVENTS)]
+    kill(lab)
+    assert lab.node_of("high")
+    assert "mid" in lab.names(PODS)
+
+
+def test_equals_and_those_who_may_not_preempt_wait(lab):
+    lab.server.add(NODES, worker("n", cpu="1"))
+    lab.start()
+    lab.add(PODS, pod("first", requests={"cpu": "1"}, priority=5))
+    lab.add(
+        PODS,
+        pod("equal", requests={"cpu": "1"}, priority=5),
+        pod("polite", requests={"cpu": "1"}, priority=9, preemptionPolicy="Never"),
+    )
+    assert "deletionTimestamp" not in lab.get(PODS, "first")["metadata"]
+
+
+def test_the_room_that_was_cleared_is_not_given_to_others(lab):
+    lab.server.add(NODES, worker("n", cpu="2"))
+    lab.start()
+    lab.add(PODS, pod("low", requests={"cpu": "2"}, priority=1))
+    lab.add(PODS, pod("high", requests={"cpu": "2"}, priority=9))
+    lab.server.delete(PODS, "low", "default", options={"gracePeriodSeconds": 0})
+    lab.server.add(PODS, pod("sneaky", requests={"cpu": "1"}, priority=2))
+    lab.wait(3)
+    assert (lab.node_of("high"), lab.node_of("sneaky")) == ("n", None)
+
+
+def test_a_protected_pod_is_spared_where_another_will_do(lab):
+    lab.server.add(NODES, worker("n0", cpu="1"), worker("n1", cpu="1"))
+    budget = {
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    lab.server.add(DISRUPTION_BUDGETS, budget)
+    lab.start()
+    lab.add(PODS, pod("db", labels={"app": "db"}, requests={"cpu": "1"}, priority=1))
+    lab.add(PODS, pod("web", requests={"cpu": "1"}, priority=2))
+    lab.add(PODS, pod("high", requests={"cpu": "1"}, priority=9))
+    assert "deletionTimestamp" in lab.get(PODS, "web")["metadata"]
+    assert "deletionTimestamp" not in lab.get(PODS, "db")["metadata"]
+
+
+def test_nobody_is_pushed_away_for_a_device_that_is_not_free(lab):
+    lab.server.add(NODES, worker("n", cpu="1"))
+    lab.server.add(CLASSES, device_class("gpu"))
+    lab.server.add(SLICES, *pool("n", device("d"), node="n"))
+    lab.start()
+    lab.add(
+        CLAIMS,
+        claim("c0", request("r"), namespace="default"),
+        claim("c1", request("r"), namespace="default"),
+    )
+    lab.add(PODS, pod("low", requests={"cpu": "1"}, claims={"c": "c0"}, priority=1))
+    lab.add(PODS, pod("high", requests={"cpu": "1"}, claims={"c": "c1"}, priority=9))
+    assert "deletionTimestamp" not in lab.get(PODS, "low")["metadata"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=4),
+        min_size=1,
+        max_size=3,
+    ),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+def test_victims_are_fewer_or_less_important_than_any_other_choice(nodes, cpu, priority):
+    table = NodeTable()
+    state = State(
+        table,
+        Devices(table, v1.Reader(SmallEnvironment()), lambda _problem, _view: pytest.fail("asked")),
+        Demands(lambda _: None, lambda _: None, lambda _: None),
+    )
+    for number, there in enumerate(nodes):
+        name = f"n{number}"
+        table.put_node(worker(name, cpu=str(sum(size for _, size in there))))
+        for index, (importance, size) in enumerate(there):
+            made = pod(f"{name}-{index}", requests={"cpu": str(size)}, priority=importance)
+            made["metadata"]["uid"] = f"{name}-{index}"
+            table.add_pod(name, pod_info(made))
+    asked = pod_info(pod("new", requests={"cpu": str(cpu)}, priority=priority))
+    found = eviction_for(state, asked)
+    possible = [
+        [there[i][0] for i in chosen]
+        for there in nodes
+        for count in range(1, len(there) + 1)
+        for chosen in itertools.combinations(range(len(there)), count)
+        if all(there[i][0] < priority for i in chosen) and sum(there[i][1] for i in chosen) >= cpu
+    ]
+    if found is None:
+        assert not possible
+        return
+    victims = [victim.priority for victim in found.victims]
+    assert all(victim < priority for victim in victims)
+    assert max(victims) == min(max(choice) for choice in possible)
+    for victim in found.victims:
+        rest = sum(v.requests["cpu"] for v in found.victims if v is not victim)
+        assert rest < cpu * 1000, "a victim could have been spared"

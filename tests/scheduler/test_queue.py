@@ -1,0 +1,92 @@
+import pytest
+
+from dralab.kernel.clock import SECOND, ManualClock
+from dralab.scheduler.pods import pod_info
+from dralab.scheduler.queue import Change, SchedulingQueue
+from workloads import pod
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def queue(clock):
+    return SchedulingQueue(clock.now)
+
+
+def info(name, priority=0, gates=()):
+    made = pod(name, priority=priority)
+    made["metadata"]["uid"] = name
+    if gates:
+        made["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    return pod_info(made)
+
+
+def popped(queue):
+    item = queue.pop()
+    return item and item.pod.key.name
+
+
+def test_priority_then_age_decides_who_is_next(queue, clock):
+    queue.add(info("old"))
+    clock.advance(1)
+    queue.add(info("new"))
+    queue.add(info("urgent", priority=5))
+    assert [popped(queue) for _ in range(4)] == ["urgent", "old", "new", None]
+
+
+def test_a_failed_pod_waits_for_a_change_that_could_help(queue):
+    queue.add(info("p"))
+    queue.failed(queue.pop(), Change.NODE)
+    assert queue.changed(Change.POD_GONE) == 0
+    assert popped(queue) is None
+    assert queue.changed(Change.NODE) == 1
+    assert popped(queue) == "p"
+
+
+def test_back_off_doubles_to_ten_seconds(queue, clock):
+    queue.add(info("p"))
+    waits = []
+    for _ in range(6):
+        item = queue.pop()
+        queue.failed(item, Change.ANY)
+        waits.append((item.backoff_ends() - clock.now()) // SECOND)
+        queue.changed(Change.NODE)
+    assert waits == [1, 2, 4, 8, 10, 10]
+
+
+def test_who_backs_off_goes_after_who_is_ready_but_does_not_idle(queue):
+    queue.add(info("tired", priority=9))
+    queue.failed(queue.pop(), Change.ANY)
+    queue.changed(Change.NODE)
+    queue.add(info("fresh"))
+    assert [popped(queue), popped(queue)] == ["fresh", "tired"]
+
+
+def test_a_gated_pod_is_not_tried_until_its_gates_go(queue):
+    queue.add(info("p", gates=("g",)))
+    assert popped(queue) is None
+    assert queue.counts()["gated"] == 1
+    queue.update(info("p"))
+    assert popped(queue) == "p"
+
+
+def test_after_five_minutes_a_pod_is_tried_whatever_it_awaits(queue, clock):
+    queue.add(info("p"))
+    queue.failed(queue.pop(), Change.NODE)
+    clock.advance(299 * SECOND)
+    assert queue.flush() == 0
+    clock.advance(1 * SECOND)
+    assert queue.flush() == 1
+    assert popped(queue) == "p"
+
+
+def test_a_removed_pod_is_forgotten_wherever_it_waited(queue):
+    for name in ("active", "failed"):
+        queue.add(info(name))
+    queue.failed(queue.pop(), Change.NODE)
+    queue.remove("active")
+    queue.remove("failed")
+    assert (popped(queue), len(queue)) == (None, 0)
