@@ -158,3 +158,55 @@ def swf(
             outputs.write(run, prefix)
     report_skipped(complaints)
     show(outputs.summary(run) | {"nb_entries_skipped": len(complaints.skipped)}, output)
+
+
+POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "firstfit")
+
+
+@simulate.command()
+@click.option("--nodes", type=FILE, required=True, help="CSV: sn,cpu_milli,memory_mib,gpu,model.")
+@click.option("--pods", type=FILE, required=True, help="CSV: name,cpu_milli,memory_mib,num_gpu,…")
+@click.option("--policy", type=click.Choice(POLICIES), default="fgd", show_default=True)
+@click.option(
+    "--inflate",
+    type=click.FloatRange(min=0, min_open=True, max=100),
+    default=1.3,
+    show_default=True,
+    help="Clone pods until they ask for so many times the GPUs.",
+)
+@click.option("--seed", default=42, show_default=True)
+@click.option("--curve", type=FILE, help="Write the measures after every pod to this CSV file.")
+@LENIENT
+@OUTPUT
+def openb(
+    nodes: Path,
+    pods: Path,
+    policy: str,
+    inflate: float,
+    seed: int,
+    curve: Path | None,
+    lenient: bool,
+    output: str,
+) -> None:
+    """Place the pods of an openb GPU trace one by one, and measure fragmentation.
+
+    Example: `dralab simulate openb --nodes nodes.csv --pods pods.csv --policy fgd --seed 42`
+    """
+    from dralab.simulation.openb import experiment
+    from dralab.simulation.workloads import openb as traces
+
+    complaints = Complaints(lenient=lenient)
+    with bad_input():
+        fleet = traces.read_nodes(nodes, complaints=complaints)
+        workload = traces.read_pods(pods, complaints=complaints)
+        if not any(node.gpus for node in fleet):
+            raise InputError(nodes, "no node has a GPU")
+        if not workload:
+            raise InputError(pods, "there is no pod")
+        outcome = experiment.run(
+            fleet, workload, policy=policy, seed=seed, ratio=inflate, workload=pods.stem
+        )
+    report_skipped(complaints)
+    if curve is not None:
+        experiment.write_curve(outcome, curve)
+    show(outcome.table(), output)

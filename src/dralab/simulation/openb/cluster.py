@@ -1,0 +1,100 @@
+"""The nodes of the experiment as columns of numbers, and what placing a pod changes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dralab.simulation.openb.fragmentation import Flags, Fragmentation, Ints, allows
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, Shape
+
+
+class GpuCluster:
+    """What is left on each node. Nodes keep the order in which they are given.
+
+    `changed` lists every node that was placed on, in order: who keeps numbers about nodes knows
+    from it which are out of date.
+    """
+
+    def __init__(self, nodes: Sequence[GpuNode], fragmentation: Fragmentation | None) -> None:
+        width = max([1, *(node.gpus for node in nodes)])
+        self.nodes = nodes
+        self.models = model_names(nodes)
+        number = {model: index for index, model in enumerate(self.models)}
+        self.cpu: Ints = np.array([node.cpu for node in nodes], dtype=np.int64)
+        self.memory: Ints = np.array([node.memory for node in nodes], dtype=np.int64)
+        self.gpus: Ints = np.zeros((len(nodes), width), dtype=np.int64)
+        for index, node in enumerate(nodes):
+            self.gpus[index, : node.gpus] = WHOLE_GPU
+        self.count: Ints = np.array([node.gpus for node in nodes], dtype=np.int64)
+        self.model: Ints = np.array([number[node.model] for node in nodes], dtype=np.int64)
+        # One bit per kind of GPU pod that ever came: bit 0 shares a GPU, bit n has n whole ones.
+        self.kinds: Ints = np.zeros(len(nodes), dtype=np.int64)
+        self.changed: list[int] = []
+        self.capacity = int(self.gpus.sum())
+        self.used = 0
+        self.fragmentation = fragmentation
+        self.lost = (
+            np.zeros(len(nodes))
+            if fragmentation is None
+            else fragmentation.of(self.cpu, self.gpus, self.model)
+        )
+
+    @property
+    def idle(self) -> int:
+        """GPU milli that no pod has."""
+        return self.capacity - self.used
+
+    def feasible(self, shape: Shape, nodes: Ints) -> Flags:
+        """Return which of the nodes have the CPU and the GPUs for a shape (memory is apart)."""
+        fits: Flags = self.cpu[nodes] >= shape.cpu
+        if shape.gpus:
+            left = self.gpus[nodes]
+            if shape.gpus == 1:
+                fits &= (left >= shape.milli).any(axis=1)
+            else:
+                fits &= (left // shape.milli).sum(axis=1) >= shape.gpus
+            if shape.models:
+                allowed = np.array([allows(shape.models, model) for model in self.models])
+                fits &= allowed[self.model[nodes]]
+        return fits
+
+    def place(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
+        """Take what a pod asks for from a node; `gpus` has an index for each share it takes."""
+        self.cpu[node] -= shape.cpu
+        self.memory[node] -= memory
+        for gpu in gpus:
+            self.gpus[node, gpu] -= shape.milli
+        if shape.gpus:
+            self.kinds[node] |= kind(shape)
+        self.used += shape.demand
+        if self.fragmentation is not None:
+            one = slice(node, node + 1)
+            self.lost[node] = self.fragmentation.of(self.cpu[one], self.gpus[one], self.model[one])[
+                0
+            ]
+        self.changed.append(node)
+
+    def whole_gpus(self, node: int, shape: Shape) -> list[int]:
+        """Return the GPUs for a pod that does not share: the lowest-numbered with enough left."""
+        left = self.gpus[node]
+        chosen = [int(gpu) for gpu in np.flatnonzero(left >= shape.milli)[: shape.gpus]]
+        if len(chosen) == shape.gpus:
+            return chosen
+        # Several shares of one GPU, which the filter allows for pods of many small shares.
+        several = np.repeat(np.arange(len(left)), left // shape.milli)
+        return [int(gpu) for gpu in several[: shape.gpus]]
+
+    def tightest_gpu(self, node: int, milli: int) -> int:
+        """Return the GPU with the least left that is enough, the lowest-numbered of equal ones."""
+        left = self.gpus[node]
+        return int(np.where(left >= milli, left, np.iinfo(np.int64).max).argmin())
+
+
+def model_names(nodes: Sequence[GpuNode]) -> list[str]:
+    """Return the models of the nodes, sorted; the empty one stands for no GPU."""
+    return sorted({node.model for node in nodes})
+
+
+def kind(shape: Shape) -> int:
+    """Return the bit of a GPU pod's kind, as GpuClustering tells them apart."""
+    return 1 if shape.shares else 1 << shape.gpus

@@ -1,0 +1,163 @@
+"""Alibaba's openb traces: nodes with GPUs of one model each, and pods that ask for parts of them.
+
+Nodes: `sn,cpu_milli,memory_mib,gpu,model`. Pods: `name,cpu_milli,memory_mib,num_gpu,gpu_milli`,
+then in some traces `gpu_spec` (allowed models joined by `|`), `qos`, `pod_phase` and three times
+in seconds. `gpu_milli` is per GPU.
+"""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from dralab.simulation.errors import Complaints, InputError
+
+WHOLE_GPU: Final = 1000
+NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+POD_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+MOST_GPUS: Final = 64
+LARGEST: Final = 1 << 53
+
+Item = TypeVar("Item", "GpuNode", "GpuPod")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNode:
+    """One node; `model` is empty where it has no GPU."""
+
+    name: str
+    cpu: int
+    memory: int
+    gpus: int
+    model: str
+
+
+class Shape(NamedTuple):
+    """What a pod asks of CPU and GPUs; `models` are the allowed ones, joined by `|`."""
+
+    cpu: int
+    milli: int
+    gpus: int
+    models: str
+
+    @property
+    def demand(self) -> int:
+        """GPU milli in all."""
+        return self.gpus * self.milli
+
+    @property
+    def shares(self) -> bool:
+        """Whether it asks for a part of one GPU."""
+        return self.gpus == 1 and self.milli < WHOLE_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPod:
+    """One pod; times are seconds since the trace began, None where it has none."""
+
+    name: str
+    shape: Shape
+    memory: int
+    created: int | None = None
+    deleted: int | None = None
+
+
+def read_nodes(path: Path, *, complaints: Complaints | None = None) -> tuple[GpuNode, ...]:
+    """Return the nodes of a file; InputError names the line and the column of what is wrong."""
+    return tuple(_read(path, NODE_COLUMNS, _node, complaints))
+
+
+def read_pods(path: Path, *, complaints: Complaints | None = None) -> tuple[GpuPod, ...]:
+    """Return the pods of a file; InputError names the line and the column of what is wrong."""
+    return tuple(_read(path, POD_COLUMNS, _pod, complaints))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    path: Path
+    line: int
+    cells: Mapping[str, str]
+
+    def error(self, column: str, problem: str) -> InputError:
+        return InputError(self.path, problem, line=self.line, where=column)
+
+    def whole(self, column: str, *, most: int = LARGEST) -> int:
+        text = (self.cells.get(column) or "").strip()
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(column, f"{text!r} is no number") from None
+        if not 0 <= value <= most or value != int(value):
+            raise self.error(column, f"{text} must be a whole number from 0 to {most}")
+        return int(value)
+
+    def maybe(self, column: str) -> int | None:
+        return self.whole(column) if (self.cells.get(column) or "").strip() else None
+
+    def name(self, column: str) -> str:
+        text = (self.cells.get(column) or "").strip()
+        if not text:
+            raise self.error(column, "must not be empty")
+        return text
+
+
+def _read(
+    path: Path,
+    columns: tuple[str, ...],
+    make: Callable[[_Row], Item],
+    complaints: Complaints | None,
+) -> Iterator[Item]:
+    complaints = Complaints() if complaints is None else complaints
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    reader = csv.reader(text.splitlines())
+    header = [cell.strip() for cell in next(reader, [])]
+    missing = [column for column in columns if column not in header]
+    if missing:
+        raise InputError(path, f"the header lacks {', '.join(missing)}", line=1)
+    seen: dict[str, int] = {}
+    for cells in reader:
+        if not cells:
+            continue
+        row = _Row(path, reader.line_num, dict(zip(header, cells, strict=False)))
+        try:
+            yield _checked(row, len(header), len(cells), make, seen)
+        except InputError as error:
+            complaints.about(error)
+
+
+def _checked(
+    row: _Row, wanted: int, found: int, make: Callable[[_Row], Item], seen: dict[str, int]
+) -> Item:
+    if found != wanted:
+        raise InputError(row.path, f"must have {wanted} cells and has {found}", line=row.line)
+    item = make(row)
+    if item.name in seen:
+        raise row.error("name", f"{item.name!r} already stands in line {seen[item.name]}")
+    seen[item.name] = row.line
+    return item
+
+
+def _node(row: _Row) -> GpuNode:
+    gpus = row.whole("gpu", most=MOST_GPUS)
+    model = (row.cells.get("model") or "").strip()
+    if gpus and not model:
+        raise row.error("model", f"must be given: the node has {gpus} GPUs")
+    return GpuNode(row.name("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, model)
+
+
+def _pod(row: _Row) -> GpuPod:
+    gpus, milli = row.whole("num_gpu", most=MOST_GPUS), row.whole("gpu_milli")
+    models = (row.cells.get("gpu_spec") or "").strip().strip("|")
+    if not gpus:
+        milli, models = 0, ""
+    elif not milli:
+        raise row.error("gpu_milli", f"must be above 0: the pod asks for {gpus} GPUs")
+    shape = Shape(row.whole("cpu_milli"), min(milli, WHOLE_GPU), gpus, models)
+    created, deleted = row.maybe("creation_time"), row.maybe("deletion_time")
+    if created is not None and deleted is not None and deleted < created:
+        raise row.error("deletion_time", "must not be before creation_time")
+    return GpuPod(row.name("name"), shape, row.whole("memory_mib"), created, deleted)
