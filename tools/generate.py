@@ -2,7 +2,7 @@
 
     python tools/generate.py [NAME ...]
 
-Needs a package index; `protobuf` needs the Go toolchain and the Go module proxy as well.
+Needs a package index; `messages` needs the Go toolchain and the Go module proxy as well.
 """
 
 import subprocess
@@ -14,6 +14,7 @@ TOOLS = Path(__file__).parent
 GENERATORS = {
     "kinds": ("lightkube-models==1.37.*",),
     "schemas": ("kubernetes-validate==1.37.*",),
+    "messages": (),
 }
 
 

@@ -30,10 +30,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"format": "int-or-string"},
     "io.k8s.apimachinery.pkg.runtime.RawExtension": {"type": "object", "free": True},
     META + "FieldsV1": {"type": "object", "free": True},
-    CRD + "JSON": {"free": True},
-    CRD + "JSONSchemaPropsOrArray": {"free": True},
-    CRD + "JSONSchemaPropsOrBool": {"free": True},
-    CRD + "JSONSchemaPropsOrStringArray": {"free": True},
+    CRD + "JSON": {"free": True, "mapType": "atomic"},
+    CRD + "JSONSchemaPropsOrArray": {"free": True, "mapType": "atomic"},
+    CRD + "JSONSchemaPropsOrBool": {"free": True, "mapType": "atomic"},
+    CRD + "JSONSchemaPropsOrStringArray": {"free": True, "mapType": "atomic"},
 }
 # The defaults that upstream's OpenAPI names; keys of lists depend on the first two.
 DEFAULTS: dict[tuple[str, str], Any] = {

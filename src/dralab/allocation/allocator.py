@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 
 from dralab.allocation.board import Board
 from dralab.allocation.eligibility import SearchError
+from dralab.allocation.exact import solve
 from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
-from dralab.allocation.plain import BudgetError, Effort, first
+from dralab.allocation.plain import BudgetError, Effort
 from dralab.allocation.pools import Catalog, View
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.results import ShareIds, allocations
@@ -59,7 +60,7 @@ def allocate_on(problem: Problem, view: View, *, budget: int, share_ids: ShareId
             problem.features,
             problem.in_use,
         )
-        picked = first(setup, effort)
+        picked = solve(setup, effort)
     except RefusedError as error:
         return Unsatisfiable(error=str(error), fatal=True, facts=(error.fact,))
     except SearchError as error:

@@ -144,13 +144,18 @@ class Board:
             left = (*left[: draw.unit], rest, *left[draw.unit + 1 :])
         if amounts is None:
             return State(used | bit, charged | bit, left, room)
-        had = room.get(number)
-        if had is None:
-            had = tuple(item.value for item in self.offers[number].device.capacity.values())
+        had = self.room(state, number)
         rest_of = tuple(have - taken for have, taken in zip(had, amounts, strict=True))
         if any(rest < 0 for rest in rest_of):
             return None
         return State(used, charged | bit, left, {**room, number: rest_of})
+
+    def room(self, state: State, number: int) -> tuple[Number, ...]:
+        """Return what is left of each capacity of a device."""
+        left = state.room.get(number)
+        if left is None:
+            return tuple(item.value for item in self.offers[number].device.capacity.values())
+        return left
 
     def draw(self, pool: int, device: Device) -> Draw:
         """Return what a device of a pool takes from its unit."""

@@ -38,6 +38,7 @@ class Schema:
     """
 
     __slots__ = (
+        "__weakref__",
         "_definitions",
         "_item",
         "_properties",

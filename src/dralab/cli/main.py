@@ -13,6 +13,7 @@ from dralab import __version__
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "conformance": ("dralab.cli.conformance:group", "Run files of cases with expected answers."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
 }

@@ -1,0 +1,45 @@
+"""All allocations, not only the first: for counting and for tools that list what is possible."""
+
+from collections.abc import Iterator
+
+from dralab.allocation.board import Board, State
+from dralab.allocation.plain import Effort, solutions
+from dralab.allocation.pools import Catalog
+from dralab.allocation.problem import DeviceId, Node, Problem
+from dralab.allocation.setup import prepare
+
+Assignment = tuple[tuple[str, tuple[DeviceId, ...]], ...]
+
+
+def assignments(problem: Problem, node: Node, *, budget: int) -> Iterator[Assignment]:
+    """Yield every valid choice of devices on one node, in Kubernetes' order.
+
+    An assignment lists (request as in results, its devices) for all claims in order. Raises
+    RefusedError or SearchError as the search does, BudgetError beyond `budget` steps.
+    """
+    board = Board(Catalog(problem.slices).view(node, problem.features), problem.features)
+    setup = prepare(board, problem.claims, problem.classes, problem.features, problem.in_use)
+    for picked in solutions(setup, Effort(budget)):
+        yield tuple(
+            (each.term.name, tuple(board.offers[number].id for number in each.devices))
+            for each in picked
+        )
+
+
+def device_sets(
+    board: Board, state: State, numbers: tuple[int, ...], effort: Effort
+) -> Iterator[tuple[int, ...]]:
+    """Yield every set of these devices that can be in use together, the empty one first.
+
+    Whole devices only: each is taken once, whatever it could share.
+    """
+
+    def extended(start: int, state: State, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        yield chosen
+        for position in range(start, len(numbers)):
+            effort.spend()
+            after = board.take(state, numbers[position], None)
+            if after is not None:
+                yield from extended(position + 1, after, (*chosen, numbers[position]))
+
+    yield from extended(0, state, ())

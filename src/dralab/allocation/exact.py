@@ -1,0 +1,208 @@
+"""The first solution in Kubernetes' order, without its backtracking.
+
+Kubernetes returns the lexicographically smallest solution of an exhaustive search. Here the
+devices are tried in the same order, and after each choice the `oracle` says whether the rest can
+still be met; where its answer is exact, no choice is ever taken back (self-reduction). Where it
+has none, the search goes on depth first, remembers what failed, and stops at its budget.
+"""
+
+from dataclasses import dataclass
+
+from dralab.allocation.board import State
+from dralab.allocation.eligibility import SearchError
+from dralab.allocation.oracle import Answer, Bound, Oracle
+from dralab.allocation.plain import BudgetError, Effort, Position, first, taken_by, walked
+from dralab.allocation.rules import agreed
+from dralab.allocation.setup import Picked, Setup
+from dralab.allocation.terms import Term
+
+# How long errors of selectors are looked for in Kubernetes' own order (see `solve`).
+REPLAY = 20_000
+
+
+def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
+    """Return the first solution, None where there is none.
+
+    SearchError where a selector has no answer for a device that Kubernetes would look at;
+    BudgetError where more steps would be needed.
+    """
+    straight = walked(setup, effort)
+    if straight is not None:
+        return tuple(straight)
+    oracle = Oracle(setup, effort)
+    if oracle.errors:
+        # Whether an error comes to light depends on the devices that a search in Kubernetes'
+        # order looks at before it ends: so search in that order, for a while.
+        try:
+            return first(setup, Effort(REPLAY))
+        except BudgetError:
+            raise SearchError(min(min(found) for found in oracle.errors.values())[1]) from None
+    return _Reduction(setup, oracle, effort).request(0, _fresh(setup, 0, setup.start))
+
+
+def _fresh(setup: Setup, claim: int, state: State) -> Position:
+    return Position(state, setup.rules(claim), 0, 0)
+
+
+@dataclass(slots=True)
+class _Step:
+    """A request that is being served: which alternative, and what it has so far."""
+
+    term: Term
+    at: int
+    devices: tuple[int, ...]
+
+
+class _Reduction:
+    def __init__(self, setup: Setup, oracle: Oracle, effort: Effort) -> None:
+        self.setup = setup
+        self.oracle = oracle
+        self.effort = effort
+        self.failed: set[object] = set()
+
+    def request(self, at: int, position: Position) -> tuple[Picked, ...] | None:
+        """Serve the requests from `at` on."""
+        setup = self.setup
+        if at == len(setup.requests):
+            return () if all(rule.met for rule in position.rules) else None
+        terms = setup.requests[at]
+        if terms[0].request == 0 and at:
+            if not all(rule.met for rule in position.rules):
+                return None
+            position = _fresh(setup, terms[0].claim, position.state)
+        for term in terms:
+            need = setup.count(term)
+            limit = setup.claims[term.claim].limit
+            if position.devices + need + setup.least_after[at] > limit or (term.all and not need):
+                continue
+            step = _Step(term, at, ())
+            if self.ask(step, position) is False:
+                continue
+            found = self.fixed(step, position) if term.all else self.some(step, position)
+            if found is not None:
+                return found
+        return None
+
+    def ask(self, step: _Step, position: Position) -> Answer:
+        """Ask the oracle whether the rest of this request and all later ones can be met."""
+        term = step.term
+        need = self.setup.count(term) - len(step.devices)
+        exclude = position.mine if term.admin else 0
+        for number in step.devices:
+            exclude |= 1 << number
+        demand = self.oracle.demand(term, need, position.state, exclude)
+        return self.oracle.possible(
+            [demand],
+            step.at + 1,
+            position.state,
+            [Bound(term.claim, rule) for rule in position.rules],
+            position.devices + need,
+        )
+
+    def some(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
+        """Choose the rest of `count` devices, each later in the order than the one before."""
+        term = step.term
+        if len(step.devices) == term.count:
+            rest = self.request(step.at + 1, position)
+            return None if rest is None else (Picked(term, step.devices), *rest)
+        key = _key(step, position)
+        if key in self.failed:
+            return None
+        start = step.devices[-1] + 1 if step.devices else 0
+        rejected: set[object] = set()
+        candidates = self.oracle.eligible[term] >> start << start
+        while candidates:
+            low = candidates & -candidates
+            candidates ^= low
+            number = low.bit_length() - 1
+            self.effort.spend()
+            after = self.with_device(term, number, position)
+            if after is None:
+                continue
+            likeness = self.likeness(number, position.state)
+            if likeness in rejected:
+                continue
+            next_step = _Step(term, step.at, (*step.devices, number))
+            if self.ask(next_step, after) is not False:
+                found = self.some(next_step, after)
+                if found is not None:
+                    return found
+            rejected.add(likeness)
+        self.failed.add(key)
+        return None
+
+    def fixed(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
+        """Take all devices of a request, or none."""
+        for number in self.setup.fixed[step.term]:
+            self.effort.spend()
+            after = self.with_device(step.term, number, position)
+            if after is None:
+                return None
+            position = after
+        rest = self.request(step.at + 1, position)
+        picked = Picked(step.term, self.setup.fixed[step.term])
+        return None if rest is None else (picked, *rest)
+
+    def with_device(self, term: Term, number: int, position: Position) -> Position | None:
+        """Return the position once a device is taken, None where it may not be."""
+        state = taken_by(self.setup, term, number, position)
+        if state is None:
+            return None
+        rules = agreed(position.rules, self.setup.eligibility, term, number)
+        if rules is None:
+            return None
+        return Position(state, rules, position.mine | 1 << number, position.devices + 1)
+
+    def likeness(self, number: int, state: State) -> object:
+        """Return what tells a device from others for this pod: equals can stand in for each other.
+
+        Devices that draw on counters are only compared within their unit.
+        """
+        oracle = self.oracle
+        draw = self.setup.board.draws[number]
+        serves: list[object] = []
+        for term, mask in oracle.eligible.items():
+            able = bool(mask >> number & 1)
+            serves.append(able)
+            if able:
+                constraints = self.setup.claims[term.claim].constraints
+                serves.append(self.setup.eligibility.amounts(term, number))
+                serves += [
+                    self.setup.eligibility.values(term, number, constraint.name)
+                    for constraint in constraints
+                    if constraint.kind in {"match", "distinct"} and constraint.covers(term.name)
+                ]
+        busy = state.used >> number & 1, state.charged >> number & 1
+        return (
+            draw,
+            self.setup.board.room(state, number),
+            busy,
+            self.totals(number),
+            tuple(serves),
+        )
+
+    def totals(self, number: int) -> object:
+        """Return what a device would add to rules on totals."""
+        capacity = self.setup.board.offers[number].device.capacity
+        return tuple(
+            capacity[constraint.name].value if constraint.name in capacity else 0
+            for claim in self.setup.claims
+            for constraint in claim.constraints
+            if constraint.kind == "total"
+        )
+
+
+def _key(step: _Step, position: Position) -> object:
+    """Return all that the outcome of the rest depends on."""
+    state = position.state
+    return (
+        step.term,
+        step.devices,
+        state.used,
+        state.charged,
+        state.left,
+        tuple(sorted(state.room.items())),
+        position.rules,
+        position.mine,
+        position.devices,
+    )

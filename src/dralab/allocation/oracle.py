@@ -1,0 +1,465 @@
+"""Can the rest still be met? Asked after every choice, so that the search need not go back.
+
+In this order, cheapest first (see docs/concepts/allocation.md):
+
+1. every request has enough devices that still fit, one by one;
+2. all requests together have (bipartite matching);
+3. each open matchAttribute is bound to each value on offer, equal ones in ascending order;
+4. devices that draw on counters or are shared: what each unit can serve, by dynamic programming.
+
+The answer is exact wherever it is True or False. None means that the rest is of a kind for which
+no polynomial method is built in; the search then has to look, within its budget.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Final, NamedTuple
+
+from dralab.allocation.board import Draw, Left, State, bits
+from dralab.allocation.eligibility import SearchError, Values
+from dralab.allocation.matching import Shortfall, matched
+from dralab.allocation.plain import Effort
+from dralab.allocation.rules import Distinct, Match, Rule, Total
+from dralab.allocation.setup import Setup
+from dralab.allocation.terms import Term
+from dralab.allocation.units import Member, UnitKey, Vector, folded, served
+
+# Beyond these sizes the dynamic programme gives up, and the search looks for itself.
+MOST_VECTORS: Final = 500
+MOST_KINDS: Final = 12
+MOST_STATES: Final = 20_000
+Answer = bool | None
+
+
+class Bound(NamedTuple):
+    """A rule of one claim that is in force."""
+
+    claim: int
+    rule: Rule
+
+    def covers(self, term: Term) -> bool:
+        """Return whether the rule binds a request."""
+        return term.claim == self.claim and self.rule.constraint.covers(term.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """What is left of one request: `need` more devices of `mask`."""
+
+    term: Term
+    need: int
+    mask: int
+
+
+class Oracle:
+    """Answers for one search problem; what it works out about units is kept."""
+
+    def __init__(self, setup: Setup, effort: Effort) -> None:
+        self.setup = setup
+        self.board = setup.board
+        self.eligibility = setup.eligibility
+        self.effort = effort
+        self.errors: dict[Term, list[tuple[int, str]]] = {}
+        self._served: dict[UnitKey, tuple[Vector, ...] | None] = {}
+        self._fitting: dict[tuple[int, Left], int] = {}
+        self._carrying: dict[tuple[Term, str], dict[int, Values | None]] = {}
+        self.eligible: dict[Term, int] = {
+            term: self._eligible(term) for request in setup.requests for term in request
+        }
+
+    # --- what is fixed
+
+    def _eligible(self, term: Term) -> int:
+        """Return the devices that could serve a request; selectors without an answer are kept."""
+        mask = 0
+        start = self.setup.start
+        numbers: Sequence[int] = range(len(self.board.offers))
+        if term.all:
+            numbers = self.setup.fixed[term]
+        for number in numbers:
+            if start.used >> number & 1 and not term.admin:
+                continue
+            self.effort.spend()
+            try:
+                if self.eligibility.accepts(term, number):
+                    mask |= 1 << number
+            except SearchError as error:
+                self.errors.setdefault(term, []).append((number, str(error)))
+        return mask
+
+    @cached_property
+    def unit_members(self) -> list[int]:
+        """Per unit: the devices that draw on it."""
+        masks = [0] * len(self.board.units)
+        for number, draw in enumerate(self.board.draws):
+            if draw is not None:
+                masks[draw.unit] |= 1 << number
+        return masks
+
+    @cached_property
+    def drawing(self) -> int:
+        """The devices that draw on counters."""
+        mask = 0
+        for members in self.unit_members:
+            mask |= members
+        return mask
+
+    def fitting(self, state: State) -> int:
+        """Return the devices whose counters are paid for, or would still suffice for one."""
+        mask = ~self.drawing | state.charged
+        for unit, left in enumerate(state.left):
+            key = (unit, left)
+            known = self._fitting.get(key)
+            if known is None:
+                known = 0
+                for number in bits(self.unit_members[unit]):
+                    draw = self.board.draws[number]
+                    if draw is not None and left.without(draw) is not None:
+                        known |= 1 << number
+                self._fitting[key] = known
+            mask |= known
+        return mask
+
+    # --- questions
+
+    def demand(self, term: Term, need: int, state: State, exclude: int) -> Demand:
+        """Return a demand with the devices that could serve it now."""
+        mask = self.eligible[term] & ~exclude
+        if not term.admin:
+            mask &= ~state.used & self.fitting(state)
+            for number, room in state.room.items():
+                if mask >> number & 1:
+                    amounts = self.eligibility.amounts(term, number) or ()
+                    if any(have < want for have, want in zip(room, amounts, strict=True)):
+                        mask &= ~(1 << number)
+        return Demand(term, need, mask)
+
+    def possible(
+        self,
+        demands: Sequence[Demand],
+        rest: int,
+        state: State,
+        bound: Sequence[Bound],
+        devices: int,
+    ) -> Answer:
+        """Return whether `demands` and all requests from `rest` on can be met together.
+
+        `bound` are the rules of the current claim; those of later claims are fresh. `devices` is
+        how many the claim of the last demand would have, once the demands are met.
+        """
+        requests = self.setup.requests
+        if rest == len(requests):
+            return self.feasible(demands, state, bound)
+        answer: Answer = False
+        terms = requests[rest]
+        if terms[0].request == 0:
+            devices = 0
+            claim = terms[0].claim
+            bound = [*bound, *(Bound(claim, rule) for rule in self.setup.rules(claim))]
+        if len(terms) > 1 and self.feasible(demands, state, bound) is False:
+            return False
+        limit = self.setup.claims[terms[0].claim].limit
+        for term in terms:
+            need = self.setup.count(term)
+            if devices + need + self.setup.least_after[rest] > limit or (term.all and not need):
+                continue
+            demand = self.demand(term, need, state, 0)
+            if demand.mask.bit_count() < need:
+                continue
+            found = self.possible([*demands, demand], rest + 1, state, bound, devices + need)
+            if found:
+                return True
+            if found is None:
+                answer = None
+        return answer
+
+    def feasible(self, demands: Sequence[Demand], state: State, bound: Sequence[Bound]) -> Answer:
+        """Return whether demands can be met together, their alternatives being chosen."""
+        self.effort.spend()
+        demands = [demand for demand in demands if demand.need]
+        complete, demands = self._restricted(demands, bound)
+        if any(demand.mask.bit_count() < demand.need for demand in demands):
+            return False
+        if isinstance(self.matching(demands, state), Shortfall):
+            return False
+        open_rules = [
+            each for each in bound if isinstance(each.rule, Match) and self._is_open(each, demands)
+        ]
+        found = self._bind(demands, state, open_rules, ())
+        return None if found and not complete else found
+
+    def matching(self, demands: Sequence[Demand], state: State) -> list[int] | Shortfall:
+        """Match demands to devices, counters and constraints aside."""
+        normal = [demand for demand in demands if not demand.term.admin]
+        mask = 0
+        for demand in normal:
+            mask |= demand.mask
+        shares = {
+            number: self._shares(number, normal, state)
+            for number in bits(mask & self.board.shareable)
+        }
+        return matched(
+            [demand.need for demand in normal],
+            [demand.mask for demand in normal],
+            shares,
+            self.effort.spend,
+        )
+
+    # --- rules
+
+    def _restricted(
+        self, demands: Sequence[Demand], bound: Sequence[Bound]
+    ) -> tuple[bool, list[Demand]]:
+        """Apply what rules already say; False where they ask for more than is checked below."""
+        complete = True
+        result = list(demands)
+        watching = any(demand.term.admin for demand in demands)
+        if watching and any(not demand.term.admin for demand in demands):
+            complete = False
+        if watching and sum(demand.term.admin for demand in demands) > 1:
+            complete = False
+        for each in bound:
+            covered = [place for place, demand in enumerate(result) if each.covers(demand.term)]
+            if not covered:
+                complete = complete and each.rule.met
+                continue
+            rule = each.rule
+            if isinstance(rule, Total):
+                complete = False
+                continue
+            if isinstance(rule, Distinct) and sum(result[place].need for place in covered) > 1:
+                complete = False
+            for place in covered:
+                demand = result[place]
+                mask = 0
+                for number, values in self._values(demand, rule.constraint.name):
+                    if values is not None and _admits(rule, values):
+                        mask |= 1 << number
+                result[place] = replace(demand, mask=mask)
+            if isinstance(rule, Distinct) and covered and not self._enough(result, covered, rule):
+                # Nothing can be served: let the caller's count of devices see it.
+                result[covered[0]] = replace(result[covered[0]], mask=0)
+        return complete, result
+
+    def _values(self, demand: Demand, name: str) -> Iterator[tuple[int, Values | None]]:
+        known = self._carrying.setdefault((demand.term, name), {})
+        for number in bits(demand.mask):
+            if number not in known:
+                known[number] = self.eligibility.values(demand.term, number, name)
+            yield number, known[number]
+
+    def _enough(self, demands: Sequence[Demand], covered: Sequence[int], rule: Distinct) -> bool:
+        """Return whether covered demands find enough different values, matched one by one."""
+        places: dict[Values, int] = {}
+        masks = []
+        for place in covered:
+            mask = 0
+            for _, values in self._values(demands[place], rule.constraint.name):
+                if values is not None:
+                    mask |= 1 << places.setdefault(values, len(places))
+            masks.append(mask)
+        needs = [demands[place].need for place in covered]
+        return not isinstance(matched(needs, masks, {}, self.effort.spend), Shortfall)
+
+    def _is_open(self, each: Bound, demands: Sequence[Demand]) -> bool:
+        """Return whether a match rule still has to decide between values."""
+        covered = [demand for demand in demands if each.covers(demand.term)]
+        if sum(demand.need for demand in covered) <= 1:
+            return False
+        offered: set[Values] = set()
+        for demand in covered:
+            for _, values in self._values(demand, each.rule.constraint.name):
+                offered.add(_offered(each.rule, values))
+        return len(offered) > 1
+
+    def _bind(
+        self,
+        demands: Sequence[Demand],
+        state: State,
+        rules: Sequence[Bound],
+        previous: tuple[object, int] | tuple[()],
+    ) -> Answer:
+        """Bind open match rules to values, one after the other."""
+        if not rules:
+            return self._units(demands, state)
+        each = rules[0]
+        covered = [place for place, demand in enumerate(demands) if each.covers(demand.term)]
+        masks: dict[object, list[int]] = {}
+        for order, place in enumerate(covered):
+            for number, values in self._values(demands[place], each.rule.constraint.name):
+                for value in _offered(each.rule, values):
+                    masks.setdefault(value, [0] * len(covered))[order] |= 1 << number
+        # Rules that ask the same of the same devices are interchangeable: ascending values only.
+        likeness = (
+            each.rule.constraint.name,
+            tuple((demands[place].need, demands[place].mask) for place in covered),
+        )
+        alone = not any(
+            other.covers(demands[place].term) for other in rules[1:] for place in covered
+        )
+        first = previous[1] if previous and previous[0] == likeness else 0
+        answer: Answer = False
+        tried: set[tuple[int, ...]] = set()
+        for index, narrowed in enumerate(masks.values()):
+            if index < first or tuple(narrowed) in tried:
+                continue
+            tried.add(tuple(narrowed))
+            self.effort.spend()
+            after = list(demands)
+            for order, place in enumerate(covered):
+                after[place] = replace(demands[place], mask=narrowed[order])
+            if any(after[place].mask.bit_count() < after[place].need for place in covered):
+                continue
+            if isinstance(self.matching(after, state), Shortfall):
+                continue
+            found = self._bind(after, state, rules[1:], (likeness, index) if alone else ())
+            if found:
+                return True
+            if found is None:
+                answer = None
+        return answer
+
+    # --- units
+
+    def _shares(self, number: int, demands: Sequence[Demand], state: State) -> int:
+        """Return how many demands a shared device could serve, by the smallest amounts asked."""
+        room = self.board.room(state, number)
+        asked = [
+            self.eligibility.amounts(demand.term, number) or ()
+            for demand in demands
+            if demand.mask >> number & 1
+        ]
+        most = len(asked)
+        for position, have in enumerate(room):
+            left, count = have, 0
+            for amount in sorted(amounts[position] for amounts in asked):
+                left -= amount
+                if left < 0:
+                    break
+                count += 1
+            most = min(most, count)
+        return most
+
+    def _units(self, demands: Sequence[Demand], state: State) -> Answer:
+        """Decide by what units can serve; matching is exact where none is involved."""
+        normal = [demand for demand in demands if not demand.term.admin]
+        union = 0
+        for demand in normal:
+            union |= demand.mask
+        unpaid = self.drawing & ~state.charged
+        involved = union & (unpaid | self.board.shareable)
+        if not involved:
+            return True
+        merged = _merged(normal, self.board.shareable)
+        caps = tuple(demand.need for demand in merged)
+        if prod(cap + 1 for cap in caps) > MOST_VECTORS:
+            rough = self._roughly(merged, involved, unpaid, state)
+            if rough is False or len(caps) > MOST_KINDS:
+                return rough
+        tables = []
+        for members, left in self._clusters(involved, unpaid, state):
+            table = self._table(
+                UnitKey(
+                    tuple(self._member(number, merged, unpaid, state) for number in members),
+                    left,
+                    caps,
+                )
+            )
+            if table is None:
+                return None
+            tables.append(table)
+        vectors = folded(tables, caps, self.effort.spend, MOST_VECTORS)
+        if vectors is None:
+            return None
+        plain = [demand.mask & ~involved for demand in merged]
+        return any(self._rest(caps, vector, plain) for vector in vectors)
+
+    def _table(self, key: UnitKey) -> tuple[Vector, ...] | None:
+        if key not in self._served:
+            self._served[key] = served(key, self.effort.spend, MOST_STATES)
+        return self._served[key]
+
+    def _roughly(
+        self, demands: Sequence[Demand], involved: int, unpaid: int, state: State
+    ) -> Answer:
+        """Match demands to units, each with as many places as it can serve at most.
+
+        For many different kinds of demand at once, where the vectors would be too many: still a
+        proof when it fails, and no answer when it does not.
+        """
+        masks = [demand.mask & ~involved for demand in demands]
+        place = len(self.board.offers)
+        for members, left in self._clusters(involved, unpaid, state):
+            inside = sum(1 << number for number in members)
+            most = sum(demand.need for demand in demands if demand.mask & inside)
+            if not self.board.shareable & inside:
+                one = tuple(
+                    self._member(number, demands, unpaid, state)._replace(serves=(0,))
+                    for number in members
+                )
+                table = self._table(UnitKey(one, left, (min(most, len(members)),)))
+                most = table[0][0] if table else min(most, len(members))
+            places = ((1 << most) - 1) << place
+            place += most
+            for kind, demand in enumerate(demands):
+                if demand.mask & inside:
+                    masks[kind] |= places
+        needs = [demand.need for demand in demands]
+        found = matched(needs, masks, {}, self.effort.spend)
+        return False if isinstance(found, Shortfall) else None
+
+    def _rest(self, caps: Vector, vector: Vector, plain: list[int]) -> bool:
+        needs = [cap - done for cap, done in zip(caps, vector, strict=True)]
+        if any(need > mask.bit_count() for need, mask in zip(needs, plain, strict=True)):
+            return False
+        return not isinstance(matched(needs, plain, {}, self.effort.spend), Shortfall)
+
+    def _clusters(
+        self, involved: int, unpaid: int, state: State
+    ) -> Iterator[tuple[list[int], Left | None]]:
+        """Yield devices that depend on each other, with what they have left together."""
+        for unit, members in enumerate(self.unit_members):
+            mask = involved & members & unpaid
+            if mask:
+                yield bits(mask), state.left[unit]
+        for number in bits(involved & ~unpaid):
+            yield [number], None
+
+    def _member(self, number: int, demands: Sequence[Demand], unpaid: int, state: State) -> Member:
+        serves = tuple(kind for kind, demand in enumerate(demands) if demand.mask >> number & 1)
+        draw = self.board.draws[number] if unpaid >> number & 1 else None
+        # The unit is told apart by what it has left, not by its number.
+        draw = None if draw is None else Draw(0, draw.amounts, draw.groups)
+        if not self.board.shareable >> number & 1:
+            return Member(draw, serves)
+        room = self.board.room(state, number)
+        amounts = tuple(
+            self.eligibility.amounts(demands[kind].term, number) or () for kind in serves
+        )
+        return Member(draw, serves, amounts, room)
+
+
+def _offered(rule: Rule, values: Values | None) -> Values:
+    """Return the values of a device that a match rule could still settle on."""
+    if values is None:
+        return frozenset()
+    common = rule.common if isinstance(rule, Match) else None
+    return values if common is None else values & common
+
+
+def _admits(rule: Match | Distinct, values: Values) -> bool:
+    if isinstance(rule, Match):
+        return rule.common is None or bool(values & rule.common)
+    return not values & rule.taken
+
+
+def _merged(demands: Sequence[Demand], shareable: int) -> list[Demand]:
+    """Add up demands for the same whole devices; one device may serve two that share it."""
+    merged: dict[object, Demand] = {}
+    for demand in demands:
+        key: object = demand.mask if not demand.mask & shareable else demand
+        known = merged.get(key)
+        merged[key] = demand if known is None else replace(known, need=known.need + demand.need)
+    return list(merged.values())

@@ -1,0 +1,126 @@
+"""What a unit can serve: the exact answer for devices that draw on common counters.
+
+A unit is a GPU with its partitions, or a device that is shared by capacity. For a few kinds of
+demand the vectors that it can serve are found by dynamic programming over its devices; only the
+maximal ones are kept, because whoever can serve more can serve less. Equal units in equal states
+have equal tables, whatever they are called.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dralab.allocation.board import Draw, Left
+from dralab.values.quantity import Number
+
+Vector = tuple[int, ...]
+Spend = Callable[[int], None]
+
+
+class Member(NamedTuple):
+    """One device of a unit as demands see it.
+
+    `draw` is None where its counters are paid for already or where it has none. `serves` are the
+    demands that may have it; `amounts` what each of them takes, for a shared device alone, and
+    `room` what it has.
+    """
+
+    draw: Draw | None
+    serves: tuple[int, ...]
+    amounts: tuple[tuple[Number, ...], ...] = ()
+    room: tuple[Number, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitKey:
+    """Everything on which the table of a unit depends."""
+
+    members: tuple[Member, ...]
+    left: Left | None
+    caps: Vector
+
+
+def served(key: UnitKey, spend: Spend, limit: int) -> tuple[Vector, ...] | None:
+    """Return the maximal vectors that a unit can serve, None where that would take too long.
+
+    `limit` bounds the number of states that are kept at any time.
+    """
+    caps = key.caps
+    reached: dict[Vector, set[Left | None]] = {(0,) * len(caps): {key.left}}
+    for member in key.members:
+        news: list[tuple[Vector, Left | None]] = []
+        for vector, lefts in reached.items():
+            servings = _servings(member, vector, caps)
+            if not servings:
+                continue
+            for left in lefts:
+                spend(1)
+                rest = left
+                if member.draw is not None and left is not None:
+                    rest = left.without(member.draw)
+                    if rest is None:
+                        continue
+                news += [(serving, rest) for serving in servings]
+        for vector, left in news:
+            reached.setdefault(vector, set()).add(left)
+        if sum(map(len, reached.values())) > limit:
+            return None
+    return maximal(reached)
+
+
+def _servings(member: Member, vector: Vector, caps: Vector) -> list[Vector]:
+    """Return the vectors after one more device served whom it can."""
+    if member.room is None:
+        return [
+            (*vector[:kind], vector[kind] + 1, *vector[kind + 1 :])
+            for kind in member.serves
+            if vector[kind] < caps[kind]
+        ]
+    found = [(vector, member.room)]
+    for kind, amounts in zip(member.serves, member.amounts, strict=True):
+        if vector[kind] >= caps[kind]:
+            continue
+        more = []
+        for each, room in found:
+            rest = tuple(have - want for have, want in zip(room, amounts, strict=True))
+            if all(have >= 0 for have in rest):
+                more.append(((*each[:kind], each[kind] + 1, *each[kind + 1 :]), rest))
+        found += more
+    return [each for each, _ in found[1:]]
+
+
+def maximal(vectors: Iterable[Vector]) -> tuple[Vector, ...]:
+    """Return the vectors that no other one covers.
+
+    >>> maximal([(1, 0), (0, 2), (1, 1), (0, 1)])
+    ((1, 1), (0, 2))
+    """
+    kept: list[Vector] = []
+    for vector in sorted(set(vectors), key=lambda each: (-sum(each), each)):
+        if not any(all(a >= b for a, b in zip(other, vector, strict=True)) for other in kept):
+            kept.append(vector)
+    return tuple(kept)
+
+
+def folded(
+    tables: Sequence[tuple[Vector, ...]], caps: Vector, spend: Spend, limit: int
+) -> tuple[Vector, ...] | None:
+    """Return the maximal vectors that several units serve together, clipped to `caps`.
+
+    None where more than `limit` vectors would have to be kept.
+    """
+    reached: tuple[Vector, ...] = ((0,) * len(caps),)
+    for table in tables:
+        if reached == (caps,):
+            return reached
+        sums = set()
+        for mine in reached:
+            for theirs in table:
+                sums.add(
+                    tuple(min(a + b, cap) for a, b, cap in zip(mine, theirs, caps, strict=True))
+                )
+        spend(len(sums))
+        reached = maximal(sums)
+        if len(reached) > limit:
+            return None
+    return reached

@@ -1,0 +1,365 @@
+"""Who owns what after a write: `update` for every ordinary write, `apply` for server-side apply.
+
+Pure functions on the object before, the object after, and what the writer sent. Storing the
+result, defaults, admission and validation are left to the verbs.
+
+Rules: sigs.k8s.io/structured-merge-diff `merge`, k8s.io/apimachinery `util/managedfields`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dralab.api.schemas import Schema
+from dralab.api.status import ApiError, Cause
+from dralab.apiserver.managed_fields import paths, typed
+from dralab.apiserver.managed_fields.entries import (
+    Owned,
+    Owner,
+    Owners,
+    capped,
+    is_reset,
+    read,
+    written,
+)
+from dralab.apiserver.managed_fields.forms import Form
+from dralab.apiserver.managed_fields.paths import FieldSet
+
+Object = dict[str, Any]
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+KUBECTL: Final = "kubectl"
+BEFORE: Final = "before-first-apply"
+# Fields that are the server's own: nobody owns them.
+OWN: Final = ("apiVersion", "kind")
+OWN_METADATA: Final = frozenset(
+    {
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Who writes, how and when.
+
+    `now` is an RFC 3339 time; `reset` names the fields (such as `status`, `metadata.labels`)
+    that this way of writing does not write, whatever the object says.
+    """
+
+    manager: str
+    api_version: str
+    now: str
+    subresource: str = ""
+    reset: Sequence[str] = ()
+
+
+def update(
+    live: Mapping[str, Any] | None,
+    new: Mapping[str, Any],
+    schema: Schema | None,
+    writer: Writer,
+) -> list[dict[str, Any]]:
+    """Return the managedFields of an object that was created, updated or patched.
+
+    `live` is the object as stored, None where it is created. `new` is the object as it will be
+    stored, apart from its managedFields; those it carries are taken as the client's wish.
+    """
+    if live is None:
+        asked = (new.get("metadata") or {}).get("managedFields")
+        owners = read(asked) if asked and not is_reset(asked) else {}
+        if not owners:
+            return _created(new, schema, writer)
+    else:
+        asked = (new.get("metadata") or {}).get("managedFields")
+        if not writer.subresource and is_reset(asked):
+            return []
+        owners = {} if writer.subresource else read(asked)
+        owners = owners or read((live.get("metadata") or {}).get("managedFields"))
+        if not owners:
+            # Nobody owned anything: upstream does not begin to track on an update.
+            return []
+    form = Form.of(schema)
+    more, less = _compared(live or {}, new, form)
+    owner = Owner.updater(writer.manager, writer.api_version, writer.subresource)
+    return written(_after_update(owners, owner, more, less, writer))
+
+
+def _created(new: Mapping[str, Any], schema: Schema | None, writer: Writer) -> list[dict[str, Any]]:
+    """Return the one entry of a new object; the common case, without sets of anybody else's."""
+    fields, _ = _compared({}, new, Form.of(schema))
+    for name in writer.reset:
+        fields = paths.without_field(fields, tuple(name.split(".")))
+    if not fields:
+        return []
+    owner = Owner.updater(writer.manager, writer.api_version, writer.subresource)
+    return written({owner: Owned(fields, writer.api_version, writer.now)})
+
+
+def _compared(
+    live: Mapping[str, Any], new: Mapping[str, Any], form: Form
+) -> tuple[FieldSet, FieldSet]:
+    """Return what was written and what removed, without what nobody owns."""
+    return typed.compared(_trackable(live), _trackable(new), form)
+
+
+def _trackable(obj: Mapping[str, Any]) -> Object:
+    found = {key: value for key, value in obj.items() if key not in OWN}
+    metadata = obj.get("metadata") or {}
+    found["metadata"] = {key: value for key, value in metadata.items() if key not in OWN_METADATA}
+    return found
+
+
+def _after_update(
+    owners: Owners, owner: Owner, more: FieldSet, less: FieldSet, writer: Writer
+) -> Owners:
+    found: Owners = {}
+    for other, owned in owners.items():
+        fields = owned.fields if other == owner else paths.difference(owned.fields, more)
+        if less:
+            fields = paths.difference(fields, less)
+        if fields:
+            found[other] = owned if fields is owned.fields else replace(owned, fields=fields)
+    for name in writer.reset:
+        more = paths.without_field(more, tuple(name.split(".")))
+    if more:
+        mine = found.get(owner)
+        fields = paths.ordered(paths.union(mine.fields, more) if mine else more)
+        found[owner] = Owned(fields, writer.api_version, writer.now)
+    return capped(found)
+
+
+# --- Server-side apply --------------------------------------------------------------------
+
+
+def apply(
+    live: Mapping[str, Any] | None,
+    config: Mapping[str, Any],
+    schema: Schema | None,
+    writer: Writer,
+    *,
+    force: bool = False,
+) -> Object:
+    """Return the object after a server-side apply, its managedFields included.
+
+    `live` is the object as stored, None where there is none. ApiError with reason Conflict where
+    the config changes what others own and `force` is not set; other ApiErrors where the config
+    does not fit. Where nothing changes, neither do the times of the entries.
+    """
+    _check(config, schema, writer)
+    form = Form.of(schema)
+    try:
+        result = _applied(live, config, form, writer, force=force)
+    except ConflictError as conflict:
+        if (
+            live is None
+            or writer.manager != KUBECTL
+            or not _from_last_applied(conflict, live, form)
+        ):
+            raise
+        result = _applied(live, config, form, writer, force=True)
+    if writer.manager == KUBECTL:
+        _keep_last_applied(result, config)
+    return result
+
+
+class ConflictError(ApiError):
+    """Others own fields that an apply would change: the paths, by owner."""
+
+    def __init__(self, conflicts: Mapping[str, Sequence[str]]) -> None:
+        pairs = [(owner, path) for owner in sorted(conflicts) for path in conflicts[owner]]
+        self.conflicts = conflicts
+        causes = [
+            Cause(reason="FieldManagerConflict", message=f"conflict with {owner}", field=path)
+            for owner, path in pairs
+        ]
+        if len(pairs) == 1:
+            message = f"Apply failed with 1 conflict: conflict with {pairs[0][0]}: {pairs[0][1]}"
+        else:
+            lines = []
+            for owner in sorted(conflicts):
+                lines.append(f"conflicts with {owner}:")
+                lines += [f"- {path}" for path in conflicts[owner]]
+            message = f"Apply failed with {len(pairs)} conflicts: " + "\n".join(lines)
+        super().__init__("Conflict", message, causes=causes)
+
+
+def _check(config: Mapping[str, Any], schema: Schema | None, writer: Writer) -> None:
+    metadata = config.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    if metadata.get("managedFields"):
+        raise ApiError.bad_request("metadata.managedFields must be nil")
+    version = config.get("apiVersion")
+    if version != writer.api_version:
+        raise ApiError.bad_request(
+            "Incorrect version specified in apply patch. "
+            f"Specified patch version: {version}, expected: {writer.api_version}"
+        )
+    wrong = list(typed.misfits(dict(config), Form.of(schema)))
+    if wrong:
+        named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        listed = wrong[0] if len(wrong) == 1 else "errors:\n" + "".join(f"  {w}\n" for w in wrong)
+        raise ApiError(
+            "",
+            f"failed to create typed patch object ({named}; {version}, "
+            f"Kind={config.get('kind')}): {listed}",
+            code=500,
+        )
+
+
+def _applied(
+    live: Mapping[str, Any] | None,
+    config: Mapping[str, Any],
+    form: Form,
+    writer: Writer,
+    *,
+    force: bool,
+) -> Object:
+    before = dict(live or {})
+    owners = read((before.get("metadata") or {}).get("managedFields"))
+    if live is not None and not owners:
+        # Nobody is known to own the object: what is there belongs to whoever was before.
+        more, _ = _compared({}, live, form)
+        other = Owner.updater(BEFORE, writer.api_version, "")
+        owners = {other: Owned(more, writer.api_version, writer.now)} if more else {}
+    owner = Owner.applier(writer.manager, writer.subresource)
+    last = owners.get(owner)
+    fields = typed.field_set(_trackable(config), form)
+    for name in writer.reset:
+        fields = paths.without_field(fields, tuple(name.split(".")))
+    fields = _without_own(fields)
+    after = typed.merged(before, dict(config), form) if live is not None else _fresh(config)
+    mine = Owned(fields, writer.api_version, writer.now)
+    if last is not None:
+        after = _pruned(after, last.fields, [mine, *_others(owners, owner)], form)
+    after = _with_own(after, before, config)
+    more, less = _compared(before, after, form)
+    for name in writer.reset:
+        path = tuple(name.split("."))
+        more, less = paths.without_field(more, path), paths.without_field(less, path)
+    left = _taken_over(owners, owner, more, less, force=force)
+    same = last is not None and last.fields == fields and not more and not less
+    if fields:
+        time = last.time if same and last is not None else writer.now
+        left[owner] = Owned(paths.ordered(fields), writer.api_version, time)
+    metadata = dict(after.get("metadata") or {})
+    metadata["managedFields"] = written(capped(left))
+    after["metadata"] = metadata
+    return after
+
+
+def _fresh(config: Mapping[str, Any]) -> Object:
+    found = typed.merged(typed.MISSING, dict(config), Form.of(None))
+    return dict(found)
+
+
+def _others(owners: Owners, owner: Owner) -> list[Owned]:
+    return [owned for other, owned in owners.items() if other != owner]
+
+
+def _without_own(fields: FieldSet) -> FieldSet:
+    """Return the set without the metadata itself, which nobody owns."""
+    below = {
+        step: node for step, node in fields.get("f:metadata", {}).items() if step != paths.SELF
+    }
+    found = {step: node for step, node in fields.items() if step != "f:metadata"}
+    return found | {"f:metadata": below} if below else found
+
+
+def _with_own(after: Any, before: Object, config: Mapping[str, Any]) -> Object:
+    """Return the object with the fields that nobody owns, which no pruning may take."""
+    found = dict(after or {})
+    for key in OWN:
+        found[key] = config[key]
+    metadata = dict(found.get("metadata") or {})
+    for source in (config.get("metadata") or {}, before.get("metadata") or {}):
+        for key in source.keys() & OWN_METADATA:
+            if source[key] is not None:
+                metadata[key] = source[key]
+    # A precondition the config names must be seen by whoever stores the object.
+    version = (config.get("metadata") or {}).get("resourceVersion")
+    if version:
+        metadata["resourceVersion"] = version
+    found["metadata"] = metadata
+    return found
+
+
+def _taken_over(
+    owners: Owners, owner: Owner, more: FieldSet, less: FieldSet, *, force: bool
+) -> Owners:
+    """Return the other owners' sets after the change; ConflictError unless it may be forced."""
+    conflicts: dict[str, list[str]] = {}
+    left: Owners = {}
+    for other, owned in owners.items():
+        if other == owner:
+            continue
+        lost = paths.intersection(owned.fields, more) if more else {}
+        if lost and not force:
+            conflicts[other.shown(owned.api_version)] = list(paths.each(lost))
+        fields = paths.difference(owned.fields, lost) if lost else owned.fields
+        fields = paths.difference(fields, less) if less else fields
+        if fields:
+            left[other] = owned if fields is owned.fields else replace(owned, fields=fields)
+    if conflicts:
+        raise ConflictError(conflicts)
+    return left
+
+
+def _pruned(after: Any, last: FieldSet, owned: Sequence[Owned], form: Form) -> Any:
+    """Return the object without what its applier applied last time, not now, and nobody owns."""
+    fields = owned[0].fields
+    if not paths.difference(last, fields):
+        return after
+    for other in owned[1:]:
+        fields = paths.union(fields, other.fields)
+    last = typed.with_named(last, form)
+    everything = typed.with_named(typed.field_set(after, form), form)
+    pruned = typed.reduced(after, last, form) or {}
+    left = typed.with_named(typed.field_set(pruned, form), form)
+    keep = paths.union(left, typed.with_named(fields, form))
+    pruned = typed.reduced(after, paths.difference(everything, keep), form) or {}
+    # What was removed along with it, but was never this applier's, comes back.
+    left = typed.with_named(typed.field_set(pruned, form), form)
+    gone = paths.intersection(paths.difference(everything, left), last)
+    return typed.reduced(after, gone, form)
+
+
+def _from_last_applied(conflict: ConflictError, live: Mapping[str, Any], form: Form) -> bool:
+    """Return whether all conflicts are with what kubectl's client-side apply once wrote."""
+    annotations = (live.get("metadata") or {}).get("annotations") or {}
+    try:
+        config = json.loads(annotations.get(LAST_APPLIED, ""))
+    except ValueError:
+        return False
+    if not isinstance(config, dict) or next(typed.misfits(config, form), None):
+        return False
+    allowed = set(paths.each(typed.field_set(config, form)))
+    return all(path in allowed for found in conflict.conflicts.values() for path in found)
+
+
+def _keep_last_applied(result: Object, config: Mapping[str, Any]) -> None:
+    """Keep what client-side apply will compare with in step with what kubectl applied."""
+    metadata = result["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if LAST_APPLIED not in annotations:
+        return
+    text = json.dumps(_bare(config), sort_keys=True, separators=(",", ":"))
+    result["metadata"] = metadata | {"annotations": annotations | {LAST_APPLIED: text + "\n"}}
+
+
+def _bare(config: Mapping[str, Any]) -> Object:
+    metadata = dict(config.get("metadata") or {})
+    metadata.pop("managedFields", None)
+    annotations = dict(metadata.pop("annotations", None) or {})
+    annotations.pop(LAST_APPLIED, None)
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**config, "metadata": metadata}

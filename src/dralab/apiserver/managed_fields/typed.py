@@ -1,0 +1,334 @@
+"""Objects taken apart by their forms: compared, merged, reduced, checked.
+
+Rules: sigs.k8s.io/structured-merge-diff `typed`. A field that Go always writes counts as there
+(see `api.messages`), so that ownership is the same as on a server written in Go.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from dralab.apiserver.managed_fields.forms import Form, StepError
+from dralab.apiserver.managed_fields.paths import SELF, FieldSet, shown
+
+MISSING: Final[Any] = object()
+
+
+# --- What is owned ----------------------------------------------------------------------
+
+
+def created(value: Any, form: Form) -> FieldSet:
+    """Return what is below a value that was not there before, itself included."""
+    kind = form.seen(value)
+    if kind == "fields" and isinstance(value, dict):
+        zeros = form.zeros
+        if not value and not zeros:
+            return {}
+        node: FieldSet = {SELF: {}}
+        below = form.below
+        for name in sorted(value.keys() | zeros.keys()) if zeros else sorted(value):
+            item = value.get(name)
+            if item is None:
+                if name not in zeros:
+                    continue
+                item = zeros[name]
+            node["f:" + name] = created(item, below(name))
+        return node
+    if kind in {"map", "set"} and isinstance(value, list) and value:
+        node = {SELF: {}}
+        element = form.element
+        for step, items in _steps(value, form):
+            node[step] = created(items[0], element) if len(items) == 1 else {}
+        return node
+    return {}
+
+
+def compared(old: Any, new: Any, form: Form) -> tuple[FieldSet, FieldSet]:
+    """Return what was written, and what was removed, between two versions of a mapping."""
+    written: FieldSet = {}
+    removed: FieldSet = {}
+    zeros = form.zeros
+    names = old.keys() | new.keys()
+    for name in sorted(names | zeros.keys()) if zeros else sorted(names):
+        if name in zeros:
+            left, right = old.get(name, zeros[name]), new.get(name, zeros[name])
+        else:
+            left, right = old.get(name, MISSING), new.get(name, MISSING)
+        _note("f:" + name, left, right, form.below(name), written, removed)
+    return written, removed
+
+
+def _note(  # noqa: PLR0917 - hot: keywords cost
+    step: str, left: Any, right: Any, form: Form, written: FieldSet, removed: FieldSet
+) -> None:
+    if left is right or left == right:
+        return
+    if left is MISSING:
+        written[step] = created(right, form)
+    elif right is MISSING:
+        removed[step] = created(left, form)
+    else:
+        _differ(step, left, right, form, written, removed)
+
+
+def _differ(  # noqa: PLR0917 - as `_note`
+    step: str, left: Any, right: Any, form: Form, written: FieldSet, removed: FieldSet
+) -> None:
+    """Note what differs between two values that are both there, though one may be null."""
+    kind = form.seen(right if right is not None else left)
+    shape = dict if kind == "fields" else list
+    if (
+        kind in {"scalar", "atomic"}
+        or not (left or right)
+        or not isinstance(left, (shape, type(None)))
+        or not isinstance(right, (shape, type(None)))
+    ):
+        written[step] = {}
+        return
+    if kind == "fields":
+        more, less = compared(left or {}, right or {}, form)
+    else:
+        more, less = _compared_lists(list(left or ()), list(right or ()), form)
+    if more:
+        written[step] = more
+    if less:
+        removed[step] = less
+
+
+def _compared_lists(
+    old: Sequence[Any], new: Sequence[Any], form: Form
+) -> tuple[FieldSet, FieldSet]:
+    written: FieldSet = {}
+    removed: FieldSet = {}
+    before, after = dict(_steps(old, form)), dict(_steps(new, form))
+    element = form.element
+    for step in sorted(before.keys() | after.keys()):
+        left, right = before.get(step, ()), after.get(step, ())
+        if len(left) <= 1 and len(right) <= 1:
+            one = left[0] if left else MISSING
+            other = right[0] if right else MISSING
+            _note(step, one, other, element, written, removed)
+        elif left != right:
+            # Elements that cannot be told apart are owned together.
+            (written if len(right) > 1 else removed)[step] = {}
+            if len(right) == 1:
+                written[step] = created(right[0], element)
+    return written, removed
+
+
+def _steps(items: Sequence[Any], form: Form) -> list[tuple[str, list[Any]]]:
+    """Return the elements of a list by the step that leads to them; what none leads to is lost."""
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        try:
+            found.setdefault(form.step(item), []).append(item)
+        except StepError:
+            continue
+    return list(found.items())
+
+
+def field_set(value: Any, form: Form) -> FieldSet:
+    """Return what someone who sends exactly this mapping owns."""
+    found: FieldSet = {}
+    for name in sorted(value):
+        item = value[name]
+        node = _owned(item, form.below(name))
+        if node is None:
+            if item is None:
+                found["f:" + name] = {}
+        elif node and not form.names(name):
+            found["f:" + name] = {SELF: {}, **node}
+        else:
+            found["f:" + name] = node
+    return found
+
+
+def _owned(value: Any, form: Form) -> FieldSet | None:
+    """Return what is below a value; empty where the value itself is what one owns."""
+    kind = form.seen(value)
+    if kind in {"scalar", "atomic"}:
+        return {}
+    if kind == "fields":
+        return field_set(value, form) if isinstance(value, dict) else None
+    if not isinstance(value, list) or not value:
+        return None
+    node: FieldSet = {}
+    for step, items in _steps(value, form):
+        below = _owned(items[0], form.element) if len(items) == 1 else {}
+        node[step] = {SELF: {}, **below} if below else {}
+    return node
+
+
+def with_named(fields: FieldSet, form: Form) -> FieldSet:
+    """Return the set with each struct field on the way to a member as a member itself."""
+    found: FieldSet = {}
+    for step, node in fields.items():
+        if not node or step == SELF:
+            found[step] = node
+        elif step.startswith("f:"):
+            name = step[2:]
+            below = with_named(node, form.below(name))
+            found[step] = {SELF: {}, **below} if form.names(name) else below
+        else:
+            found[step] = with_named(node, form.element)
+    return found
+
+
+# --- What comes of it -------------------------------------------------------------------
+
+
+def merged(live: Any, config: Any, form: Form) -> Any:
+    """Return the live value with what the config says."""
+    if live is MISSING or live is None:
+        return _without_nulls(config)
+    kind = form.seen(config)
+    if kind == "fields" and isinstance(live, dict) and (config is None or isinstance(config, dict)):
+        found = dict(live)
+        for name, value in (config or {}).items():
+            if value is None and form.below(name).seen(live.get(name)) in {"scalar", "atomic"}:
+                found.pop(name, None)
+            elif value is not None:
+                found[name] = merged(live.get(name, MISSING), value, form.below(name))
+        return found
+    if kind in {"map", "set"} and isinstance(live, list) and isinstance(config, (list, type(None))):
+        return _merged_lists(live, config or [], form) if live or config else config
+    return config
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def _merged_lists(live: list[Any], config: list[Any], form: Form) -> list[Any]:
+    """Return both lists' elements: the config's in its order, live ones where they were.
+
+    Walks both lists side by side: a live element that the config lacks is taken when it comes
+    up, one that both have waits for its turn in the config.
+    """
+    ours = {step: items[0] for step, items in _steps(config, form)}
+    theirs = _told_apart(live, form)
+    counts = Counter(step for step, _ in theirs)
+    # Elements that cannot be told apart are not merged with.
+    known = {step: item for step, item in theirs if counts[step] == 1}
+    wanted = list(ours)
+    shared = deque(step for step in wanted if step in counts)
+    element = form.element
+    result: list[Any] = []
+    done: set[str] = set()
+    at = turn = 0
+    while at < len(theirs) or turn < len(wanted):
+        if at < len(theirs):
+            step, item = theirs[at]
+            if turn < len(wanted) and step == wanted[turn]:
+                at += 1
+            elif step not in ours:
+                result.append(item)
+                at += 1
+                continue
+            elif step in done or (turn < len(wanted) and shared and shared[0] != step):
+                # Its turn in the config has been, or comes later.
+                at += 1
+                continue
+        if turn < len(wanted):
+            step = wanted[turn]
+            result.append(merged(known.get(step, MISSING), ours[step], element))
+            done.add(step)
+            turn += 1
+            if shared and shared[0] == step:
+                shared.popleft()
+    return result
+
+
+def _told_apart(items: list[Any], form: Form) -> list[tuple[str, Any]]:
+    found = []
+    for item in items:
+        try:
+            found.append((form.step(item), item))
+        except StepError:
+            continue
+    return found
+
+
+def reduced(value: Any, fields: FieldSet, form: Form) -> Any:
+    """Return the value without the members of a set; None where nothing is left."""
+    kind = form.seen(value)
+    if kind == "fields" and isinstance(value, dict):
+        left = {}
+        for name, item in value.items():
+            node = fields.get("f:" + name)
+            if node is None:
+                left[name] = item
+            elif node and SELF not in node:
+                rest = reduced(item, node, form.below(name))
+                if rest is not None:
+                    left[name] = rest
+        return left or None
+    if kind in {"map", "set"} and isinstance(value, list):
+        items = []
+        for item in value:
+            try:
+                node = fields.get(form.step(item))
+            except StepError:
+                node = None
+            if node is None:
+                items.append(item)
+            elif node and SELF not in node:
+                items.append(reduced(item, node, form.element))
+        return items or None
+    return None if kind == "atomic" else value
+
+
+# --- What does not fit ------------------------------------------------------------------
+
+
+def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:
+    """Yield a sentence for each thing in a config that its schema does not allow."""
+    kind = form.seen(value)
+    if value is None or kind == "scalar":
+        return
+    if kind == "fields":
+        if not isinstance(value, dict):
+            yield f"{path}: expected map, got {shown_value(value)}"
+            return
+        for name in sorted(value):
+            if not form.knows(name):
+                yield f"{path}.{name}: field not declared in schema"
+            else:
+                yield from misfits(value[name], form.below(name), f"{path}.{name}")
+    elif kind in {"map", "set"}:
+        if not isinstance(value, list):
+            yield f"{path}: expected list, got {shown_value(value)}"
+            return
+        yield from _list_misfits(value, form, path)
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from misfits(item, form.element, f"{path}[{at}]")
+    elif isinstance(value, dict):
+        for name in sorted(value):
+            if not form.knows(name):
+                yield f"{path}.{name}: field not declared in schema"
+            else:
+                yield from misfits(value[name], form.below(name), f"{path}.{name}")
+
+
+def _list_misfits(items: list[Any], form: Form, path: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for at, item in enumerate(items):
+        try:
+            step = form.step(item)
+        except StepError as error:
+            yield f"{path}: element {at}: {error}"
+            return
+        if step in seen:
+            yield f"{path}: duplicate entries for key {shown(step)}"
+        seen.add(step)
+        yield from misfits(item, form.element, path + shown(step))
+
+
+def shown_value(value: Any) -> str:
+    """Return a value as Go prints it, near enough to be recognised."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"&{{{value}}}"

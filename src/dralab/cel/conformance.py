@@ -1,0 +1,123 @@
+"""Case files of device selectors: run each case and compare with what it expects.
+
+A case has a selector, a device, feature gates, the expected match or error, the expected largest
+cost, and what upstream recorded (largest and actual cost per state of the list attribute gate).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dralab.cel.device import Features, device_value
+from dralab.cel.errors import CelError, CompileError
+from dralab.cel.program import CompiledSelector, compile_selector
+from dralab.cel.values import Map
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one case: no problems is a pass."""
+
+    name: str
+    problems: tuple[str, ...]
+
+
+def run_cases(cases: list[Mapping[str, Any]]) -> Iterator[Outcome]:
+    """Yield the outcome of every case, in order."""
+    for case in cases:
+        gate = case.get("enableListTypeAttributes")
+        states = (False, True) if gate is None else (gate,)
+        problems = []
+        for state in states:
+            problems += [
+                f"list attributes {'on' if state else 'off'}: {problem}"
+                for problem in _problems(case, list_type_attributes=state)
+            ]
+        yield Outcome(case["name"], tuple(problems))
+
+
+def _problems(case: Mapping[str, Any], *, list_type_attributes: bool) -> Iterator[str]:
+    features = Features(
+        consumable_capacity=bool(case.get("enableConsumableCapacity")),
+        list_type_attributes=list_type_attributes,
+    )
+    recorded: Mapping[str, Any] = next(
+        (
+            one
+            for one in case.get("upstream") or ()
+            if one.get("listTypeAttributes") == list_type_attributes and "maxCost" in one
+        ),
+        {},
+    )
+    wanted = case.get("expectCompileErrorSubstring")
+    try:
+        selector = compile_selector(
+            case["expression"], features, "new" if case.get("newExpressions") else "stored"
+        )
+    except CompileError as error:
+        if wanted is None:
+            yield f"does not compile: {error.detail}"
+        elif wanted not in error.detail:
+            yield f"compile error {error.detail!r} does not contain {wanted!r}"
+        elif case.get("expectCost"):
+            yield f"cost {case['expectCost']} is expected of what does not compile"
+        return
+    if wanted is not None:
+        yield f"compiles, but should fail with {wanted!r}"
+        return
+    yield from _costs(case, recorded, selector)
+    yield from _match(case, recorded, selector)
+
+
+def _costs(
+    case: Mapping[str, Any], recorded: Mapping[str, Any], selector: CompiledSelector
+) -> Iterator[str]:
+    for source, wanted in (
+        ("expected", case.get("expectCost")),
+        ("recorded", recorded.get("maxCost")),
+    ):
+        if wanted is not None and wanted != selector.max_cost:
+            yield f"largest cost {selector.max_cost}, {source} {wanted}"
+
+
+def _match(
+    case: Mapping[str, Any], recorded: Mapping[str, Any], selector: CompiledSelector
+) -> Iterator[str]:
+    wanted = case.get("expectMatchErrorSubstring")
+    cost: int | None = None
+    answer: bool | CelError
+    try:
+        device = device_value(
+            driver=case.get("driver") or "",
+            attributes=case.get("attributes"),
+            capacity=case.get("capacity"),
+            allow_multiple_allocations=case.get("allowMultipleAllocations"),
+        )
+    except CelError as error:
+        answer = error
+    else:
+        answer, cost = selector.outcome(device)
+        yield from _agreement(selector, device, answer)
+    if isinstance(answer, CelError):
+        if wanted is None:
+            yield f"fails: {answer.message}"
+        elif wanted not in answer.message:
+            yield f"error {answer.message!r} does not contain {wanted!r}"
+    elif wanted is not None:
+        yield f"answers {answer}, but should fail with {wanted!r}"
+    elif answer != bool(case.get("expectMatch")):
+        yield f"answers {answer}"
+    actual = recorded.get("actualCost")
+    if cost is not None and actual is not None and cost != actual:
+        yield f"actual cost {cost}, recorded {actual}"
+
+
+def _agreement(selector: CompiledSelector, device: Map, answer: object) -> Iterator[str]:
+    """Compare the exact evaluation with the fast one, which everybody else uses."""
+    try:
+        fast: object = selector.evaluate(device)
+    except CelError as error:
+        fast = error.message
+    exact = answer.message if isinstance(answer, CelError) else answer
+    if fast != exact:
+        yield f"the fast form answers {fast!r}, the exact one {exact!r}"

@@ -1,0 +1,70 @@
+"""What can go wrong with an expression.
+
+    CompileError      the text is no valid expression of its environment; lists its problems
+    CelError          the value of an expression is an error; not the same as false
+      CostExceededError    evaluation was given up because it took too many cost units
+
+Class and wording follow what cel-go and the API server report, since clients look for it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+CONSIDER_GUARD: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with "
+    "has() for optional fields"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why an expression does not compile; `offset` counts code points."""
+
+    message: str
+    offset: int = 0
+
+    def located(self, expression: str) -> str:
+        """Return the message with line, column and the marked line, as cel-go prints it."""
+        before = expression[: self.offset]
+        line = before.count("\n") + 1
+        column = self.offset - (before.rfind("\n") + 1)
+        text = expression.split("\n")[line - 1].replace("\t", " ")
+        return f"ERROR: <input>:{line}:{column + 1}: {self.message}\n | {text}\n | {'.' * column}^"
+
+
+class CompileError(ValueError):
+    """An expression that does not compile.
+
+    `problems` holds what the parser or the checker found; it is empty where the expression is
+    sound in itself but of the wrong type for its purpose, which `detail` then says.
+    """
+
+    def __init__(
+        self, expression: str, problems: tuple[Problem, ...] = (), detail: str = ""
+    ) -> None:
+        self.expression = expression
+        self.problems = problems
+        self.detail = detail or "compilation failed: " + "\n".join(
+            problem.located(expression) for problem in problems
+        )
+        super().__init__(self.detail)
+
+
+class CelError(Exception):
+    """An error as the value of an expression."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class CostExceededError(CelError):
+    """The evaluation took more cost units than it was granted."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+def no_such_overload() -> CelError:
+    """Return the error of an operation that its operands' types do not have."""
+    return CelError("no such overload")

@@ -1,0 +1,371 @@
+"""Evaluation by walking the tree: exact in values, errors and cost units.
+
+This is the plain form. It is what decides when generated code meets an error, and the oracle of
+that code in the tests. Errors are values here: `err || true` is true, in either order, and the
+arguments of a call are all evaluated even if one of them is an error, because they are charged.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dralab.cel.charges import LIST_BASE, MAP_BASE, charge
+from dralab.cel.deep import Step, run
+from dralab.cel.errors import CelError, CostExceededError, no_such_overload
+from dralab.cel.library import FUNCTIONS
+from dralab.cel.syntax import (
+    Call,
+    Comprehension,
+    Entry,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+)
+from dralab.cel.values import (
+    MAPS,
+    Optional,
+    field,
+    has_field,
+    items,
+    key_of,
+    keys,
+    new_map,
+    not_iterable,
+    shown_key,
+)
+
+# Conversions of a constant are done once, when the program is made, and cost nothing.
+FOLDED: Final = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
+)
+PRIMITIVES: Final = frozenset({"bool", "bytes", "double", "int", "string", "uint"})
+NO_LIMIT: Final = 2**64
+
+
+class Lazy:
+    """A variable of `cel.bind`: evaluated when it is first used."""
+
+    __slots__ = ("node", "scope", "value")
+
+    def __init__(self, node: Node, scope: "Scope") -> None:
+        self.node: Node | None = node
+        self.scope = scope
+        self.value: Any = None
+
+
+Scope = Mapping[str, Any]
+
+
+def is_constant(node: Node) -> bool:
+    """Return whether the API server knows a value before it evaluates anything."""
+    if isinstance(node, Literal):
+        return True
+    if isinstance(node, ListNode):
+        return not node.optional and all(map(is_constant, node.elements))
+    if isinstance(node, MapNode):
+        return all(
+            is_constant(entry.key) and is_constant(entry.value) and not entry.optional
+            for entry in node.entries
+        )
+    if isinstance(node, Call):
+        return (
+            node.function in FOLDED
+            and node.target is None
+            and len(node.args) == 1
+            and isinstance(node.args[0], Literal)
+        )
+    return False
+
+
+def evaluate(tree: Node, variables: Scope, limit: int = NO_LIMIT) -> tuple[Any, int]:
+    """Return the value of a checked tree, a CelError if it is an error, and the cost units.
+
+    Beyond the limit the value is CostExceededError and the cost one more than the limit.
+    """
+    evaluation = Evaluation(limit)
+    try:
+        value = run(evaluation.node(tree, variables))
+    except CostExceededError as error:
+        return error, limit + 1
+    return value, evaluation.cost
+
+
+class Evaluation:
+    """One evaluation, with what it has cost so far."""
+
+    __slots__ = ("constants", "cost", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.cost = 0
+        self.limit = limit
+        self.constants: dict[int, bool] = {}
+
+    def spend(self, units: int) -> None:
+        """Count cost units; raise CostExceededError beyond the limit."""
+        self.cost += units
+        if self.cost > self.limit:
+            raise CostExceededError
+
+    def constant(self, node: Node) -> bool:
+        """Return whether a literal or conversion is known beforehand; remembered per node."""
+        known = self.constants.get(id(node))
+        if known is None:
+            known = self.constants[id(node)] = is_constant(node)
+        return known
+
+    def node(self, node: Node, scope: Scope) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912 - one case per kind of node
+        """Return the value of an expression."""
+        match node:
+            case Literal():
+                return node.value
+            case Ident():
+                if node.constant is not None:
+                    return node.constant
+                self.spend(1)
+                value = scope[node.name]
+                if type(value) is Lazy:
+                    if value.node is not None:
+                        found = yield self.node(value.node, value.scope)
+                        value.node, value.value = None, found
+                    return value.value
+                return value
+            case Select():
+                return (yield self.select(node, scope))
+            case Call():
+                match node.function:
+                    case "_&&_" | "_||_":
+                        return (yield self.logical(node, scope))
+                    case "_?_:_":
+                        return (yield self.conditional(node, scope))
+                    case "_[_]" | "_[?_]" | "_?._":
+                        return (yield self.index(node, scope))
+                    case "or" | "orValue":
+                        return (yield self.alternative(node, scope))
+                    case "@not_strictly_false":
+                        value = yield self.node(node.args[0], scope)
+                        self.spend(1)
+                        return value is not False
+                    case _:
+                        pass
+                return (yield self.call(node, scope))
+            case ListNode():
+                return (yield self.list_(node, scope))
+            case MapNode():
+                return (yield self.map_(node, scope))
+            case Comprehension():
+                if node.macro == "bind":
+                    bound = {**scope, node.accu: Lazy(node.init, scope)}
+                    return (yield self.node(node.result, bound))
+                return (yield self.loop(node, scope))
+            case _:
+                # The checker lets no other kind of node through.
+                raise AssertionError(node)
+
+    def select(self, node: Select, scope: Scope) -> Step[Any]:
+        """Return `operand.name` or whether it is there."""
+        chain = [node]
+        operand = node.operand
+        # A chain of selections is one step: long ones cost no depth and little time.
+        while isinstance(operand, Select) and not operand.test:
+            chain.append(operand)
+            operand = operand.operand
+        value = yield self.node(operand, scope)
+        if not is_attribute(operand) and not node.test:
+            self.spend(1)
+        for link in reversed(chain):
+            if isinstance(value, CelError):
+                return value
+            if not link.test:
+                self.spend(1)
+            try:
+                value = (has_field if link.test else field)(value, link.name)
+            except CelError as error:
+                value = error
+        return value
+
+    def index(self, node: Call, scope: Scope) -> Step[Any]:
+        """Return `operand[key]`, `operand[?key]` or `operand.?name`."""
+        operand = yield self.node(node.args[0], scope)
+        if not is_attribute(node.args[0]):
+            self.spend(1)
+        if isinstance(operand, CelError):
+            return operand
+        key = yield self.node(node.args[1], scope)
+        self.spend(1)
+        if isinstance(key, CelError):
+            return key
+        try:
+            return FUNCTIONS[node.function](operand, key)
+        except CelError as error:
+            return error
+
+    def logical(self, node: Call, scope: Scope) -> Step[Any]:
+        """Return `a && b && …` or `a || b || …`: one operand that decides beats every error."""
+        deciding = node.function == "_||_"
+        failed: CelError | None = None
+        for argument in node.args:
+            value = yield self.node(argument, scope)
+            if value is deciding:
+                return value
+            if value is not (not deciding) and failed is None:
+                failed = value if isinstance(value, CelError) else no_such_overload()
+        return not deciding if failed is None else failed
+
+    def conditional(self, node: Call, scope: Scope) -> Step[Any]:
+        """Return `condition ? first : second`."""
+        condition = yield self.node(node.args[0], scope)
+        if isinstance(condition, CelError):
+            return condition
+        if condition is True:
+            return (yield self.node(node.args[1], scope))
+        if condition is False:
+            return (yield self.node(node.args[2], scope))
+        return no_such_overload()
+
+    def alternative(self, node: Call, scope: Scope) -> Step[Any]:
+        """Return `optional.or(other)` or `optional.orValue(value)`."""
+        value = yield self.node(node.target or node, scope)
+        if isinstance(value, CelError):
+            return value
+        if type(value) is not Optional:
+            return no_such_overload()
+        if value.present:
+            return value if node.function == "or" else value.value
+        return (yield self.node(node.args[0], scope))
+
+    def call(self, node: Call, scope: Scope) -> Step[Any]:
+        """Return the value of a function or operator."""
+        arguments: list[Any] = []
+        nodes = node.args if node.target is None else [node.target, *node.args]
+        for argument in nodes:
+            arguments.append((yield self.node(argument, scope)))  # noqa: PERF401 - a step is yielded
+        if self.constant(node):
+            return applied(node.function, arguments)
+        result = applied(node.function, arguments)
+        if node.function == "@in" and self.is_set(node.args[1]):
+            return result
+        self.spend(charge(node.function, node.overloads, arguments, result))
+        return result
+
+    def is_set(self, node: Node) -> bool:
+        """Return whether `in` looks into a list of primitive literals of one type."""
+        if not isinstance(node, ListNode) or not node.elements or not self.constant(node):
+            return False
+        kinds = {element.type.kind for element in node.elements}
+        return len(kinds) == 1 and kinds <= PRIMITIVES
+
+    def list_(self, node: ListNode, scope: Scope) -> Step[Any]:
+        """Return a list."""
+        values: list[Any] = []
+        failed: CelError | None = None
+        for position, element in enumerate(node.elements):
+            value = yield self.node(element, scope)
+            if isinstance(value, CelError):
+                failed = failed or value
+                break
+            if position in node.optional:
+                if type(value) is not Optional:
+                    failed = no_such_overload()
+                    break
+                if value.present:
+                    values.append(value.value)
+            else:
+                values.append(value)
+        if not self.constant(node):
+            self.spend(LIST_BASE)
+        return failed or values
+
+    def map_(self, node: MapNode, scope: Scope) -> Step[Any]:
+        """Return a map."""
+        entries: dict[Any, Any] = {}
+        failed: CelError | None = None
+        for entry in node.entries:
+            key = yield self.node(entry.key, scope)
+            value = key if isinstance(key, CelError) else (yield self.node(entry.value, scope))
+            if isinstance(value, CelError):
+                failed = value
+                break
+            try:
+                _enter(entries, entry, key, value)
+            except CelError as error:
+                failed = error
+                break
+        if not self.constant(node):
+            self.spend(MAP_BASE)
+        return failed or new_map(entries)
+
+    def loop(self, node: Comprehension, scope: Scope) -> Step[Any]:
+        """Return the result of a macro over a range."""
+        range_ = yield self.node(node.range, scope)
+        if isinstance(range_, CelError):
+            return range_
+        try:
+            rounds = elements(range_, two=bool(node.var2))
+        except CelError as error:
+            return error
+        accu = yield self.node(node.init, scope)
+        inner = {**scope, node.accu: accu}
+        for values in rounds:
+            inner[node.var] = values[0]
+            if node.var2:
+                inner[node.var2] = values[1]
+            inner[node.accu] = accu
+            going = yield self.node(node.condition, inner)
+            if going is not True:
+                break
+            accu = yield self.node(node.step, inner)
+            if isinstance(accu, CelError) and node.macro not in {"all", "exists"}:
+                return accu
+        if isinstance(accu, CelError):
+            # As in cel-go, whose result expression reads the accumulator and finds the error.
+            self.spend(1)
+            return accu
+        return (yield self.node(node.result, {**scope, node.accu: accu}))
+
+
+def _enter(entries: dict[Any, Any], entry: Entry, key: Any, value: Any) -> None:
+    place = key_of(key)
+    if place in entries:
+        raise CelError(f"Failed with repeated key: {shown_key(key)}")
+    if entry.optional:
+        if type(value) is not Optional:
+            raise no_such_overload()
+        if not value.present:
+            return
+        value = value.value
+    entries[place] = value
+
+
+def is_attribute(node: Node) -> bool:
+    """Return whether cel-go resolves a node as part of one attribute: a name and what follows."""
+    if isinstance(node, Ident):
+        return node.constant is None
+    if isinstance(node, Select):
+        return not node.test
+    return isinstance(node, Call) and node.function in {"_[_]", "_[?_]", "_?._", "_?_:_"}
+
+
+def elements(range_: Any, *, two: bool) -> Sequence[tuple[Any, ...]]:
+    """Return what the variables of a macro take: elements or keys, or those with their place."""
+    kind = type(range_)
+    if kind is list:
+        return list(enumerate(range_)) if two else [(item,) for item in range_]
+    if kind in MAPS:
+        return list(items(range_)) if two else [(key,) for key in keys(range_)]
+    raise not_iterable(range_)
+
+
+def applied(function: str, arguments: Sequence[Any]) -> Any:
+    """Return a function's value, or the first error among its arguments."""
+    for argument in arguments:
+        if isinstance(argument, CelError):
+            return argument
+    try:
+        return FUNCTIONS[function](*arguments)
+    except CelError as error:
+        return error
+    except TypeError:
+        # A dynamic call with a number of arguments that no overload for this type has.
+        return no_such_overload()

@@ -1,0 +1,1 @@
+"""The functions behind the names, one module per library; signatures beside them."""

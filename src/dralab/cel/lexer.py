@@ -1,0 +1,169 @@
+"""Texts into tokens.
+
+Grammar: the CEL language definition, "Syntax". One alternation finds the tokens; the escapes of
+string and bytes literals are read here too.
+"""
+
+import re
+from typing import Any, Final, NamedTuple
+
+from dralab.cel.errors import Problem
+from dralab.cel.values import INT_MAX, UINT_MAX, Uint
+
+TOKEN: Final = re.compile(
+    r"""
+    (?P<space>[\t\n\f\r ]+|//[^\n]*)
+  | (?P<text>[bB]?[rR]?(?:'''|\"\"\"|'|\"))
+  | (?P<float>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+  | (?P<int>(?:0x[0-9a-fA-F]+|[0-9]+)[uU]?)
+  | (?P<name>[_a-zA-Z][_a-zA-Z0-9]*)
+  | `(?P<quoted>[a-zA-Z0-9_.\-/ ]+)`
+  | (?P<sign>==|!=|<=|>=|&&|\|\||[-+*/%!?:.,()\[\]{}<>])
+    """,
+    re.VERBOSE | re.ASCII,
+)
+ESCAPE: Final = re.compile(
+    r"\\(?:(?P<one>[abfnrtv\\?\"'`])|x(?P<x>[0-9a-fA-F]{2})|X(?P<y>[0-9a-fA-F]{2})"
+    r"|u(?P<u>[0-9a-fA-F]{4})|U(?P<w>[0-9a-fA-F]{8})|(?P<octal>[0-3][0-7]{2}))"
+)
+ONE: Final = {
+    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\\": "\\", "?": "?", '"': '"', "'": "'", "`": "`",
+}  # fmt: skip
+KEYWORDS: Final = {"true": True, "false": False, "null": None}
+
+
+class Token(NamedTuple):
+    """A piece of text; `kind` is literal, name, quoted, sign or end."""
+
+    kind: str
+    text: str
+    offset: int
+    value: Any = None
+
+
+class LexicalError(Exception):
+    """A character or a literal that is none."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the tokens of an expression, ended by one of kind "end"."""
+    found: list[Token] = []
+    position = 0
+    while position < len(text):
+        match = TOKEN.match(text, position)
+        if match is None:
+            raise LexicalError(
+                Problem(f"Syntax error: token recognition error at: '{text[position]}'", position)
+            )
+        kind = match.lastgroup or ""
+        word = match[0]
+        if kind == "text":
+            token, position = _quoted(text, match)
+            found.append(token)
+            continue
+        if kind == "int":
+            found.append(Token("literal", word, position, _integer(word, position)))
+        elif kind == "float":
+            found.append(Token("literal", word, position, float(word)))
+        elif kind == "name" and word in KEYWORDS:
+            found.append(Token("literal", word, position, KEYWORDS[word]))
+        elif kind == "quoted":
+            found.append(Token("quoted", match["quoted"], position))
+        elif kind != "space":
+            found.append(Token("sign" if word == "in" else kind, word, position))
+        position = match.end()
+    found.append(Token("end", "<EOF>", len(text)))
+    return found
+
+
+def _integer(word: str, offset: int) -> int:
+    unsigned = word[-1] in "uU"
+    digits = word[:-1] if unsigned else word
+    # Python refuses to read very long decimal numbers at all; these are too large anyway.
+    value = int(digits, 16 if digits.startswith("0x") else 10) if len(digits) < 400 else 1 << 99
+    if unsigned:
+        if value > UINT_MAX:
+            raise LexicalError(Problem("invalid uint literal", offset))
+        return Uint(value)
+    # One more than the largest: the minus before it belongs to the literal (see the parser).
+    if value > INT_MAX + 1:
+        raise LexicalError(Problem("invalid int literal", offset))
+    return value
+
+
+def _quoted(text: str, match: re.Match[str]) -> tuple[Token, int]:
+    opening = match["text"]
+    start = match.start()
+    prefix = opening.rstrip("'\"").lower()
+    quote = opening[len(prefix) :]
+    raw, octets = "r" in prefix, "b" in prefix
+    end = match.end()
+    while True:
+        if end >= len(text) or (len(quote) == 1 and text[end] in "\r\n"):
+            raise LexicalError(
+                Problem(f"Syntax error: token recognition error at: '{text[start:end]}'", start)
+            )
+        if text[end] == "\\" and not raw:
+            end += 2
+        elif text.startswith(quote, end):
+            break
+        else:
+            end += 1
+    body = text[match.end() : end]
+    position = end + len(quote)
+    value: str | bytes
+    if octets:
+        value = body.encode() if raw else _octets(body, start)
+    else:
+        value = body if raw else _characters(body, start)
+    return Token("literal", text[start:position], start, value), position
+
+
+def _characters(body: str, offset: int) -> str:
+    if "\\" not in body:
+        return body
+    parts, position = [], 0
+    while (slash := body.find("\\", position)) >= 0:
+        parts.append(body[position:slash])
+        found = _escape(body, slash, offset)
+        if found["one"]:
+            parts.append(ONE[found["one"]])
+        elif found["octal"]:
+            parts.append(chr(int(found["octal"], 8)))
+        else:
+            code = int(found["x"] or found["y"] or found["u"] or found["w"], 16)
+            if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+                raise LexicalError(Problem("Syntax error: invalid unicode code point", offset))
+            parts.append(chr(code))
+        position = found.end()
+    return "".join(parts) + body[position:]
+
+
+def _octets(body: str, offset: int) -> bytes:
+    parts, position = [], 0
+    while (slash := body.find("\\", position)) >= 0:
+        parts.append(body[position:slash].encode())
+        found = _escape(body, slash, offset)
+        if found["one"]:
+            parts.append(ONE[found["one"]].encode())
+        elif found["u"] or found["w"]:
+            raise LexicalError(Problem("Syntax error: unicode escape in a bytes literal", offset))
+        else:
+            code = int(found["octal"], 8) if found["octal"] else int(found["x"] or found["y"], 16)
+            parts.append(bytes([code]))
+        position = found.end()
+    return b"".join(parts) + body[position:].encode()
+
+
+def _escape(body: str, slash: int, offset: int) -> re.Match[str]:
+    found = ESCAPE.match(body, slash)
+    if found is None:
+        raise LexicalError(
+            Problem(f"Syntax error: invalid escape {body[slash : slash + 2]!r}", offset)
+        )
+    return found

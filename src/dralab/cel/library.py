@@ -1,0 +1,91 @@
+"""Environments as the API server makes them, and the functions behind every name.
+
+`kubernetes()` is the base environment that all uses in Kubernetes share; `standard()` is plain
+CEL. What a device selector may use in addition is in `device`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from dralab.cel import macros, values
+from dralab.cel.environment import Environment
+from dralab.cel.functions import (
+    arithmetic,
+    lists,
+    network,
+    optionals,
+    resources,
+    strings,
+)
+from dralab.cel.types import Overload, read_overload
+
+
+def _not_equal(left: Any, right: Any) -> bool:
+    return not values.equals(left, right)
+
+
+# Operators that need more than their values (`&&`, `?:` and the like) are part of evaluation.
+FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    **arithmetic.FUNCTIONS,
+    **strings.FUNCTIONS,
+    **lists.FUNCTIONS,
+    **network.FUNCTIONS,
+    **resources.FUNCTIONS,
+    **optionals.FUNCTIONS,
+    "_==_": values.equals,
+    "_!=_": _not_equal,
+    "@in": values.contains,
+    "_[_]": values.index,
+    "_?._": values.optional_field,
+    "_[?_]": values.optional_index,
+}
+
+
+def overloads(*texts: str) -> Mapping[str, tuple[Overload, ...]]:
+    """Return the overloads that texts of one signature per line declare, by function."""
+    found: dict[str, list[Overload]] = {}
+    for line in _lines(texts):
+        overload = read_overload(line)
+        found.setdefault(overload.function, []).append(overload)
+    return {name: tuple(several) for name, several in found.items()}
+
+
+def _lines(texts: Iterable[str]) -> Iterable[str]:
+    for text in texts:
+        for line in text.splitlines():
+            if line.strip():
+                yield line
+
+
+@lru_cache(maxsize=1)
+def standard() -> Environment:
+    """Return the environment of the CEL language definition, without any extension."""
+    return Environment(
+        functions=overloads(arithmetic.SIGNATURES, strings.STANDARD_SIGNATURES),
+        macros=macros.STANDARD,
+        homogeneous=False,
+        checks_literals=False,
+    )
+
+
+@lru_cache(maxsize=1)
+def kubernetes() -> Environment:
+    """Return the API server's base environment, everything introduced up to 1.36."""
+    return Environment(
+        functions=overloads(
+            arithmetic.SIGNATURES,
+            strings.STANDARD_SIGNATURES,
+            strings.SIGNATURES,
+            lists.KUBERNETES_SIGNATURES,
+            lists.SIGNATURES,
+            lists.SET_SIGNATURES,
+            network.SIGNATURES,
+            resources.QUANTITY_SIGNATURES,
+            resources.SEMVER_SIGNATURES,
+            resources.FORMAT_SIGNATURES,
+            optionals.SIGNATURES,
+            optionals.INSERT_SIGNATURES,
+        ),
+        macros=macros.ALL,
+    )

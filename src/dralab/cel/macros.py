@@ -1,0 +1,201 @@
+"""Macros: calls that the parser replaces by loops, conditionals and presence tests.
+
+Expansions follow cel-go, node for node, because cost units are counted on them.
+"""
+
+from typing import Final
+
+from dralab.cel.syntax import (
+    ACCUMULATOR,
+    UNUSED,
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+)
+
+SORT_INPUT: Final = "@__sortBy_input__"
+
+STANDARD: Final = frozenset({"has", "all", "exists", "exists_one", "existsOne", "map", "filter"})
+BINDINGS: Final = frozenset({"bind"})
+OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
+TWO_VARIABLES: Final = frozenset({"transformList", "transformMap", "transformMapEntry"})
+SORTING: Final = frozenset({"sortBy"})
+ALL: Final = STANDARD | BINDINGS | OPTIONAL | TWO_VARIABLES | SORTING
+
+
+class MacroError(Exception):
+    """A macro with arguments that it cannot use."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+def expand(name: str, target: Node | None, args: list[Node], offset: int) -> Node | None:
+    """Return what a call expands to, or None where it is no call of a macro."""
+    if target is None:
+        return _has(args, offset) if name == "has" and len(args) == 1 else None
+    if name == "bind":
+        is_namespace = isinstance(target, Ident) and target.name == "cel"
+        return _bind(args, offset) if is_namespace and len(args) == 3 else None
+    if name in OPTIONAL:
+        return _optional(name, target, args, offset) if len(args) == 2 else None
+    if name == "sortBy":
+        return _sort_by(target, args, offset) if len(args) == 2 else None
+    if name in TWO_VARIABLES:
+        return _transform(name, target, args, offset) if len(args) in {3, 4} else None
+    if name in {"map", "filter"}:
+        if len(args) == 2 or (name == "map" and len(args) == 3):
+            return _map(name, target, args, offset)
+        return None
+    if len(args) in {2, 3} and not (name == "exists_one" and len(args) == 3):
+        return _quantified(name, target, args, offset)
+    if name == "exists_one" and len(args) == 3:
+        return _quantified(name, target, args, offset)
+    return None
+
+
+def _has(args: list[Node], offset: int) -> Node:
+    operand = args[0]
+    if not isinstance(operand, Select) or operand.test:
+        raise MacroError("invalid argument to has() macro", operand.offset)
+    return Select(operand.operand, operand.name, test=True, offset=offset)
+
+
+def _variables(args: list[Node]) -> tuple[str, str]:
+    """Return the names of one or two iteration variables."""
+    names: list[str] = []
+    for argument in args:
+        if not isinstance(argument, Ident) or argument.name.startswith("."):
+            raise MacroError("argument must be a simple name", argument.offset)
+        if argument.name in {ACCUMULATOR, "__result__"}:
+            raise MacroError("iteration variable overwrites accumulator variable", argument.offset)
+        if argument.name in names:
+            raise MacroError(f"duplicate variable name: {argument.name}", argument.offset)
+        names.append(argument.name)
+    return names[0], names[1] if len(names) > 1 else ""
+
+
+def _quantified(name: str, target: Node, args: list[Node], offset: int) -> Node:
+    var, var2 = _variables(args[:-1])
+    predicate = args[-1]
+    accu = Ident(ACCUMULATOR, offset=offset)
+    init: Node
+    condition: Node
+    step: Node
+    result: Node = Ident(ACCUMULATOR, offset=offset)
+    match name:
+        case "all":
+            init = Literal(value=True, offset=offset)
+            condition = Call("@not_strictly_false", [accu], offset=offset)
+            step = Call("_&&_", [Ident(ACCUMULATOR, offset=offset), predicate], offset=offset)
+        case "exists":
+            init = Literal(value=False, offset=offset)
+            condition = Call(
+                "@not_strictly_false", [Call("!_", [accu], offset=offset)], offset=offset
+            )
+            step = Call("_||_", [Ident(ACCUMULATOR, offset=offset), predicate], offset=offset)
+        case _:
+            init = Literal(0, offset=offset)
+            condition = Literal(value=True, offset=offset)
+            more = Call("_+_", [accu, Literal(1, offset=offset)], offset=offset)
+            step = _when(predicate, more, offset)
+            result = Call("_==_", [result, Literal(1, offset=offset)], offset=offset)
+            name = "exists_one"
+    return Comprehension(
+        name, target, var, var2, ACCUMULATOR, init, condition, step, result, offset=offset
+    )
+
+
+def _when(condition: Node | None, step: Node, offset: int) -> Node:
+    """Return a step taken only where a condition holds."""
+    if condition is None:
+        return step
+    return Call("_?_:_", [condition, step, Ident(ACCUMULATOR, offset=offset)], offset=offset)
+
+
+def _loop(  # noqa: PLR0917 - the parts of a loop, in the order of the text
+    name: str, target: Node, names: tuple[str, str], init: Node, step: Node, offset: int
+) -> Node:
+    """Return a loop over the whole range whose accumulator is the result."""
+    return Comprehension(
+        name, target, *names, ACCUMULATOR, init, Literal(value=True, offset=offset), step,
+        Ident(ACCUMULATOR, offset=offset), offset=offset,
+    )  # fmt: skip
+
+
+def _map(name: str, target: Node, args: list[Node], offset: int) -> Node:
+    names = _variables(args[:1])
+    condition: Node | None
+    if name == "filter":
+        condition, element = args[1], args[0]
+    else:
+        condition, element = (args[1], args[2]) if len(args) == 3 else (None, args[1])
+    appended = _append(element, offset)
+    step = _when(condition, appended, offset)
+    return _loop(name, target, names, ListNode([], offset=offset), step, offset)
+
+
+def _append(element: Node, offset: int) -> Node:
+    accu = Ident(ACCUMULATOR, offset=offset)
+    return Call("_+_", [accu, ListNode([element], offset=offset)], offset=offset)
+
+
+def _transform(name: str, target: Node, args: list[Node], offset: int) -> Node:
+    names = _variables(args[:2])
+    condition = args[2] if len(args) == 4 else None
+    element = args[-1]
+    accu = Ident(ACCUMULATOR, offset=offset)
+    init: Node
+    if name == "transformList":
+        init, step = ListNode([], offset=offset), _append(element, offset)
+    else:
+        init = MapNode([], offset=offset)
+        entry = [element]
+        if name == "transformMap":
+            entry.insert(0, Ident(names[0], offset=offset))
+        step = Call("cel.@mapInsert", [accu, *entry], offset=offset)
+    return _loop(name, target, names, init, _when(condition, step, offset), offset)
+
+
+def _bind(args: list[Node], offset: int) -> Node:
+    if not isinstance(args[0], Ident) or args[0].name.startswith("."):
+        raise MacroError("cel.bind() variable names must be simple identifiers", args[0].offset)
+    return bound(args[0].name, args[1], args[2], offset)
+
+
+def bound(name: str, init: Node, body: Node, offset: int) -> Comprehension:
+    """Return `body` with a variable bound to `init`."""
+    return Comprehension(
+        "bind", ListNode([], offset=offset), UNUSED, "", name, init,
+        Literal(value=False, offset=offset), Ident(name, offset=offset), body, offset=offset,
+    )  # fmt: skip
+
+
+def _optional(name: str, target: Node, args: list[Node], offset: int) -> Node:
+    if not isinstance(args[0], Ident) or args[0].name.startswith("."):
+        raise MacroError(f"{name}() variable name must be a simple identifier", args[0].offset)
+    # The target stands twice in the tree, as in cel-go; every pass knows to visit it once.
+    value = Call("value", [], target, offset=offset)
+    inner: Node = bound(args[0].name, value, args[1], offset)
+    if name == "optMap":
+        inner = Call("optional.of", [inner], offset=offset)
+    return Call(
+        "_?_:_",
+        [Call("hasValue", [], target, offset=offset), inner, Call("optional.none", [])],
+        offset=offset,
+        macro=name,
+    )
+
+
+def _sort_by(target: Node, args: list[Node], offset: int) -> Node:
+    var, _ = _variables(args[:1])
+    keys = _map("map", Ident(SORT_INPUT, offset=offset), [Ident(var), args[1]], offset)
+    body = Call("@sortByAssociatedKeys", [keys], Ident(SORT_INPUT, offset=offset), offset=offset)
+    return bound(SORT_INPUT, target, body, offset)

@@ -1,0 +1,336 @@
+"""Tokens into a tree.
+
+Grammar: the CEL language definition. Binary operators are read by precedence with two stacks,
+so a long chain costs no depth; whatever nests is counted, and refused beyond cel-go's limit.
+"""
+
+from typing import Final
+
+from dralab.cel.deep import Step, run
+from dralab.cel.errors import CompileError, Problem
+from dralab.cel.lexer import LexicalError, Token, tokens
+from dralab.cel.macros import MacroError, expand
+from dralab.cel.syntax import Call, Entry, Ident, ListNode, Literal, MapNode, Node, Select, Struct
+from dralab.cel.values import INT_MAX, Uint
+
+MAX_CODE_POINTS: Final = 100_000
+MAX_DEPTH: Final = 250
+
+PRECEDENCE: Final = {
+    "||": 1, "&&": 2,
+    "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3,
+    "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
+}  # fmt: skip
+FUNCTIONS: Final = {sign: f"_{sign}_" for sign in PRECEDENCE} | {"in": "@in"}
+RESERVED: Final = frozenset(
+    {
+        "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
+        "loop", "package", "namespace", "return", "var", "void", "while",
+    }
+)  # fmt: skip
+
+
+class GrammarError(Exception):
+    """A text outside the grammar."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, offset)
+
+
+def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> Node:
+    """Return the tree of an expression, its macros expanded.
+
+    `macros` names those which the environment has. Raise CompileError.
+    """
+    if len(text) > MAX_CODE_POINTS:
+        raise CompileError(
+            text,
+            detail="compilation failed: ERROR: <input>:-1:0: expression code point size exceeds "
+            f"limit: size: {len(text)}, limit {MAX_CODE_POINTS}",
+        )
+    try:
+        parser = Parser(tokens(text), macros, quoted_names=quoted_names)
+        return run(parser.whole())
+    except (LexicalError, GrammarError) as error:
+        raise CompileError(text, (error.problem,)) from None
+    except MacroError as error:
+        raise CompileError(text, (Problem(error.message, error.offset),)) from None
+
+
+class Parser:
+    """Reads one expression."""
+
+    def __init__(self, found: list[Token], macros: frozenset[str], *, quoted_names: bool) -> None:
+        self.tokens = found
+        self.macros = macros
+        self.quoted_names = quoted_names
+        self.at = 0
+        self.depth = 0
+
+    @property
+    def token(self) -> Token:
+        """The token to read next."""
+        return self.tokens[self.at]
+
+    def take(self, sign: str) -> Token | None:
+        """Step over a sign, if it comes next."""
+        token = self.tokens[self.at]
+        if token.kind == "sign" and token.text == sign:
+            self.at += 1
+            return token
+        return None
+
+    def expect(self, sign: str) -> Token:
+        """Step over a sign, which must come next."""
+        found = self.take(sign)
+        if found is None:
+            raise self.unexpected(f"'{sign}'")
+        return found
+
+    def unexpected(self, expected: str) -> GrammarError:
+        """Return the problem that something else stands here than what was expected."""
+        token = self.token
+        return GrammarError(
+            f"Syntax error: mismatched input '{token.text}' expecting {expected}", token.offset
+        )
+
+    def whole(self) -> Step[Node]:
+        """Read the expression up to the end of the text."""
+        node: Node = yield self.expression()
+        if self.token.kind != "end":
+            raise self.unexpected("<EOF>")
+        return node
+
+    def expression(self) -> Step[Node]:
+        """Read a conditional: `condition ? first : second`."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise GrammarError(
+                f"expression recursion limit exceeded: {MAX_DEPTH}", self.token.offset
+            )
+        node: Node = yield self.operation()
+        question = self.take("?")
+        if question is not None:
+            first: Node = yield self.operation()
+            self.expect(":")
+            second: Node = yield self.expression()
+            node = Call("_?_:_", [node, first, second], offset=question.offset)
+        self.depth -= 1
+        return node
+
+    def operation(self) -> Step[Node]:
+        """Read operands joined by binary operators."""
+        operands: list[Node] = [(yield self.unary())]
+        operators: list[Token] = []
+        while True:
+            token = self.token
+            level = PRECEDENCE.get(token.text, 0) if token.kind == "sign" else 0
+            while operators and PRECEDENCE[operators[-1].text] >= level:
+                _join(operands, operators.pop())
+            if not level:
+                return operands[0]
+            self.at += 1
+            operators.append(token)
+            operands.append((yield self.unary()))
+
+    def unary(self) -> Step[Node]:
+        """Read a member behind any number of `!` or of `-`."""
+        first = self.token
+        if first.kind != "sign" or first.text not in {"!", "-"}:
+            node: Node = yield self.member()
+            return node
+        count = 0
+        while self.take(first.text):
+            count += 1
+        negative = False
+        if first.text == "-" and self.token.kind == "literal" and _is_number(self.token.value):
+            count -= 1
+            negative = True
+        node = yield self.member(negative=negative)
+        # Two of them undo each other, as in cel-go.
+        if count % 2:
+            node = Call(f"{first.text}_", [node], offset=first.offset)
+        return node
+
+    def member(self, *, negative: bool = False) -> Step[Node]:
+        """Read a primary expression with its selections, indexes and method calls."""
+        node: Node = yield self.primary(negative=negative)
+        while True:
+            token = self.token
+            if self.take("."):
+                optional = self.take("?") is not None
+                name, name_token = self.field_name()
+                opening = None if optional else self.take("(")
+                if optional:
+                    node = Call(
+                        "_?._",
+                        [node, Literal(name, offset=name_token.offset)],
+                        offset=token.offset,
+                    )
+                elif opening is not None:
+                    if name_token.kind == "quoted":
+                        raise GrammarError(
+                            "Syntax error: a quoted name cannot be called", name_token.offset
+                        )
+                    arguments: list[Node] = yield self.arguments(")")
+                    node = self.called(name, node, arguments, opening.offset)
+                else:
+                    node = Select(node, name, offset=token.offset)
+            elif self.take("["):
+                optional = self.take("?") is not None
+                index: Node = yield self.expression()
+                self.expect("]")
+                function = "_[?_]" if optional else "_[_]"
+                node = Call(function, [node, index], offset=token.offset)
+            elif token.text == "{" and token.kind == "sign" and (name := _dotted(node)):
+                self.at += 1
+                node = yield self.fields(name, token.offset)
+            else:
+                return node
+
+    def primary(self, *, negative: bool) -> Step[Node]:
+        """Read a literal, a name, a function call, brackets, a list or a map."""
+        token = self.token
+        self.at += 1
+        if token.kind == "literal":
+            return Literal(_literal(token, negative=negative), offset=token.offset)
+        if token.kind == "sign":
+            if token.text == "(":
+                node: Node = yield self.expression()
+                self.expect(")")
+                return node
+            if token.text == "[":
+                node = yield self.list_(token.offset)
+                return node
+            if token.text == "{":
+                node = yield self.map_(token.offset)
+                return node
+            if token.text == "." and self.token.kind == "name":
+                name = self.token
+                self.at += 1
+                node = yield self.named("." + name.text, name)
+                return node
+        if token.kind != "name":
+            self.at -= 1
+            raise GrammarError(
+                f"Syntax error: extraneous input '{token.text}' expecting an expression",
+                token.offset,
+            )
+        node = yield self.named(token.text, token)
+        return node
+
+    def named(self, name: str, token: Token) -> Step[Node]:
+        """Read a variable or a call of a global function."""
+        opening = self.take("(")
+        if opening is None:
+            if token.text in RESERVED:
+                raise GrammarError(f"reserved identifier: {token.text}", token.offset)
+            return Ident(name, offset=token.offset)
+        arguments: list[Node] = yield self.arguments(")")
+        return self.called(name, None, arguments, opening.offset)
+
+    def field_name(self) -> tuple[str, Token]:
+        """Read the name behind a dot; reserved words are allowed here."""
+        token = self.token
+        if token.kind == "quoted" and not self.quoted_names:
+            raise GrammarError("unsupported syntax: '`'", token.offset)
+        if token.kind not in {"name", "quoted"}:
+            raise self.unexpected("IDENTIFIER")
+        self.at += 1
+        return token.text, token
+
+    def arguments(self, closing: str) -> Step[list[Node]]:
+        """Read expressions up to a closing bracket; only lists may end with a comma."""
+        found: list[Node] = []
+        if self.take(closing):
+            return found
+        while True:
+            found.append((yield self.expression()))
+            if self.take(closing):
+                return found
+            self.expect(",")
+
+    def list_(self, offset: int) -> Step[Node]:
+        """Read the elements of a list."""
+        elements: list[Node] = []
+        optional = set()
+        while not self.take("]"):
+            if elements:
+                self.expect(",")
+                if self.take("]"):
+                    break
+            if self.take("?"):
+                optional.add(len(elements))
+            elements.append((yield self.expression()))
+        return ListNode(elements, frozenset(optional), offset=offset)
+
+    def map_(self, offset: int) -> Step[Node]:
+        """Read the entries of a map."""
+        entries: list[Entry] = []
+        while not self.take("}"):
+            if entries:
+                self.expect(",")
+                if self.take("}"):
+                    break
+            optional = self.take("?") is not None
+            key: Node = yield self.expression()
+            self.expect(":")
+            value: Node = yield self.expression()
+            entries.append(Entry(key, value, optional))
+        return MapNode(entries, offset=offset)
+
+    def fields(self, name: str, offset: int) -> Step[Node]:
+        """Read the fields of a message."""
+        found: list[tuple[str, Node]] = []
+        while not self.take("}"):
+            if found:
+                self.expect(",")
+                if self.take("}"):
+                    break
+            self.take("?")
+            field, _ = self.field_name()
+            self.expect(":")
+            found.append((field, (yield self.expression())))
+        return Struct(name, found, offset=offset)
+
+    def called(self, name: str, target: Node | None, arguments: list[Node], offset: int) -> Node:
+        """Return a call, or what a macro makes of it."""
+        expanded = None
+        if name in self.macros:
+            expanded = expand(name, target, arguments, offset)
+        return expanded or Call(name, arguments, target, offset=offset)
+
+
+def _join(operands: list[Node], operator: Token) -> None:
+    right, left = operands.pop(), operands.pop()
+    function = FUNCTIONS[operator.text]
+    if operator.text in {"&&", "||"} and isinstance(left, Call) and left.function == function:
+        left.args.append(right)
+        operands.append(left)
+        return
+    operands.append(Call(function, [left, right], offset=operator.offset))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, (bool, Uint))
+
+
+def _literal(token: Token, *, negative: bool) -> object:
+    value = token.value
+    if negative:
+        return -value
+    if type(value) is int and value > INT_MAX:
+        raise GrammarError("invalid int literal", token.offset)
+    return value
+
+
+def _dotted(node: Node) -> str:
+    """Return the dotted name that a chain of selections spells, or nothing."""
+    parts = []
+    while isinstance(node, Select) and not node.test:
+        parts.append(node.name)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return ""
+    return ".".join([node.name, *reversed(parts)])

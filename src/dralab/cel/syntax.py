@@ -1,0 +1,114 @@
+"""The syntax tree: what the parser makes, the checker annotates and the other passes read.
+
+Macros are already expanded: a comprehension is one loop over a range with an accumulator, as in
+the CEL specification. `macro` remembers which macro it was, for those who know a shorter way.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dralab.cel.types import DYN, Overload, Type
+
+ACCUMULATOR = "@result"
+UNUSED = "#unused"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Node:
+    """An expression; `offset` is where its operator or first character stands.
+
+    `type` is the static type, set by the checker.
+    """
+
+    offset: int = 0
+    type: Type = DYN
+
+
+@dataclass(slots=True, eq=False)
+class Literal(Node):
+    """A constant."""
+
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class Ident(Node):
+    """A variable; `constant` is set where the name stands for a type."""
+
+    name: str
+    constant: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Select(Node):
+    """`operand.name`, or `has(operand.name)` where `test` is set."""
+
+    operand: Node
+    name: str
+    test: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Call(Node):
+    """A function or an operator such as `_+_`; `_&&_` and `_||_` take two or more arguments.
+
+    `overloads` are those which the checker could not rule out. `macro` is "optMap" or
+    "optFlatMap" where the call is such an expansion.
+    """
+
+    function: str
+    args: list[Node]
+    target: Node | None = None
+    overloads: tuple[Overload, ...] = ()
+    macro: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class ListNode(Node):
+    """A list literal; `optional` holds the indices of elements written `?element`."""
+
+    elements: list[Node]
+    optional: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One entry of a map literal."""
+
+    key: Node
+    value: Node
+    optional: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class MapNode(Node):
+    """A map literal."""
+
+    entries: list[Entry]
+
+
+@dataclass(slots=True, eq=False)
+class Struct(Node):
+    """A message construction; no environment here knows any message."""
+
+    name: str
+    fields: list[tuple[str, Node]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Comprehension(Node):
+    """A loop: `accu = init; for var in range: if not condition: break; accu = step` → `result`.
+
+    `var2` is empty unless the macro has two variables. `cel.bind` is a comprehension without
+    a range, whose accumulator is the bound variable.
+    """
+
+    macro: str
+    range: Node
+    var: str
+    var2: str
+    accu: str
+    init: Node
+    condition: Node
+    step: Node
+    result: Node

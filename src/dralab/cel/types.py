@@ -1,0 +1,172 @@
+"""Static types, and the signatures of functions.
+
+A type prints as cel-go prints it, since error messages name types.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+
+class Type(NamedTuple):
+    """A static type.
+
+    `kind` is one of dyn, any, error, bool, int, uint, double, string, bytes, null, duration,
+    timestamp, list, map, type, struct, opaque, param; `name` tells structs, opaque types and
+    parameters apart.
+    """
+
+    kind: str
+    name: str = ""
+    params: tuple["Type", ...] = ()
+
+    def __str__(self) -> str:
+        """Write the type as cel-go does; nesting is bounded by the depth of an expression."""
+        if self.kind in {"struct", "param"}:
+            return self.name
+        if self.kind == "opaque":
+            inner = ", ".join(map(str, self.params))
+            return f"{self.name}({inner})" if inner else self.name
+        if self.params:
+            return f"{NAMES.get(self.kind, self.kind)}({', '.join(map(str, self.params))})"
+        return NAMES.get(self.kind, self.kind)
+
+
+NAMES: Final = {
+    "null": "null_type",
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+    "any": "google.protobuf.Any",
+    "error": "*error*",
+}
+
+DYN: Final = Type("dyn")
+ANY: Final = Type("any")
+ERROR: Final = Type("error")
+BOOL: Final = Type("bool")
+INT: Final = Type("int")
+UINT: Final = Type("uint")
+DOUBLE: Final = Type("double")
+STRING: Final = Type("string")
+BYTES: Final = Type("bytes")
+NULL: Final = Type("null")
+DURATION: Final = Type("duration")
+TIMESTAMP: Final = Type("timestamp")
+QUANTITY: Final = Type("struct", "kubernetes.Quantity")
+SEMVER: Final = Type("struct", "kubernetes.Semver")
+URL: Final = Type("struct", "kubernetes.URL")
+FORMAT: Final = Type("struct", "kubernetes.NamedFormat")
+IP: Final = Type("opaque", "net.IP")
+CIDR: Final = Type("opaque", "net.CIDR")
+
+BY_NAME: Final = {
+    "dyn": DYN, "any": ANY, "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE,
+    "string": STRING, "bytes": BYTES, "null": NULL, "duration": DURATION,
+    "timestamp": TIMESTAMP, "Quantity": QUANTITY, "Semver": SEMVER, "URL": URL,
+    "Format": FORMAT, "IP": IP, "CIDR": CIDR,
+}  # fmt: skip
+
+SCALARS: Final = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
+NUMBERS: Final = frozenset({"int", "uint", "double"})
+
+
+def list_of(element: Type) -> Type:
+    """Return the type of lists of an element type."""
+    return Type("list", "", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """Return the type of maps."""
+    return Type("map", "", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """Return the type of optional values."""
+    return Type("opaque", "optional_type", (value,))
+
+
+def type_of(value: Type) -> Type:
+    """Return the type of types."""
+    return Type("type", "", (value,))
+
+
+def is_optional(type_: Type) -> bool:
+    """Return whether a type is that of optional values."""
+    return type_.kind == "opaque" and type_.name == "optional_type"
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of a function; of a member function the receiver is the first argument."""
+
+    id: str
+    function: str
+    member: bool
+    args: tuple[Type, ...]
+    result: Type
+
+
+@lru_cache(maxsize=1024)
+def read_type(text: str) -> Type:
+    """Return the type that a text such as `map(string, list(A))` writes.
+
+    Words of one capital letter are parameters.
+    """
+    head, bracket, rest = text.strip().partition("(")
+    if not bracket:
+        if len(head) == 1 and head.isupper():
+            return Type("param", head)
+        return BY_NAME[head]
+    params = tuple(read_type(part) for part in _parts(rest[:-1]))
+    if head == "optional":
+        return optional_of(*params)
+    return Type(head, "", params)
+
+
+def read_overload(line: str) -> Overload:
+    """Return the signature in a line such as `string_char_at_int string.charAt(int) -> string`.
+
+    What stands before a dot with a type in front is the receiver; other dots belong to the name.
+    """
+    identifier, _, signature = line.strip().partition(" ")
+    left, _, result = signature.rpartition("->")
+    left = left.strip()
+    opening = _opening(left)
+    head, arguments = left[:opening], left[opening + 1 : -1]
+    receiver, dot, name = head.rpartition(".")
+    member = bool(dot) and _is_type(receiver)
+    args = tuple(read_type(part) for part in _parts(arguments))
+    if member:
+        args = (read_type(receiver), *args)
+    else:
+        name = head
+    return Overload(identifier, name, member, args, read_type(result))
+
+
+def _opening(text: str) -> int:
+    """Return where the bracket opens that the last character closes."""
+    depth = 0
+    for position in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[position], 0)
+        if depth == 0:
+            return position
+    raise ValueError(text)
+
+
+def _is_type(text: str) -> bool:
+    head, bracket, _ = text.partition("(")
+    if bracket:
+        return head in {"list", "map", "optional"}
+    return head in BY_NAME
+
+
+def _parts(text: str) -> Iterator[str]:
+    depth, start = 0, 0
+    for position, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            yield text[start:position].strip()
+            start = position + 1
+    if text[start:].strip():
+        yield text[start:].strip()

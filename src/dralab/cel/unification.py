@@ -1,0 +1,111 @@
+"""Which type may stand for which: assignment with type parameters, as cel-go's checker does it.
+
+A `Bindings` maps parameters to types; it is extended on success and left alone on failure.
+"""
+
+from collections.abc import Sequence
+
+from dralab.cel.types import DYN, Type
+
+Bindings = dict[Type, Type]
+
+NULLABLE = frozenset({"opaque", "struct", "any", "duration", "timestamp", "null"})
+WILDCARDS = frozenset({"dyn", "any", "error"})
+
+
+def assignable(
+    bindings: Bindings, given: Sequence[Type], wanted: Sequence[Type]
+) -> Bindings | None:
+    """Return the bindings under which the given types fit the wanted ones, or None."""
+    if len(given) != len(wanted):
+        return None
+    found = dict(bindings)
+    if all(_fits(found, left, right) for left, right in zip(given, wanted, strict=True)):
+        return found
+    return None
+
+
+def substituted(bindings: Bindings, type_: Type, *, free: bool = True) -> Type:
+    """Return a type with its parameters replaced; unless `free`, unbound ones become dyn."""
+    while (bound := bindings.get(type_)) is not None:
+        type_ = bound
+    if type_.kind == "param":
+        return type_ if free else DYN
+    if not type_.params:
+        return type_
+    params = tuple(substituted(bindings, inner, free=free) for inner in type_.params)
+    return type_._replace(params=params)
+
+
+def more_general(first: Type, second: Type) -> Type:
+    """Return the wider of two types which are known to fit each other."""
+    return first if _wider(first, second) else second
+
+
+def _wider(first: Type, second: Type) -> bool:
+    if first.kind in {"dyn", "any", "param"}:
+        return True
+    if second.kind in {"dyn", "any", "param"} or first.kind != second.kind:
+        return False
+    if first.kind == "type":
+        return True
+    if first.params and len(first.params) == len(second.params) and first.name == second.name:
+        return all(map(_wider, first.params, second.params))
+    return first == second
+
+
+def _fits(bindings: Bindings, given: Type, wanted: Type) -> bool:
+    if wanted.kind == "param":
+        valid, known = _substitution(bindings, given, wanted)
+        if valid:
+            return True
+        if known:
+            return False
+    if given.kind == "param":
+        return _substitution(bindings, wanted, given)[0]
+    if given.kind in WILDCARDS or wanted.kind in WILDCARDS:
+        return True
+    if given.kind == "null":
+        return wanted.kind in NULLABLE
+    if wanted.kind == "null":
+        return given.kind in NULLABLE
+    if given.kind == "type":
+        return wanted.kind == "type"
+    if given.kind != wanted.kind or given.name != wanted.name:
+        return False
+    if len(given.params) != len(wanted.params):
+        return False
+    return all(
+        _fits(bindings, left, right)
+        for left, right in zip(given.params, wanted.params, strict=True)
+    )
+
+
+def _substitution(bindings: Bindings, type_: Type, parameter: Type) -> tuple[bool, bool]:
+    """Return whether a parameter may stand for a type, and whether it already stood for one."""
+    if type_ == parameter:
+        return True, True
+    known = bindings.get(parameter)
+    if known is not None:
+        if type_ == known:
+            return True, True
+        if _fits(bindings, type_, known):
+            wider = more_general(type_, known)
+            if not _refers(bindings, parameter, wider):
+                bindings[parameter] = wider
+            return True, True
+        return False, True
+    if _refers(bindings, parameter, type_):
+        return False, False
+    bindings[parameter] = type_
+    return True, False
+
+
+def _refers(bindings: Bindings, parameter: Type, type_: Type) -> bool:
+    """Return whether a parameter occurs in a type, directly or through what is bound."""
+    if parameter == type_:
+        return True
+    if type_.kind == "param":
+        known = bindings.get(type_)
+        return known is not None and _refers(bindings, parameter, known)
+    return any(_refers(bindings, parameter, inner) for inner in type_.params)

@@ -1,0 +1,44 @@
+"""`dralab conformance cel`: run a case file of device selectors."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from dralab.cel.conformance import run_cases
+
+
+@click.command("cel")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--verbose", "-v", is_flag=True, help="Also name the cases that pass.")
+def command(file: Path, verbose: bool) -> None:
+    """Run a case file of CEL device selectors.
+
+    Each case is judged by its match or error, by the expected largest cost, and by the largest
+    and actual cost where they are recorded. The last line is "N passed, N failed".
+
+    Example: dralab conformance cel ../shared/cases/cel-cases.json
+    """
+    try:
+        cases = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise click.UsageError(f"{file}: not JSON: {error}") from None
+    if not isinstance(cases, list) or not all(
+        isinstance(case, dict) and {"name", "expression"} <= case.keys() for case in cases
+    ):
+        raise click.UsageError(f"{file}: want a list of cases, each with a name and an expression")
+    passed = failed = 0
+    for outcome in run_cases(cases):
+        if outcome.problems:
+            failed += 1
+            click.echo(f"FAIL {outcome.name}")
+            for problem in outcome.problems:
+                click.echo(f"     {problem}")
+        else:
+            passed += 1
+            if verbose:
+                click.echo(f"ok   {outcome.name}")
+    click.echo(f"{passed} passed, {failed} failed")
+    if failed:
+        sys.exit(1)

@@ -1,0 +1,134 @@
+"""Write src/dralab/api/data/messages.json.gz: the fields of Kubernetes' Go types, as facts.
+
+For each message: field numbers, JSON names and types, and what Go does with a value that is not
+there. Numbers and types come from the `generated.proto` files of the public Go modules, the
+rest from the struct tags beside them. Needs the Go toolchain (for `go mod download`).
+
+    python tools/generate_messages.py
+"""
+
+import gzip
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+TARGET = Path(__file__).parents[1] / "src/dralab/api/data/messages.json.gz"
+MODULES = (
+    "k8s.io/api",
+    "k8s.io/apimachinery",
+    "k8s.io/apiextensions-apiserver",
+    "k8s.io/kube-aggregator",
+)
+# What the server's own version says comes first; the next one adds what is new.
+VERSIONS = ("v0.36.2", "v0.37.2")
+LEFT_OUT = re.compile(
+    r"testapigroup|imagepolicy|extensions/v1beta1|apps/v1beta|admission/|apidiscovery"
+    r"|(authentication|authorization|batch|coordination|discovery|events|flowcontrol|node"
+    r"|policy|rbac|storage|networking|apiregistration|apiextensions|admissionregistration"
+    r"|certificates|storagemigration|apiserverinternal)/v\d+(alpha|beta)"
+)
+PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
+MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+FIELD = re.compile(
+    r"^\s*(?:(?P<label>optional|repeated) (?P<type>[\w.]+)|map<(?P<key>\w+), (?P<value>[\w.]+)>)"
+    r" (?P<name>\w+) = (?P<number>\d+);",
+    re.MULTILINE,
+)
+STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+TAGGED = re.compile(
+    r"^\s*(?P<left>[\w.*\[\] ]+?)\s+`(?P<tags>[^`]*protobuf:\"[^`]*)`", re.MULTILINE
+)
+JSON_TAG = re.compile(r'json:"([^"]*)"')
+PROTOBUF_TAG = re.compile(r'protobuf:"\w+,(\d+),')
+
+Field = list[str]
+
+
+def main() -> None:
+    """Download the modules, read their messages, write the file."""
+    messages: dict[str, dict[str, Field]] = {}
+    for version in VERSIONS:
+        for folder in (_downloaded(module, version) for module in MODULES):
+            for proto in sorted(folder.rglob("generated.proto")):
+                if LEFT_OUT.search(str(proto.relative_to(folder))):
+                    continue
+                for name, fields in _messages(proto):
+                    known = messages.setdefault(name, {})
+                    for number, field in fields.items():
+                        known.setdefault(number, field)
+    content = {"versions": VERSIONS, "messages": messages}
+    text = json.dumps(content, separators=(",", ":"), sort_keys=True)
+    TARGET.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    print(f"{len(messages)} messages of {', '.join(VERSIONS)}")
+
+
+def _downloaded(module: str, version: str) -> Path:
+    with tempfile.TemporaryDirectory() as empty:
+        command = ["go", "mod", "download", "-json", f"{module}@{version}"]
+        done = subprocess.run(command, cwd=empty, check=True, capture_output=True)  # noqa: S603 - ours
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def _messages(proto: Path) -> Iterator[tuple[str, dict[str, Field]]]:
+    text = proto.read_text()
+    found = PACKAGE.search(text)
+    assert found is not None, proto  # noqa: S101 - a generator may stop
+    package = found[1]
+    tags = _tags(proto.parent)
+    for name, body in MESSAGE.findall(text):
+        fields = {}
+        for field in FIELD.finditer(body):
+            fields[field["number"]] = _field(package, field, tags.get((name, field["number"])))
+        yield f"{package}.{name}", fields
+
+
+def _field(package: str, field: re.Match[str], tag: tuple[str, str] | None) -> Field:
+    """Return JSON name, type, and letters for what else there is to know (see api.messages)."""
+    flags = ""
+    if field["key"]:
+        type_ = f"{field['key']},{_type(package, field['value'])}"
+        flags += "m"
+    else:
+        type_ = _type(package, field["type"])
+        flags += "l" if field["label"] == "repeated" else ""
+    name = field["name"]
+    if tag is not None:
+        left, options = tag
+        json_name, *rest = options.split(",")
+        name = json_name or name
+        # An embedded struct without a name of its own in JSON is part of its parent.
+        if json_name == "" and ("inline" in rest or " " not in left.strip()):
+            flags += "i"
+        words = left.split()
+        flags += "p" if words[-1].startswith("*") else ""
+        flags += "e" if "omitempty" in rest else ""
+        flags += "z" if "omitzero" in rest else ""
+    return [name, type_, flags]
+
+
+def _type(package: str, name: str) -> str:
+    if name.startswith("."):
+        return name[1:]
+    return name if name[0].islower() else f"{package}.{name}"
+
+
+def _tags(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return what Go says of each field: its declaration, and the options of its JSON tag."""
+    found = {}
+    for source in sorted(folder.glob("*.go")):
+        if source.name.endswith(("_test.go", "generated.pb.go")):
+            continue
+        for name, body in STRUCT.findall(source.read_text()):
+            for line in TAGGED.finditer(body):
+                number = PROTOBUF_TAG.search(line["tags"])
+                options = JSON_TAG.search(line["tags"])
+                if number and options:
+                    found[name, number[1]] = (line["left"], options[1])
+    return found
+
+
+if __name__ == "__main__":
+    main()
