@@ -124,7 +124,7 @@ class Board:
             for drawing in pool.drawing:
                 if drawing.consumes and DeviceId(pool.driver, pool.name, drawing.name) in held:
                     draw = self.draw(number, drawing)
-                    left[draw.unit] = _overdrawn(left[draw.unit], draw)
+                    left[draw.unit] = overdrawn(left[draw.unit], draw)
         return State(used, charged, tuple(left), room)
 
     def take(self, state: State, number: int, amounts: tuple[Number, ...] | None) -> State | None:
@@ -211,7 +211,7 @@ def _room(device: Device, consumed: Mapping[str, Number]) -> tuple[Number, ...]:
     )
 
 
-def _overdrawn(left: Left, draw: Draw) -> Left:
+def overdrawn(left: Left, draw: Draw) -> Left:
     """Subtract even beyond zero: drivers may publish less than is in use already."""
     counters = list(left.counters)
     for position, amount in draw.amounts:

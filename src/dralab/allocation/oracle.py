@@ -73,8 +73,10 @@ class Oracle:
 
     def _eligible(self, term: Term) -> int:
         """Return the devices that could serve a request; selectors without an answer are kept."""
-        mask = 0
         start = self.setup.start
+        if self.setup.known is not None and not term.all:
+            return self.setup.known[term] & (-1 if term.admin else ~start.used)
+        mask = 0
         numbers: Sequence[int] = range(len(self.board.offers))
         if term.all:
             numbers = self.setup.fixed[term]

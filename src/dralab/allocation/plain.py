@@ -4,10 +4,10 @@ It is right and slow, and stays as the oracle of `exact`; its first walk without
 also how every allocation begins, because it asks selectors in the order of Kubernetes' allocator.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dralab.allocation.board import State
+from dralab.allocation.board import State, bits
 from dralab.allocation.eligibility import SearchError
 from dralab.allocation.rules import Rules, agreed
 from dralab.allocation.setup import Picked, Setup
@@ -196,7 +196,7 @@ def _straight(
     walk: _Walk, term: Term, position: Position
 ) -> tuple[tuple[int, ...], Position] | None:
     devices: list[int] = []
-    for number in range(len(walk.setup.board.offers)):
+    for number in _candidates(walk.setup, term, position.state):
         walk.effort.spend()
         after = walk.with_device(term, number, position)
         if after is not None:
@@ -205,3 +205,9 @@ def _straight(
             if len(devices) == term.count:
                 return tuple(devices), position
     return None
+
+
+def _candidates(setup: Setup, term: Term, state: State) -> Iterable[int]:
+    if setup.known is None:
+        return range(len(setup.board.offers))
+    return bits(setup.known[term] if term.admin else setup.known[term] & ~state.used)

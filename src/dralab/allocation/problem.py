@@ -225,6 +225,8 @@ class Device:
     binding_failure_conditions: tuple[str, ...] = ()
     # Names of capacities as the driver wrote them, where that differs from the qualified name.
     capacity_names: Mapping[str, str] = field(default_factory=nothing)
+    # Why no expression can be evaluated on the device: an attribute without a usable value.
+    problem: str = ""
 
     def written(self, capacity: str) -> str:
         """Return the name of a capacity as its driver wrote it."""

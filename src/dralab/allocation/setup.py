@@ -24,7 +24,8 @@ class Setup:
     """A search problem on one node.
 
     `terms` is [claim][request][alternative]; `fixed` are the devices of each alternative that
-    asks for all.
+    asks for all. `known` are the devices that could serve each alternative, where somebody knows
+    already and no selector is without an answer.
     """
 
     board: Board
@@ -33,6 +34,7 @@ class Setup:
     claims: Sequence[Claim]
     terms: Sequence[Sequence[Sequence[Term]]]
     fixed: Mapping[Term, tuple[int, ...]]
+    known: Mapping[Term, int] | None = None
 
     def count(self, term: Term) -> int:
         """Return how many devices an alternative needs on this node."""

@@ -7,7 +7,7 @@ sense raises ValueError naming the field. Which fields may be set together is le
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import orjson
 
@@ -40,8 +40,10 @@ from dralab.allocation.problem import (
     Toleration,
 )
 from dralab.values.quantity import Number, form_of, parse_any, render
+from dralab.values.version import Version
 
 Wire = Mapping[str, Any]
+UNUSABLE: Final = Attribute("", ())
 
 
 class Environment(Protocol):
@@ -70,6 +72,7 @@ class Reader:
         self._capacities: dict[str, Capacity] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._consumptions: dict[tuple[object, ...], tuple[Consumption, ...]] = {}
+        self._flaws: dict[Attribute, str] = {UNUSABLE: "unsupported attribute value"}
 
     # --- what is there
 
@@ -115,17 +118,21 @@ class Reader:
         key = blake2b(content, digest_size=16, person=b"devices", key=driver.encode()[:64]).digest()
         found = self._devices.get(key)
         if found is None:
-            found = tuple(self._device(driver, wire) for wire in wires)
+            found = tuple(self.device(driver, wire) for wire in wires)
             self._devices[key] = found
         return found
 
-    def _device(self, driver: str, wire: Wire) -> Device:
+    def device(self, driver: str, wire: Wire) -> Device:
+        """Return one device of a ResourceSlice of a driver."""
         names = self._names
         attributes: dict[str, Attribute] = {}
+        problem = ""
         for name, value in (wire.get("attributes") or NOTHING).items():
             full = names.get((driver, name)) or self._qualified(driver, name)
             if full not in attributes or full == name:
-                attributes[full] = self._attribute(value)
+                found = attributes[full] = self._attribute(value)
+                if found in self._flaws:
+                    problem = problem or f"attribute {name}: {self._flaws[found]}"
         capacity: dict[str, Capacity] = {}
         written: dict[str, str] = {}
         for name, value in (wire.get("capacity") or NOTHING).items():
@@ -149,6 +156,7 @@ class Reader:
             binds_to_node=bool(wire.get("bindsToNode")),
             binding_conditions=tuple(wire.get("bindingConditions") or ()),
             binding_failure_conditions=tuple(wire.get("bindingFailureConditions") or ()),
+            problem=problem,
         )
 
     def _qualified(self, driver: str, name: str) -> str:
@@ -166,8 +174,10 @@ class Reader:
                 found = _attribute(type_, value, listed=listed)
                 # 1, True and "1" are different keys because the type is part of them.
                 self._attributes[key] = found
+                if flaw := _flaw(found):
+                    self._flaws[found] = flaw
             return found
-        return Attribute("", ())
+        return UNUSABLE
 
     def _capacity(self, wire: Wire) -> Capacity:
         text = str(wire["value"])
@@ -386,9 +396,19 @@ def _attribute(type_: str, value: Any, *, listed: bool) -> Attribute:
     known = {"int", "bool", "string", "version"}
     plain = type_.removesuffix("s") if listed else type_
     if plain not in known:
-        return Attribute("", ())
+        return UNUSABLE
     values = cast("tuple[Scalar, ...]", tuple(value) if listed else (value,))
     return Attribute(cast("AttributeType", plain), values, listed)
+
+
+def _flaw(attribute: Attribute) -> str:
+    if attribute.type == "version":
+        for value in attribute.values:
+            try:
+                Version.parse(str(value))
+            except ValueError as error:
+                return f"parse semantic version: {error}"
+    return "" if attribute.type else "unsupported attribute value"
 
 
 def _policy(wire: Wire) -> RequestPolicy:

@@ -8,6 +8,10 @@ import click
 from dralab.cli.main import LazyGroup
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "allocator": (
+        "dralab.cli.conformance_allocator:command",
+        "devices for claims: results, errors, feasibility",
+    ),
     "cel": ("dralab.cli.conformance_cel:command", "device selectors: match, errors, costs"),
 }
 

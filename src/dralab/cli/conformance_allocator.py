@@ -1,0 +1,59 @@
+"""`dralab conformance allocator`: run a case file of allocations."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from dralab.allocation.conformance import judged, readable
+
+
+@click.command("allocator")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help='Write {"name", "results", "error"} of each case here, one JSON line each.',
+)
+@click.option("--verbose", "-v", is_flag=True, help="Also name the cases that pass.")
+def command(file: Path, results: Path | None, verbose: bool) -> None:
+    """Run a case file of allocations.
+
+    Three shapes are recognised: exact expected results, feasible or not, and the devices of
+    minimal problems. The last line is "N passed, N failed".
+
+    Example: dralab conformance allocator ../shared/cases/allocator-cases.json
+    """
+    try:
+        cases = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise click.UsageError(f"{file}: not JSON: {error}") from None
+    if not isinstance(cases, list):
+        raise click.UsageError(f"{file}: want a list of cases")
+    for number, case in enumerate(cases):
+        if not readable(case):
+            raise click.UsageError(
+                f"{file}: case {number}: want name, claims, classes, slices, node, and one of "
+                "expectResults, expectFeasible, expect"
+            )
+    passed = failed = 0
+    lines = []
+    for each in judged(cases):
+        lines.append(
+            json.dumps({"name": each.name, "results": each.results, "error": each.error}) + "\n"
+        )
+        if each.problems:
+            failed += 1
+            click.echo(f"FAIL {each.name}")
+            for problem in each.problems:
+                click.echo(f"     {problem}")
+        else:
+            passed += 1
+            if verbose:
+                click.echo(f"ok   {each.name}")
+    if results is not None:
+        results.write_text("".join(lines), encoding="utf-8")
+    click.echo(f"{passed} passed, {failed} failed")
+    if failed:
+        sys.exit(1)
