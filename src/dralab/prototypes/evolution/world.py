@@ -1,0 +1,464 @@
+"""Classes, pools and claims of dra-evolution as one allocation problem, and back.
+
+One request is one device; nothing is shared but the capacities of a pool. The same device in two
+pools counts in the one that was created last. Management access is decided here, by Quota, and not
+where a claim is created.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dralab.allocation import problem as core
+from dralab.allocation.allocator import allocate
+from dralab.allocation.outcome import Allocated, ClaimAllocation
+from dralab.allocation.problem import DeviceId, InUse, Node, Problem
+from dralab.prototypes.evolution.expressions import Expressions
+from dralab.prototypes.evolution.kinds import API_VERSION, MAX_RESERVED_FOR
+from dralab.prototypes.findings import Object, copied, identity
+from dralab.prototypes.k8srm.asking import UnallocatableError, suffix
+from dralab.prototypes.placement import (
+    Device,
+    ExpressionFailure,
+    NodeRefusal,
+    Placed,
+    Placement,
+    Unplaced,
+)
+from dralab.values.quantity import parse_any, render
+
+EVERYBODY: Final = "evolution"
+SHARED: Final = "shared"
+FINALIZER: Final = "dra.k8s.io/delete-protection"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A claim of a pod: its object, the pod's name for it, and its form in the problem."""
+
+    entry: str
+    item: Object
+    wanted: core.Claim
+
+    @property
+    def name(self) -> str:
+        """The claim's name."""
+        return str(self.item["metadata"]["name"])
+
+    @property
+    def allocation(self) -> Mapping[str, Any] | None:
+        """What it already has."""
+        found: Mapping[str, Any] | None = (self.item.get("status") or {}).get("allocation")
+        return found
+
+
+class World:
+    """What dra-evolution objects describe; claims made for pods are added as they are applied."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.objects: dict[tuple[str, str, str, str], Object] = {}
+        for item in objects:
+            self.objects[_key(item)] = item
+        self.expressions = Expressions()
+        self.pools = _current(self._of("ResourcePool"))
+        self.slices = tuple(
+            part for number, pool in enumerate(self.pools) for part in _slices(number, pool)
+        )
+        self.classes = {
+            item["metadata"]["name"]: core.DeviceClass(
+                name=item["metadata"]["name"], selectors=self._selectors(item)
+            )
+            for item in self._of("DeviceClass")
+        }
+        self.classes[""] = core.DeviceClass(name="")
+
+    def pods(self) -> list[Object]:
+        """Return the pods, in the order in which they came."""
+        return self._of("Pod")
+
+    def nodes(self) -> list[str]:
+        """Return the names of all nodes, sorted: of Node objects, or those that pools name."""
+        named = {key[3] for key in self.objects if key[:2] == ("v1", "Node")}
+        return sorted(named or {pool["spec"].get("nodeName", "") for pool in self.pools}) or [""]
+
+    def place(self, pod: Object) -> Placement:
+        """Return where a pod can run: the first node by name, with the first devices."""
+        self.expressions.failures.clear()
+        try:
+            asked = self._asked(pod)
+        except UnallocatableError as error:
+            return Unplaced(pod=pod, reason=str(error))
+        fixed = sorted(
+            {a.allocation.get("nodeName") for a in asked if a.allocation} - {None, ""}  # type: ignore[type-var]
+        )
+        if len(fixed) > 1:
+            reason = f"its claims are allocated on different nodes: {', '.join(map(str, fixed))}"
+            return Unplaced(pod=pod, reason=reason)
+        problem = self._problem(asked)
+        refusals = []
+        for name in fixed or self.nodes():
+            outcome = allocate(problem, Node(str(name)))
+            if isinstance(outcome, Allocated):
+                return self._placed(pod, str(name), asked, outcome.claims)
+            refusals.append(NodeRefusal(node=str(name), outcome=outcome))
+        failures = tuple(
+            ExpressionFailure(text, message)
+            for text, message in sorted(self.expressions.failures.items())
+        )
+        return Unplaced(pod=pod, nodes=tuple(refusals), failures=failures)
+
+    def apply(self, placed: Placed) -> None:
+        """Take a placement as done."""
+        for item in (*placed.claims, placed.pod):
+            self.objects[_key(item)] = item
+
+    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
+        """Return the allocation problem of a pod on every node."""
+        problem = self._problem(self._asked(pod))
+        return [(Node(name), problem) for name in self.nodes()]
+
+    def shown(self, pool: str, device: str) -> str:
+        """Return a device of a problem as people name it."""
+        return f"{self.pools[int(pool)]['metadata']['name']}/{device}"
+
+    # --- what a pod asks
+
+    def _asked(self, pod: Object) -> list[Asked]:
+        metadata = pod["metadata"]
+        namespace = metadata.get("namespace") or "default"
+        found = []
+        for entry in (pod.get("spec") or {}).get("resourceClaims") or ():
+            item = self._claim(entry, metadata, namespace)
+            status = item.get("status") or {}
+            allocation = status.get("allocation")
+            reserved = {part["uid"] for part in status.get("reservedFor") or ()}
+            uid = metadata.get("uid", "")
+            spec = item["spec"]
+            if allocation and uid not in reserved and reserved:
+                if not (spec.get("shareable") or allocation.get("shareable")):
+                    raise UnallocatableError(
+                        f'claim {namespace}/{item["metadata"]["name"]} is not shareable and '
+                        "reserved for another pod: set spec.shareable to true to share it"
+                    )
+                if len(reserved) >= MAX_RESERVED_FOR:
+                    raise UnallocatableError(
+                        f"claim {namespace}/{item['metadata']['name']} is reserved for "
+                        f"{MAX_RESERVED_FOR} pods already, the most there can be"
+                    )
+            found.append(Asked(entry=entry["name"], item=item, wanted=self._wanted(item)))
+        return found
+
+    def _claim(self, entry: Mapping[str, Any], pod: Mapping[str, Any], namespace: str) -> Object:
+        if "resourceClaimName" in entry:
+            return self._named("ResourceClaim", namespace, entry["resourceClaimName"])
+        template = self._named(
+            "ResourceClaimTemplate", namespace, entry["resourceClaimTemplateName"]
+        )
+        name = f"{pod['name']}-{entry['name']}-{suffix(namespace, pod['name'])}"
+        metadata = {
+            key: value
+            for key, value in (template["spec"].get("metadata") or {}).items()
+            if key in {"labels", "annotations"}
+        }
+        owner = {"apiVersion": API_VERSION, "kind": "Pod", "name": pod["name"]}
+        item: Object = {
+            "apiVersion": API_VERSION,
+            "kind": "ResourceClaim",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                **copied(metadata),
+                "ownerReferences": [{**owner, "uid": pod.get("uid", ""), "controller": True}],
+            },
+            "spec": copied(template["spec"]["spec"]),
+        }
+        return self.objects.get(_key(item), item)
+
+    def _named(self, kind: str, namespace: str, name: str) -> Object:
+        found = self.objects.get((API_VERSION, kind, namespace, name))
+        if found is None:
+            raise UnallocatableError(f'{kind} "{namespace}/{name}" does not exist')
+        return found
+
+    def _wanted(self, item: Object) -> core.Claim:
+        metadata, spec = item["metadata"], item["spec"]
+        namespace = metadata.get("namespace") or "default"
+        requests = []
+        for number, request in enumerate(spec.get("requests") or ()):
+            name = request.get("deviceClassName") or ""
+            if name not in self.classes:
+                raise UnallocatableError(
+                    f"claim {namespace}/{metadata['name']}: DeviceClass \"{name}\" does not exist"
+                )
+            admin = bool(request.get("adminAccess"))
+            if admin and not self._management_allowed(namespace):
+                raise UnallocatableError(
+                    f"claim {namespace}/{metadata['name']}: adminAccess needs a Quota with "
+                    f"allowManagementAccess: true in namespace {namespace}"
+                )
+            label = f"{request.get('name') or ''}#{number}"
+            alternative = core.Alternative(
+                name=label,
+                class_name=name,
+                selectors=self._selectors(request),
+                admin=True if admin else None,
+            )
+            requests.append(core.Request(name=label, alternatives=(alternative,)))
+        return core.Claim(
+            name=metadata["name"],
+            namespace=namespace,
+            requests=tuple(requests),
+            constraints=tuple(
+                core.Constraint("match", constraint["matchAttribute"])
+                for constraint in spec.get("constraints") or ()
+                if "matchAttribute" in constraint
+            ),
+        )
+
+    def _management_allowed(self, namespace: str) -> bool:
+        return any(
+            (item.get("spec") or {}).get("allowManagementAccess")
+            for item in self._of("Quota")
+            if (item["metadata"].get("namespace") or "default") == namespace
+        )
+
+    def _selectors(self, part: Mapping[str, Any]) -> tuple[core.Selector | None, ...]:
+        return tuple(
+            self.expressions.get(requirement["deviceSelector"])
+            for requirement in part.get("requirements") or ()
+            if requirement.get("deviceSelector")
+        )
+
+    # --- the problem and its result
+
+    def _problem(self, asked: Sequence[Asked]) -> Problem:
+        return Problem(
+            claims=tuple(claim.wanted for claim in asked if claim.allocation is None),
+            classes=self.classes,
+            slices=self.slices,
+            in_use=self._in_use(),
+        )
+
+    def _in_use(self) -> InUse:
+        places = {
+            (pool["spec"]["driverName"], pool["spec"].get("nodeName", ""), device["name"]): number
+            for number, pool in enumerate(self.pools)
+            for device in pool["spec"].get("devices") or ()
+        }
+        held: dict[DeviceId, tuple[str, ...]] = {}
+        for item in self._of("ResourceClaim"):
+            allocation = (item.get("status") or {}).get("allocation") or {}
+            admin = {
+                request.get("name") or ""
+                for request in item["spec"].get("requests") or ()
+                if request.get("adminAccess")
+            }
+            for data in allocation.get("driverData") or ():
+                for result in (data.get("data") or {}).get("results") or ():
+                    key = (data["driverName"], allocation.get("nodeName", ""), result["deviceName"])
+                    if key in places and (result.get("requestName") or "") not in admin:
+                        device = DeviceId(EVERYBODY, f"{places[key]:06d}", result["deviceName"])
+                        held[device] = (item["metadata"]["name"],)
+        return InUse(exclusive=frozenset(held), holders=held)
+
+    def _placed(
+        self,
+        pod: Object,
+        node: str,
+        asked: Sequence[Asked],
+        allocations: Sequence[ClaimAllocation],
+    ) -> Placed:
+        found = iter(allocations)
+        devices: list[Device] = []
+        claims = []
+        for claim in asked:
+            item = copied(claim.item)
+            status = item.setdefault("status", {})
+            if claim.allocation is None:
+                allocation = next(found)
+                status["allocation"] = self._allocation(item, allocation, node)
+                devices += self._devices(claim.name, allocation)
+                finalizers = item["metadata"].setdefault("finalizers", [])
+                if FINALIZER not in finalizers:
+                    finalizers.append(FINALIZER)
+            reserved = status.setdefault("reservedFor", [])
+            uid = pod["metadata"].get("uid", "")
+            if all((part["name"], part["uid"]) != (pod["metadata"]["name"], uid) for part in reserved):
+                reserved.append({"resource": "pods", "name": pod["metadata"]["name"], "uid": uid})
+            claims.append(item)
+        bound = copied(pod)
+        bound["spec"]["nodeName"] = node
+        return Placed(
+            pod=bound,
+            node=node,
+            devices=tuple(devices),
+            claims=tuple(claims),
+            containers=_containers(pod, asked, claims, node),
+        )
+
+    def _devices(self, claim: str, allocation: ClaimAllocation) -> Iterable[Device]:
+        for chosen in allocation.chosen:
+            pool = self.pools[int(chosen.device.pool)]
+            yield Device(
+                claim=claim,
+                request=chosen.request.rpartition("#")[0],
+                pool=pool["metadata"]["name"],
+                device=chosen.device.device,
+                driver=pool["spec"]["driverName"],
+            )
+
+    def _allocation(self, item: Object, allocation: ClaimAllocation, node: str) -> Object:
+        """Return `status.allocation`: for every driver its configs and its results."""
+        spec = item["spec"]
+        requests = spec.get("requests") or []
+        data: dict[str, Object] = {}
+        local = False
+        for chosen in allocation.chosen:
+            pool = self.pools[int(chosen.device.pool)]
+            driver = pool["spec"]["driverName"]
+            local = local or bool(pool["spec"].get("nodeName"))
+            request = requests[int(chosen.request.rpartition("#")[2])]
+            class_item = self.objects.get(
+                (API_VERSION, "DeviceClass", "", request.get("deviceClassName") or ""), {}
+            )
+            configs = [
+                {"admin": True, "opaque": copied(part["opaque"])}
+                for part in _for_driver(class_item.get("config"), driver)
+            ] + [
+                {"admin": False, "opaque": copied(part["opaque"])}
+                for part in _for_driver(request.get("config"), driver)
+            ]
+            result: Object = {"deviceName": chosen.device.device}
+            if request.get("name"):
+                result["requestName"] = request["name"]
+            if configs:
+                result["config"] = configs
+            mine = data.setdefault(driver, {"driverName": driver, "data": {"results": []}})
+            mine["data"]["results"].append(result)
+        for driver, mine in data.items():
+            configs = [copied(part) for part in _for_driver(spec.get("config"), driver)]
+            if configs:
+                mine["data"]["config"] = configs
+        found: Object = {"shareable": bool(spec.get("shareable"))}
+        if data:
+            found["driverData"] = list(data.values())
+        return found | ({"nodeName": node} if local else {})
+
+    def _of(self, kind: str) -> list[Object]:
+        return [item for key, item in self.objects.items() if key[:2] == (API_VERSION, kind)]
+
+
+def _for_driver(configs: Any, driver: str) -> list[Mapping[str, Any]]:
+    return [
+        part for part in configs or () if (part.get("opaque") or {}).get("driverName") == driver
+    ]
+
+
+def _current(pools: Sequence[Object]) -> list[Object]:
+    """Return pools without devices that a newer pool of the same driver and node publishes."""
+    newest: dict[tuple[str, str, str], tuple[str, int]] = {}
+    for number, pool in enumerate(pools):
+        spec = pool["spec"]
+        stamp = str(pool["metadata"].get("creationTimestamp") or "")
+        for device in spec.get("devices") or ():
+            key = (spec["driverName"], spec.get("nodeName", ""), device["name"])
+            newest[key] = max(newest.get(key, ("", -1)), (stamp, number))
+    found = []
+    for number, pool in enumerate(pools):
+        spec = pool["spec"]
+        kept = [
+            device
+            for device in spec.get("devices") or ()
+            if newest[spec["driverName"], spec.get("nodeName", ""), device["name"]][1] == number
+        ]
+        found.append({**pool, "spec": {**spec, "devices": kept}})
+    return found
+
+
+def _slices(number: int, pool: Object) -> Iterable[core.Slice]:
+    spec = pool["spec"]
+    node = spec.get("nodeName") or ""
+    reach = core.Reach(node=node) if node else core.Reach(everywhere=True)
+    shared = {c["name"]: parse_any(c["capacity"]) for c in spec.get("sharedCapacity") or ()}
+    count = 2 if shared else 1
+    name = f"{number:06d}"
+    yield core.Slice(
+        name=f"{name}-devices",
+        driver=EVERYBODY,
+        pool=name,
+        slice_count=count,
+        reach=reach,
+        devices=tuple(_device(device, spec["driverName"]) for device in spec.get("devices") or ()),
+    )
+    if shared:
+        yield core.Slice(
+            name=f"{name}-shared",
+            driver=EVERYBODY,
+            pool=name,
+            slice_count=count,
+            reach=reach,
+            counter_sets=(core.CounterSet(SHARED, shared),),
+        )
+
+
+def _device(device: Mapping[str, Any], driver: str) -> core.Device:
+    consumed = {
+        c["name"]: parse_any(c["capacity"]) for c in device.get("sharedCapacityConsumed") or ()
+    }
+    return core.Device(
+        name=device["name"],
+        driver=driver,
+        attributes={
+            qualified(item["name"], driver): attribute(item)
+            for item in device.get("attributes") or ()
+        },
+        consumes=(core.Consumption(SHARED, consumed),) if consumed else (),
+    )
+
+
+def qualified(name: str, driver: str) -> str:
+    """Return an attribute's full name: a bare id belongs to its driver's domain.
+
+    >>> qualified("model", "foozer.example.com")
+    'foozer.example.com/model'
+    """
+    return name if "/" in name or not driver else f"{driver}/{name}"
+
+
+def attribute(item: Mapping[str, Any]) -> core.Attribute:
+    """Return the typed value of an attribute."""
+    if "quantity" in item:
+        return core.Attribute("quantity", (render(parse_any(item["quantity"])),))
+    if "bool" in item:
+        return core.Attribute("bool", (bool(item["bool"]),))
+    if "version" in item:
+        return core.Attribute("version", (str(item["version"]),))
+    return core.Attribute("string", (str(item.get("string", "")),))
+
+
+def _containers(
+    pod: Object, asked: Sequence[Asked], claims: Sequence[Object], node: str
+) -> dict[str, tuple[str, ...]]:
+    by_entry: dict[str, list[tuple[str, str]]] = {}
+    for claim, item in zip(asked, claims, strict=True):
+        for data in item["status"]["allocation"].get("driverData") or ():
+            for result in data["data"]["results"]:
+                shown = f"{data['driverName']}/{node}/{result['deviceName']}"
+                by_entry.setdefault(claim.entry, []).append(
+                    (result.get("requestName") or "", shown)
+                )
+    return {
+        container["name"]: tuple(
+            shown
+            for use in (container.get("resources") or {}).get("claims") or ()
+            for request, shown in by_entry.get(use["name"], ())
+            if use.get("requestName") in {None, "", request}
+        )
+        for container in pod["spec"].get("containers") or ()
+    }
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    api_version, kind, namespace, name = identity(item)
+    cluster = {"DeviceClass", "ResourcePool", "Node"}
+    return (api_version, kind, namespace or ("" if kind in cluster else "default"), name)

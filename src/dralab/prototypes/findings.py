@@ -1,0 +1,80 @@
+"""What a reader of an older generation found in a document: what it read how, what is wrong."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Object = dict[str, Any]
+State = Literal["valid", "legacy", "invalid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One observation about one field.
+
+    `legacy`: the field was read as something else, said in `message`. `warning`: it is as it
+    should be, but may surprise. `invalid`: it breaks a rule.
+    """
+
+    level: Literal["legacy", "warning", "invalid"]
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A document as it was read: `mended` is its form in the generation's last stage."""
+
+    mended: Object
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def state(self) -> State:
+        """Valid as written, legacy (read with what the findings say), or invalid."""
+        levels = {finding.level for finding in self.findings}
+        if "invalid" in levels:
+            return "invalid"
+        return "legacy" if "legacy" in levels else "valid"
+
+
+def legacy(field: str, message: str) -> Finding:
+    """A field that was read as something else."""
+    return Finding("legacy", field, message)
+
+
+def warning(field: str, message: str) -> Finding:
+    """A field that may surprise."""
+    return Finding("warning", field, message)
+
+
+def invalid(field: str, message: str) -> Finding:
+    """A field that breaks a rule."""
+    return Finding("invalid", field, message)
+
+
+def identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return apiVersion, kind, namespace and name of an object; absent ones are empty."""
+    metadata = item.get("metadata") or {}
+    return (
+        str(item.get("apiVersion") or ""),
+        str(item.get("kind") or ""),
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+    )
+
+
+def copied(value: Any) -> Any:
+    """Return a deep copy of plain data."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value
+
+
+def of_level(findings: Iterable[Finding], level: str) -> list[Finding]:
+    """Return the findings of one level."""
+    return [finding for finding in findings if finding.level == level]

@@ -1,0 +1,286 @@
+"""Claims of k8srm as claims of the allocation problem.
+
+Every detail is a request. A number of devices that may vary becomes alternatives, the fewest
+first; `oneOf` becomes alternatives in the order of priority; totals become constraints.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dralab.allocation import problem as core
+from dralab.prototypes.findings import Object
+from dralab.prototypes.k8srm.expressions import Expression, Expressions
+from dralab.prototypes.k8srm.model import Claim, ConfigRef, Detail, DeviceClass, Instance
+from dralab.values.quantity import Number
+
+ANY_CLASS = ""
+MANY = 1 << 20
+
+
+class UnallocatableError(ValueError):
+    """A claim that no device can meet, whatever there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedClaim:
+    """A claim, its form in the problem, and what its status will need.
+
+    `totals` maps a request's alternative to the amounts asked of its devices together; `item` is
+    the claim object where one was made for the pod.
+    """
+
+    claim: Claim
+    wanted: core.Claim
+    totals: Mapping[str, Mapping[str, Number]]
+    class_configs: tuple[ConfigRef, ...]
+    claim_configs: tuple[ConfigRef, ...]
+    item: Object | None = None
+
+    @property
+    def name(self) -> str:
+        """The claim's name."""
+        return self.claim.name
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What one class without a selector accepts; `drivers` None: any driver."""
+
+    drivers: frozenset[str] | None
+    constraints: Expression | None
+
+    def accepts(self, device: core.Device) -> bool:
+        """Return whether a device is of the class."""
+        if self.drivers is not None and device.driver not in self.drivers:
+            return False
+        return self.constraints is None or self.constraints.holds(device)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCondition:
+    """A class as a selector: any of its leaves."""
+
+    text: str
+    reads: frozenset[core.Path]
+    leaves: tuple[Leaf, ...]
+
+    def matches(self, device: core.Device) -> bool:
+        """Return whether any leaf accepts a device."""
+        return any(leaf.accepts(device) for leaf in self.leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A claim's own expression as a selector; a failing one passes the device over."""
+
+    text: str
+    reads: frozenset[core.Path]
+    expression: Expression = field(compare=False)
+
+    def matches(self, device: core.Device) -> bool:
+        """Return whether the expression holds for a device."""
+        return self.expression.holds(device)
+
+
+class Classes:
+    """The classes that there are, and what each of them accepts."""
+
+    def __init__(
+        self,
+        classes: Sequence[DeviceClass],
+        drivers: Mapping[str, tuple[str, ...]],
+        expressions: Expressions,
+    ) -> None:
+        self.by_name = {each.name: each for each in classes}
+        self.drivers = drivers
+        self.expressions = expressions
+        self.everything = {ANY_CLASS: core.DeviceClass(name=ANY_CLASS)} | {
+            name: core.DeviceClass(name=name, selectors=(self._condition(each),))
+            for name, each in self.by_name.items()
+        }
+
+    def asked(self, claim: Claim, item: Object | None = None) -> AskedClaim:
+        """Return a claim in the problem's form; UnallocatableError where it cannot be met."""
+        if not claim.spec.instances:
+            raise UnallocatableError(f"claim {claim}: it asks for nothing")
+        writer = _Writer(self, claim)
+        for instance in claim.spec.instances:
+            writer.instance(instance)
+        rules = [core.Constraint("match", name) for name in claim.spec.match]
+        rules += [core.Constraint("distinct", name) for name in claim.spec.distinct]
+        return AskedClaim(
+            claim=claim,
+            wanted=core.Claim(
+                name=claim.name,
+                namespace=claim.namespace,
+                requests=tuple(writer.requests),
+                constraints=(*rules, *writer.constraints),
+                limit=MANY,
+            ),
+            totals=writer.totals,
+            class_configs=tuple(dict.fromkeys(writer.class_configs)),
+            claim_configs=tuple(writer.claim_configs),
+            item=item,
+        )
+
+    def leaves(self, each: DeviceClass) -> Iterator[DeviceClass]:
+        """Yield the classes without a selector that a class stands for."""
+        if each.selector is None:
+            yield each
+            return
+        for other in self.by_name.values():
+            if other.selector is None and each.selector.accepts(other.labels):
+                yield other
+
+    def of_type(self, device_type: str) -> list[DeviceClass]:
+        """Return the classes of a device type (stage K3)."""
+        return [each for each in self.by_name.values() if each.device_type == device_type]
+
+    def _condition(self, each: DeviceClass) -> ClassCondition:
+        return self.condition(each.name, list(self.leaves(each)))
+
+    def condition(self, name: str, classes: Sequence[DeviceClass]) -> ClassCondition:
+        """Return the selector of some leaf classes."""
+        leaves = tuple(
+            Leaf(
+                self._drivers(each),
+                self.expressions.get(each.constraints) if each.constraints else None,
+            )
+            for each in classes
+        )
+        reads: frozenset[core.Path] = frozenset({("driver",)})
+        for leaf in leaves:
+            if leaf.constraints is not None:
+                reads |= leaf.constraints.reads
+        return ClassCondition(f"class {name}", reads, leaves)
+
+    def _drivers(self, each: DeviceClass) -> frozenset[str] | None:
+        if each.driver:
+            return frozenset({each.driver})
+        if each.device_type:
+            return frozenset(
+                name for name, types in self.drivers.items() if each.device_type in types
+            )
+        return None
+
+
+class _Writer:
+    """Collects the requests and constraints of one claim."""
+
+    def __init__(self, classes: Classes, claim: Claim) -> None:
+        self.classes = classes
+        self.claim = claim
+        self.requests: list[core.Request] = []
+        self.constraints: list[core.Constraint] = []
+        self.totals: dict[str, Mapping[str, Number]] = {}
+        self.class_configs: list[ConfigRef] = []
+        self.claim_configs: list[ConfigRef] = []
+
+    def instance(self, instance: Instance) -> None:
+        """Add a request for every detail of allOf, and one for oneOf."""
+        for number, detail in enumerate(instance.all_of):
+            self.request(f"{instance.name}:all[{number}]", [detail])
+        if instance.one_of:
+            self.request(f"{instance.name}:one", instance.one_of)
+
+    def request(self, name: str, details: Sequence[Detail]) -> None:
+        """Add one request; more than one detail, or a range of counts, makes alternatives."""
+        alternatives: list[core.Alternative] = []
+        for rank, detail in enumerate(details):
+            least, most = self.bounds(detail)
+            # More devices than the least help only where their resources are added up.
+            counts = range(least, most + 1) if detail.totals else range(least, least + 1)
+            for count in counts:
+                written = f"{name}/{rank}.{count}" if len(details) * len(counts) > 1 else name
+                alternatives.append(self.alternative(written, detail, count))
+        self.requests.append(
+            core.Request(
+                name=name, alternatives=tuple(alternatives), prioritized=len(alternatives) > 1
+            )
+        )
+
+    def alternative(self, name: str, detail: Detail, count: int) -> core.Alternative:
+        """Return one way to meet a detail, and note its rules."""
+        leaves, match = self.meaning(detail)
+        covers = (name,)
+        for attribute in dict.fromkeys((*match, *detail.match)):
+            self.constraints.append(core.Constraint("match", attribute, covers))
+        for attribute in detail.distinct:
+            self.constraints.append(core.Constraint("distinct", attribute, covers))
+        for resource, amount in detail.totals.items():
+            self.constraints.append(core.Constraint("total", resource, covers, amount))
+        self.totals[name] = detail.totals
+        self.class_configs += [config for leaf in leaves for config in leaf.configs]
+        self.claim_configs += [c for c in detail.configs if c not in self.claim_configs]
+        selectors: list[core.Selector | None] = []
+        if detail.device_type:
+            selectors.append(self.classes.condition(f"type {detail.device_type}", leaves))
+        if detail.driver:
+            leaf = Leaf(frozenset({detail.driver}), None)
+            reads: frozenset[core.Path] = frozenset({("driver",)})
+            selectors.append(ClassCondition(f"driver {detail.driver}", reads, (leaf,)))
+        if detail.constraints:
+            expression = self.classes.expressions.get(detail.constraints)
+            selectors.append(Constraint(detail.constraints, expression.reads, expression))
+        return core.Alternative(
+            name=name,
+            class_name=detail.class_name or ANY_CLASS,
+            selectors=tuple(selectors),
+            mode="All" if detail.admin else "ExactCount",
+            count=count,
+            admin=True if detail.admin else None,
+        )
+
+    def meaning(self, detail: Detail) -> tuple[list[DeviceClass], tuple[str, ...]]:
+        """Return the leaf classes of a detail and the attributes that its class matches."""
+        if detail.class_name:
+            named = self.classes.by_name.get(detail.class_name)
+            if named is None:
+                raise UnallocatableError(
+                    f'claim {self.claim}: DeviceClass "{detail.class_name}" does not exist'
+                )
+            leaves = list(self.classes.leaves(named))
+            if detail.driver and named.driver and detail.driver != named.driver:
+                raise UnallocatableError(
+                    f'claim {self.claim}: driver "{detail.driver}" is not "{named.driver}", the '
+                    f"driver of class {named.name}"
+                )
+            return leaves, named.match
+        if detail.device_type:
+            found = self.classes.of_type(detail.device_type)
+            if not found:
+                raise UnallocatableError(
+                    f'claim {self.claim}: no DeviceClass has type "{detail.device_type}"'
+                )
+            return [leaf for each in found for leaf in self.classes.leaves(each)], ()
+        return [], ()
+
+    def bounds(self, detail: Detail) -> tuple[int, int]:
+        """Return the least and the most devices of a detail, within its class's own bounds."""
+        named = self.classes.by_name.get(detail.class_name)
+        least = max(detail.minimum, named.minimum if named else 1)
+        most = detail.maximum if detail.maximum is not None else least
+        if named and named.maximum is not None:
+            if least > named.maximum:
+                raise UnallocatableError(
+                    f"claim {self.claim}: {least} devices are more than the {named.maximum} that "
+                    f"class {named.name} allows"
+                )
+            most = min(most, named.maximum)
+        return least, max(least, most)
+
+
+def instance_of(request: str) -> str:
+    """Return the instance that a request of the problem came from.
+
+    >>> instance_of("gpu:one/2.4")
+    'gpu'
+    """
+    return request.rpartition(":")[0]
+
+
+def suffix(namespace: str, pod: str) -> str:
+    """Return five letters for the claims of a pod: the same every time, others for other pods."""
+    digest = hashlib.sha256(f"{namespace}/{pod}".encode()).digest()
+    return "".join("bcdfghjklmnpqrstvwxz2456789"[byte % 27] for byte in digest[:5])

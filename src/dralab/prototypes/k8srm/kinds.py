@@ -1,0 +1,292 @@
+"""The kinds of `devmgmtproto.k8s.io/v1alpha1`: their schemas, short names and columns.
+
+Fields: wg-device-management a7a4d96, `k8srm-prototype/pkg/api`, and the stages before it. Fields
+of earlier stages are in the schemas too, and say so: the prototypes' own files use them.
+"""
+
+from typing import Final
+
+from dralab.prototypes.schema_words import (
+    AGE,
+    Schema,
+    anything,
+    array,
+    boolean,
+    integer,
+    kind,
+    mapping,
+    quantity,
+    struct,
+    text,
+)
+
+GROUP: Final = "devmgmtproto.k8s.io"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+
+# A list of capacities, or (in some of the prototype's files) a map from name to quantity.
+def capacities(description: str) -> Schema:
+    """A list of ResourceCapacity; a map is read as such a list."""
+    return {
+        "description": description + " A map from name to capacity is read as a list.",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+
+
+ATTRIBUTE: Final = struct(
+    {
+        "name": text("Unique within the list."),
+        "stringValue": text(),
+        "intValue": integer(),
+        "quantityValue": quantity(),
+        "semVerValue": text("A semantic version."),
+    },
+    ("name",),
+    "A name and exactly one typed value. A device's attributes win over its pool's.",
+)
+CONDITION: Final = struct(
+    {
+        "type": text(),
+        "status": text(),
+        "reason": text(),
+        "message": text(),
+        "lastTransitionTime": text(),
+        "observedGeneration": integer(),
+    },
+    ("type", "status"),
+)
+CONFIG: Final = struct(
+    {
+        "apiVersion": text(),
+        "kind": text(),
+        "namespace": text("A class may name any namespace; a claim's is its own."),
+        "name": text(),
+    },
+    ("apiVersion", "kind", "name"),
+    "An object whose content is copied into the claim's status when it is allocated.",
+)
+CONSTRAINTS: Final = text("A CEL expression over `device`; it must be true for every device.")
+MATCH: Final = array(text(), "Attributes whose values must be the same on all chosen devices.")
+DISTINCT: Final = array(text(), "Attributes whose values must all differ (a wish of the authors).")
+
+DETAIL_FIELDS: Final[dict[str, Schema]] = {
+    "class": text("The DeviceClass, or a group of classes, that devices must meet."),
+    "adminAccess": boolean("All devices that meet the constraints, whoever else has them."),
+    "constraints": CONSTRAINTS,
+    "maxDevices": integer("The most devices; default: as many as requested.", minimum=1),
+    "requests": mapping(quantity(), "`devices`: the least number (default 1); others: totals."),
+    "matchAttributes": MATCH,
+    "distinctAttributes": DISTINCT,
+    "configs": array(CONFIG),
+    "config": array(CONFIG, "Stage K3 spelling of configs."),
+    "devices": integer("Read as requests.devices.", minimum=1),
+    "allowShared": boolean("Not in the model: it has no effect."),
+    "deviceClass": text("Stage K3 spelling of class."),
+    "deviceType": text("Stage K3: any class of that type."),
+    "limits": mapping(quantity(), "Stage K3: `count` is read as maxDevices."),
+    "count": integer("Stage K3: read as requests.devices.", minimum=1),
+}
+DETAIL: Final = struct(DETAIL_FIELDS)
+ALLOCATION: Final = struct(
+    {
+        "devicePoolName": text(),
+        "deviceName": text(),
+        "deviceCount": integer("Stage K2: devices of the pool."),
+        "allocations": array(struct({"name": text(), "allocation": quantity()})),
+    },
+    ("devicePoolName",),
+)
+CLAIM_STATUS: Final = struct(
+    {
+        "classConfigs": array(anything(), "Copies of the class's configs as of allocation."),
+        "claimConfigs": array(anything(), "Copies of the claim's configs as of allocation."),
+        "allocations": array(ALLOCATION, "What the scheduler chose."),
+        "deviceStatuses": array(
+            struct(
+                {
+                    "devicePoolName": text(),
+                    "deviceName": text(),
+                    "conditions": array(CONDITION),
+                    "deviceIP": text(),
+                    "deviceIPs": array(struct({"ip": text()})),
+                    "deviceInfo": array(anything()),
+                    "allocations": array(struct({"name": text(), "allocation": quantity()})),
+                },
+                ("devicePoolName", "deviceName"),
+            ),
+            "What the drivers report.",
+            **{
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["devicePoolName", "deviceName"],
+            },
+        ),
+        "podNames": array(text(), "Pods that use the claim.", **{"x-kubernetes-list-type": "set"}),
+    }
+)
+EARLY_CLAIM_FIELDS: Final[dict[str, Schema]] = {
+    "deviceClass": text("Stages K1, K2: the class of a claim of one kind of device."),
+    "driver": text("Stages K1, K2."),
+    "constraints": CONSTRAINTS,
+    "minDeviceCount": integer("Stages K1, K2: read as requests.devices.", minimum=1),
+    "maxDeviceCount": integer("Stages K1, K2: read as maxDevices.", minimum=1),
+    "attributeMatches": MATCH,
+    "accessMode": text("Stage K1: exclusive where nobody says otherwise."),
+    "topologies": array(anything(), "Stage K1."),
+    "requests": array(anything(), "Stage K1: capacity requests."),
+    "configs": array(CONFIG),
+    "claims": array(anything(), "Stage K3: claim instances."),
+}
+CLAIM_SPEC: Final = struct(
+    {
+        "matchAttributes": MATCH,
+        "distinctAttributes": DISTINCT,
+        "devices": array(
+            struct(
+                {
+                    "name": text("How containers refer to the devices."),
+                    "allOf": array(DETAIL, "All of these."),
+                    "oneOf": array(DETAIL, "And one of these, the first that can be met."),
+                    **DETAIL_FIELDS,
+                },
+                ("name",),
+            )
+        ),
+        **EARLY_CLAIM_FIELDS,
+    }
+)
+CLASS_SPEC: Final = struct(
+    {
+        "selector": struct(
+            {
+                "matchLabels": mapping(text()),
+                "matchExpressions": array(
+                    struct(
+                        {"key": text(), "operator": text(), "values": array(text())},
+                        ("key", "operator"),
+                    )
+                ),
+            },
+            description="A group: any class whose labels match.",
+        ),
+        "definition": struct(
+            {"driver": text(), "constraints": CONSTRAINTS, "configs": array(CONFIG)},
+            ("driver",),
+            "A leaf: devices of one driver.",
+        ),
+        "driver": text("Before stage K4: read as definition.driver."),
+        "constraints": CONSTRAINTS,
+        "contstraints": text("A misspelling in the prototype's files, read as constraints."),
+        "configs": array(CONFIG),
+        "deviceType": text("Stages K1 to K3: any driver that handles the type."),
+        "deviceTypes": text("A spelling of deviceType."),
+        "minDeviceCount": integer("Stages K1, K2: at least so many in a claim.", minimum=1),
+        "maxDeviceCount": integer("Stages K1, K2: at most so many in a claim.", minimum=1),
+        "deviceMaxCount": integer("A spelling of maxDeviceCount.", minimum=1),
+        "attributeMatches": MATCH,
+        "matchAttributes": MATCH,
+        "accessMode": text("Stage K1."),
+        "adminAccess": boolean("Stage K3."),
+    }
+)
+POOL_SPEC: Final = struct(
+    {
+        "nodeName": text("The node of all devices; absent: attached over the network."),
+        "driver": text(),
+        "attributes": array(ATTRIBUTE, "Common to all devices."),
+        "sharedResources": capacities("What all devices of the pool draw on."),
+        "resources": capacities("Stage K3 spelling of sharedResources."),
+        "count": integer("Stage K2: so many equal devices.", minimum=0),
+        "devices": array(
+            struct(
+                {
+                    "name": text(),
+                    "attributes": array(ATTRIBUTE),
+                    "sharedResourcesConsumed": mapping(quantity()),
+                    "requests": mapping(quantity(), "Stage K3: sharedResourcesConsumed."),
+                    "claimResourcesProvided": capacities("What the device offers to a claim."),
+                    "resources": capacities("Stage K3: claimResourcesProvided."),
+                },
+                ("name",),
+            )
+        ),
+    },
+    ("driver",),
+)
+
+
+KINDS: Final[tuple[Schema, ...]] = (
+    kind(
+        "DeviceDriver",
+        "devicedrivers",
+        ("ddr",),
+        namespaced=False,
+        properties={"deviceTypes": array(text(), "Types of devices that the driver handles.")},
+        columns=(("Types", "string", ".deviceTypes"), AGE),
+    ),
+    kind(
+        "DeviceClass",
+        "deviceclasses",
+        ("dcl",),
+        namespaced=False,
+        properties={
+            "spec": CLASS_SPEC,
+            "status": struct({"conditions": array(CONDITION), "drivers": array(text())}),
+        },
+        columns=(("Driver", "string", ".spec.definition.driver"), AGE),
+    ),
+    kind(
+        "DeviceClaim",
+        "deviceclaims",
+        ("dc",),
+        namespaced=True,
+        properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
+        columns=(
+            ("Devices", "string", ".status.allocations[*].deviceName"),
+            ("Pods", "string", ".status.podNames"),
+            AGE,
+        ),
+    ),
+    kind(
+        "DevicePrivilegedClaim",
+        "deviceprivilegedclaims",
+        ("dpc",),
+        namespaced=True,
+        properties={
+            "spec": struct(
+                {"driver": text(), "constraints": CONSTRAINTS, "configs": array(CONFIG)},
+                ("driver",),
+            ),
+            "status": CLAIM_STATUS,
+        },
+        columns=(("Driver", "string", ".spec.driver"), AGE),
+    ),
+    kind(
+        "DevicePool",
+        "devicepools",
+        ("dp",),
+        namespaced=False,
+        properties={
+            "spec": POOL_SPEC,
+            "status": struct(
+                {
+                    "availableDevices": integer(),
+                    "deviceStatuses": array(anything()),
+                }
+            ),
+        },
+        columns=(
+            ("Driver", "string", ".spec.driver"),
+            ("Node", "string", ".spec.nodeName"),
+            AGE,
+        ),
+    ),
+)
+# What a pod of this generation has beyond a core/v1 Pod.
+POD_CLAIMS: Final[Schema] = {
+    "description": "The devices of the pod: a struct at stage K4, a list before it.",
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+CONTAINER_DEVICES: Final[Schema] = array(
+    struct({"name": text()}, ("name",)), "Entries of the pod's devices that the container sees."
+)

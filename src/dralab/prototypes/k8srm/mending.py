@@ -1,0 +1,388 @@
+"""Documents of any stage in the form of the last one, with a finding for every field read anew.
+
+Nothing is guessed silently: what is renamed, moved or dropped says so, with its field path.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dralab.api import structural
+from dralab.prototypes.findings import (
+    Finding,
+    Object,
+    Report,
+    copied,
+    identity,
+    invalid,
+    legacy,
+    warning,
+)
+from dralab.prototypes.k8srm import expressions
+from dralab.prototypes.k8srm.kinds import API_VERSION, KINDS
+from dralab.values.names import subdomain_problems
+from dralab.values.quantity import is_quantity
+
+SCHEMAS: Final[Mapping[str, Object]] = {kind["kind"]: kind["schema"] for kind in KINDS}
+MAX_CONFIGS: Final = 32
+VALUES: Final = ("stringValue", "intValue", "quantityValue", "semVerValue")
+
+
+def mend(item: Mapping[str, Any]) -> Report:
+    """Return a document of the group, a Pod or a ConfigMap in the last stage's form.
+
+    Kinds that this generation does not know pass as they are.
+    """
+    mended: Object = copied(dict(item))
+    api_version, kind, _, name = identity(item)
+    found: list[Finding] = []
+    if kind in SCHEMAS and api_version == API_VERSION:
+        errors = structural.errors(SCHEMAS[kind], mended)
+        found += [invalid(error.field, error.body) for error in errors]
+        found += [
+            invalid(path, f"unknown field of a {kind}")
+            for path in structural.unknown_fields(SCHEMAS[kind], mended)
+        ]
+        if not errors:
+            MENDERS.get(kind, _as_it_is)(mended, found)
+    elif api_version == API_VERSION:
+        known = ", ".join(sorted(SCHEMAS))
+        found.append(invalid("kind", f'"{kind}" is none of {known}'))
+    elif (api_version, kind) == ("v1", "Pod"):
+        _mend_pod(mended, found)
+    elif (api_version, kind) == ("v1", "ConfigMap"):
+        _mend_config_map(mended, found)
+    if not name:
+        found.append(invalid("metadata.name", "an object needs a name"))
+    elif subdomain_problems(name) and subdomain_problems(name.lower()) == []:
+        found.append(legacy("metadata.name", f'"{name}": a server wants lower case; kept here'))
+    elif subdomain_problems(name):
+        found.append(invalid("metadata.name", subdomain_problems(name)[0]))
+    return Report(mended=mended, findings=tuple(found))
+
+
+def _as_it_is(item: Object, found: list[Finding]) -> None:
+    """Leave a document alone."""
+
+
+def _renamed(part: Object, old: str, new: str, path: str, found: list[Finding]) -> None:
+    if old not in part:
+        return
+    if new in part:
+        found.append(invalid(f"{path}.{old}", f"means the same as {new}: set one of them"))
+        return
+    part[new] = part.pop(old)
+    found.append(legacy(f"{path}.{old}", f"read as {new}"))
+
+
+def _mend_class(item: Object, found: list[Finding]) -> None:
+    spec = item.get("spec") or {}
+    _renamed(spec, "contstraints", "constraints", "spec", found)
+    _renamed(spec, "deviceMaxCount", "maxDeviceCount", "spec", found)
+    _renamed(spec, "deviceTypes", "deviceType", "spec", found)
+    _mend_match(spec, "spec", found)
+    inner = {"driver", "constraints", "configs"} & spec.keys()
+    if "selector" in spec and "definition" in spec:
+        found.append(invalid("spec", "exactly one of selector and definition is wanted, not both"))
+    elif "selector" in spec and inner:
+        names = ", ".join(sorted(inner))
+        found.append(invalid("spec.selector", f"a group of classes cannot also have {names}"))
+    elif inner and "definition" in spec:
+        names = ", ".join(sorted(inner))
+        found.append(invalid("spec.definition", f"{names} stand beside it: move them into it"))
+    elif inner:
+        spec["definition"] = {name: spec.pop(name) for name in sorted(inner)}
+        found += [
+            legacy(f"spec.{name}", f"read as spec.definition.{name}") for name in sorted(inner)
+        ]
+    elif "selector" not in spec and spec.get("deviceType"):
+        spec["definition"] = {}
+    elif "selector" not in spec and "definition" not in spec:
+        found.append(invalid("spec", "one of selector and definition is wanted"))
+    definition = spec.get("definition", {})
+    if definition.get("constraints"):
+        found += expressions.findings(definition["constraints"], "spec.definition.constraints")
+    if "definition" in spec and not definition.get("driver") and not spec.get("deviceType"):
+        found.append(
+            warning("spec.definition.driver", "absent: devices of any driver are looked at")
+        )
+    if spec.get("deviceType") and not definition.get("driver"):
+        found.append(
+            warning(
+                "spec.deviceType",
+                f'without a driver only drivers whose DeviceDriver lists "{spec["deviceType"]}" '
+                "match; none listed: the class matches nothing",
+            )
+        )
+    _config_namespaces(definition, "spec.definition", found)
+
+
+def _config_namespaces(part: Object, path: str, found: list[Finding]) -> None:
+    configs = part.get("configs") or []
+    if len(configs) > MAX_CONFIGS:
+        found.append(
+            invalid(f"{path}.configs", f"{len(configs)} are more than the {MAX_CONFIGS} allowed")
+        )
+    for index, config in enumerate(configs):
+        if not config.get("namespace"):
+            found.append(
+                invalid(f"{path}.configs[{index}].namespace", "a class's config needs a namespace")
+            )
+
+
+def _mend_match(part: Object, path: str, found: list[Finding]) -> None:
+    _renamed(part, "attributeMatches", "matchAttributes", path, found)
+    for field in ("matchAttributes", "distinctAttributes"):
+        names = part.get(field) or []
+        for index, name in enumerate(names):
+            if name.startswith("device."):
+                names[index] = name.removeprefix("device.")
+                found.append(
+                    legacy(f"{path}.{field}[{index}]", f'"{name}" read as "{names[index]}"')
+                )
+
+
+def _mend_claim(item: Object, found: list[Finding]) -> None:
+    item["spec"] = mended_claim_spec(
+        item.get("spec") or {}, item["metadata"]["name"], "spec", found
+    )
+
+
+def mended_claim_spec(spec: Object, name: str, path: str, found: list[Finding]) -> Object:
+    """Return a claim's spec in the last stage's form; `name` is for the one instance of K1, K2."""
+    spec = copied(spec)
+    if "claims" in spec:
+        return _of_stage_3(spec, name, path, found)
+    if "devices" not in spec or "deviceClass" in spec:
+        return _of_stage_1(spec, name, path, found)
+    _mend_match(spec, path, found)
+    for index, instance in enumerate(spec["devices"]):
+        where = f"{path}.devices[{index}]"
+        inline = {key: instance.pop(key) for key in list(instance) if key not in INSTANCE_FIELDS}
+        if inline and (instance.get("allOf") or instance.get("oneOf")):
+            names = ", ".join(sorted(inline))
+            found.append(invalid(where, f"{names} beside allOf or oneOf: move them into one"))
+        elif inline:
+            instance["allOf"] = [inline]
+            found.append(legacy(where, "a detail in place of allOf, read as its only entry"))
+        if not instance.get("allOf") and not instance.get("oneOf"):
+            found.append(invalid(where, "one of allOf and oneOf is wanted"))
+        for field in ("allOf", "oneOf"):
+            for number, detail in enumerate(instance.get(field) or []):
+                _mend_detail(detail, f"{where}.{field}[{number}]", found)
+    return spec
+
+
+INSTANCE_FIELDS: Final = frozenset({"name", "allOf", "oneOf"})
+
+
+def _of_stage_1(spec: Object, name: str, path: str, found: list[Finding]) -> Object:
+    """Stages K1 and K2: the whole spec is one detail."""
+    detail: Object = {
+        key: spec[key]
+        for key in ("class", "driver", "constraints", "configs", "matchAttributes")
+        if key in spec
+    }
+    if "attributeMatches" in spec:
+        detail["attributeMatches"] = spec["attributeMatches"]
+    if "deviceClass" in spec:
+        detail["class"] = spec["deviceClass"]
+    if "minDeviceCount" in spec:
+        detail["requests"] = {"devices": spec["minDeviceCount"]}
+    if "maxDeviceCount" in spec:
+        detail["maxDevices"] = spec["maxDeviceCount"]
+    found.append(legacy(path, "a claim of stages K1 and K2, read as one instance of one detail"))
+    found += [
+        invalid(f"{path}.{field}", f"{field} of stage K1 is scheduled from node files only")
+        for field in ("topologies", "requests", "accessMode")
+        if spec.get(field)
+    ]
+    _mend_detail(detail, path, found)
+    return {"devices": [{"name": name, "allOf": [detail]}]}
+
+
+def _of_stage_3(spec: Object, name: str, path: str, found: list[Finding]) -> Object:
+    """Stage K3: instances are called claims, each inline or oneOf."""
+    found.append(legacy(f"{path}.claims", "instances of stage K3, read as devices"))
+    _mend_match(spec, path, found)
+    instances = []
+    for index, entry in enumerate(spec.pop("claims")):
+        where = f"{path}.claims[{index}]"
+        instance: Object = {"name": entry.pop("name", f"{name}-{index}")}
+        field = "oneOf" if "oneOf" in entry else "allOf"
+        instance[field] = entry.pop("oneOf") if field == "oneOf" else [entry]
+        if field == "oneOf" and entry:
+            names = ", ".join(sorted(entry))
+            found.append(invalid(where, f"{names} beside oneOf: a claim is one or the other"))
+        for number, detail in enumerate(instance[field]):
+            _mend_detail(detail, f"{where}.{field}[{number}]", found)
+        instances.append(instance)
+    return {**spec, "devices": instances}
+
+
+def _mend_detail(detail: Object, path: str, found: list[Finding]) -> None:
+    _renamed(detail, "config", "configs", path, found)
+    _renamed(detail, "deviceClass", "class", path, found)
+    _mend_match(detail, path, found)
+    if detail.get("constraints"):
+        found += expressions.findings(detail["constraints"], f"{path}.constraints")
+    requests = detail.get("requests") or {}
+    for field in ("devices", "count"):
+        if field in detail:
+            requests["devices"] = detail.pop(field)
+            found.append(legacy(f"{path}.{field}", "read as requests.devices"))
+    if "count" in requests:
+        requests["devices"] = requests.pop("count")
+        found.append(legacy(f"{path}.requests.count", "read as requests.devices"))
+    limits = detail.pop("limits", None) or {}
+    if limits:
+        if "count" in limits:
+            detail["maxDevices"] = limits.pop("count")
+            found.append(legacy(f"{path}.limits.count", "read as maxDevices"))
+        found += [
+            warning(f"{path}.limits.{name}", "the model enforces no limit but count")
+            for name in sorted(limits)
+        ]
+    if "allowShared" in detail:
+        del detail["allowShared"]
+        found.append(legacy(f"{path}.allowShared", "not in the model: it has no effect"))
+    if requests:
+        detail["requests"] = requests
+    found += [
+        invalid(f"{path}.requests.{key}", f'"{value}" is no quantity')
+        for key, value in requests.items()
+        if not is_quantity(str(value))
+    ]
+    if not detail.get("class") and not detail.get("deviceType") and not detail.get("driver"):
+        found.append(invalid(f"{path}.class", "a class is wanted"))
+    least, most = requests.get("devices", 1), detail.get("maxDevices")
+    if most is not None and str(least).isdigit() and int(most) < int(least):
+        found.append(invalid(f"{path}.maxDevices", f"{most} is less than the {least} requested"))
+    if len(detail.get("configs") or ()) > MAX_CONFIGS:
+        found.append(invalid(f"{path}.configs", f"more than the {MAX_CONFIGS} allowed"))
+
+
+def _mend_pool(item: Object, found: list[Finding]) -> None:
+    spec = item["spec"]
+    _renamed(spec, "resources", "sharedResources", "spec", found)
+    _mend_capacities(spec, "sharedResources", "spec", found)
+    _check_attributes(spec.get("attributes") or [], "spec.attributes", found)
+    if "count" in spec and not spec.get("devices"):
+        count = spec.pop("count")
+        spec["devices"] = [{"name": f"device-{index}"} for index in range(count)]
+        found.append(legacy("spec.count", f"a pool of stage K2, read as {count} equal devices"))
+    names = [part["name"] for part in spec.get("sharedResources") or []]
+    seen: set[str] = set()
+    for index, device in enumerate(spec.get("devices") or []):
+        path = f"spec.devices[{index}]"
+        _renamed(device, "requests", "sharedResourcesConsumed", path, found)
+        _renamed(device, "resources", "claimResourcesProvided", path, found)
+        _mend_capacities(device, "claimResourcesProvided", path, found)
+        _check_attributes(device.get("attributes") or [], f"{path}.attributes", found)
+        _mend_consumed(device, names, path, found)
+        if device["name"] in seen:
+            found.append(invalid(f"{path}.name", f'"{device["name"]}" is there twice'))
+        seen.add(device["name"])
+
+
+def _mend_capacities(part: Object, field: str, path: str, found: list[Finding]) -> None:
+    value = part.get(field)
+    if isinstance(value, dict):
+        part[field] = [{"name": name, "capacity": amount} for name, amount in value.items()]
+        found.append(legacy(f"{path}.{field}", "a map, read as a list of name and capacity"))
+    elif value is not None and not isinstance(value, list):
+        found.append(invalid(f"{path}.{field}", "a list of name and capacity is wanted"))
+        return
+    for index, entry in enumerate(part.get(field) or []):
+        where = f"{path}.{field}[{index}]"
+        if not isinstance(entry, dict) or "name" not in entry or "capacity" not in entry:
+            found.append(invalid(where, "name and capacity are wanted"))
+            continue
+        found += [
+            invalid(f"{where}.{key}", f'"{entry[key]}" is no quantity')
+            for key in ("capacity", "blockSize")
+            if key in entry and not is_quantity(str(entry[key]))
+        ]
+
+
+def _check_attributes(items: list[Object], path: str, found: list[Finding]) -> None:
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        given = [name for name in VALUES if name in item]
+        if len(given) != 1:
+            found.append(
+                invalid(f"{path}[{index}]", f"exactly one of {', '.join(VALUES)} is wanted")
+            )
+        if "quantityValue" in item and not is_quantity(str(item["quantityValue"])):
+            value = item["quantityValue"]
+            found.append(invalid(f"{path}[{index}].quantityValue", f'"{value}" is no quantity'))
+        if item["name"] in seen:
+            found.append(invalid(f"{path}[{index}].name", f'"{item["name"]}" is there twice'))
+        seen.add(item["name"])
+
+
+def _mend_consumed(device: Object, names: list[str], path: str, found: list[Finding]) -> None:
+    """Match consumers' names with the pool's: the A100 data write memory-slices-00 for -0."""
+    consumed = device.get("sharedResourcesConsumed") or {}
+    for name in list(consumed):
+        if name in names:
+            continue
+        prefix, dash, number = name.rpartition("-")
+        plain = f"{prefix}{dash}{int(number)}" if number.isdigit() else name
+        field = f"{path}.sharedResourcesConsumed.{name}"
+        if plain in names:
+            consumed[plain] = consumed.pop(name)
+            found.append(legacy(field, f'read as "{plain}", which the pool has'))
+        else:
+            found.append(invalid(field, "the pool has no such shared resource"))
+    found += [
+        invalid(f"{path}.sharedResourcesConsumed.{name}", f'"{amount}" is no quantity')
+        for name, amount in consumed.items()
+        if not is_quantity(str(amount))
+    ]
+
+
+def _mend_pod(item: Object, found: list[Finding]) -> None:
+    claims = (item.get("spec") or {}).get("deviceClaims")
+    if isinstance(claims, list):
+        found.append(legacy("spec.deviceClaims", "a list of stages K1 to K3, read entry by entry"))
+        for index, entry in enumerate(claims):
+            path = f"spec.deviceClaims[{index}]"
+            how = {"claim", "claimName", "claimTemplateName", "template"} & set(entry)
+            if len(how) != 1:
+                found.append(
+                    invalid(
+                        path, "one of claim, claimName, claimTemplateName and template is wanted"
+                    )
+                )
+    elif isinstance(claims, dict):
+        how = {"devices", "claimName", "template"} & claims.keys()
+        if len(how) != 1:
+            found.append(
+                invalid("spec.deviceClaims", "one of devices, claimName and template is wanted")
+            )
+        for index, entry in enumerate(claims.get("devices") or []):
+            if not entry.get("class"):
+                found.append(invalid(f"spec.deviceClaims.devices[{index}].class", "is wanted"))
+            if not entry.get("name"):
+                entry["name"] = f"device-{index}"
+                found.append(
+                    legacy(f"spec.deviceClaims.devices[{index}].name", "absent: a name was made")
+                )
+    elif claims is not None:
+        found.append(invalid("spec.deviceClaims", "a struct is wanted"))
+
+
+def _mend_config_map(item: Object, found: list[Finding]) -> None:
+    for key, value in (item.get("data") or {}).items():
+        if not isinstance(value, str):
+            item["data"][key] = str(value).lower() if isinstance(value, bool) else str(value)
+            found.append(
+                legacy(f"data.{key}", f'{value} is no text, read as "{item["data"][key]}"')
+            )
+
+
+MENDERS: Final[Mapping[str, Callable[[Object, list[Finding]], None]]] = {
+    "DeviceClass": _mend_class,
+    "DeviceClaim": _mend_claim,
+    "DevicePool": _mend_pool,
+}

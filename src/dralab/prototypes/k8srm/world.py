@@ -1,0 +1,274 @@
+"""Classes, pools and claims of k8srm as one allocation problem, and its result as their status."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from dralab.allocation.allocator import allocate
+from dralab.allocation.outcome import Allocated, ClaimAllocation
+from dralab.allocation.problem import DeviceId, InUse, Node, Problem
+from dralab.prototypes.findings import Object, copied, identity
+from dralab.prototypes.k8srm import asking, offering, reading
+from dralab.prototypes.k8srm.asking import AskedClaim, UnallocatableError
+from dralab.prototypes.k8srm.expressions import Expressions
+from dralab.prototypes.k8srm.kinds import API_VERSION
+from dralab.prototypes.k8srm.mending import MAX_CONFIGS
+from dralab.prototypes.k8srm.model import Claim, ConfigRef, PodEntry
+from dralab.prototypes.placement import (
+    Device,
+    ExpressionFailure,
+    NodeRefusal,
+    Placed,
+    Placement,
+    Unplaced,
+)
+
+MAX_CONFIG_BYTES: Final = 16 * 1024
+
+
+class World:
+    """What k8srm objects describe; claims made for pods are added as they are applied."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.objects: dict[tuple[str, str, str, str], Object] = {}
+        for item in objects:
+            self.objects[_key(item)] = item
+        self.expressions = Expressions()
+        self.catalog = asking.Classes(
+            [reading.read_class(item) for item in self._of("DeviceClass")],
+            {
+                item["metadata"]["name"]: tuple(item.get("deviceTypes") or ())
+                for item in self._of("DeviceDriver")
+            },
+            self.expressions,
+        )
+        self.pools = [reading.read_pool(item) for item in self._of("DevicePool")]
+        self.slices = tuple(offering.slices(self.pools))
+
+    def pods(self) -> list[Object]:
+        """Return the pods, in the order in which they came."""
+        return [item for key, item in self.objects.items() if key[:2] == ("v1", "Pod")]
+
+    def nodes(self) -> list[str]:
+        """Return the names of all nodes, sorted: of Node objects, or those that pools name."""
+        named = {key[3] for key in self.objects if key[:2] == ("v1", "Node")}
+        return sorted(named or {pool.node for pool in self.pools if pool.node}) or [""]
+
+    def place(self, pod: Object) -> Placement:
+        """Return where a pod can run: the first node by name, with the first devices."""
+        self.expressions.failures.clear()
+        try:
+            asked = self._asked(pod)
+            configs = {claim.name: self._configs(claim) for claim in asked}
+        except UnallocatableError as error:
+            return Unplaced(pod=pod, reason=str(error))
+        fixed = sorted({node for claim in asked for node in self._nodes_of(claim.claim)})
+        if len(fixed) > 1:
+            reason = f"its claims are allocated on different nodes: {', '.join(fixed)}"
+            return Unplaced(pod=pod, reason=reason)
+        problem = self._problem(asked)
+        refusals = []
+        for name in fixed or self.nodes():
+            outcome = allocate(problem, Node(name))
+            if isinstance(outcome, Allocated):
+                return self._placed(pod, name, asked, outcome.claims, configs)
+            refusals.append(NodeRefusal(node=name, outcome=outcome))
+        failures = tuple(
+            ExpressionFailure(text, message)
+            for text, message in sorted(self.expressions.failures.items())
+        )
+        return Unplaced(pod=pod, nodes=tuple(refusals), failures=failures)
+
+    def apply(self, placed: Placed) -> None:
+        """Take a placement as done."""
+        for item in (*placed.claims, placed.pod):
+            self.objects[_key(item)] = item
+
+    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
+        """Return the allocation problem of a pod on every node."""
+        problem = self._problem(self._asked(pod))
+        return [(Node(name), problem) for name in self.nodes()]
+
+    def shown(self, pool: str, device: str) -> str:
+        """Return a device of a problem as people name it."""
+        return f"{self.pools[int(pool)].name}/{device}"
+
+    # --- what a pod asks
+
+    def _asked(self, pod: Object) -> list[AskedClaim]:
+        read = reading.read_pod(pod)
+        return [self._claim(entry, read.name, read.namespace) for entry in read.entries]
+
+    def _claim(self, entry: PodEntry, pod: str, namespace: str) -> AskedClaim:
+        if entry.how == "existing":
+            return self.catalog.asked(reading.read_claim(self._source(entry, namespace)))
+        if entry.how == "template":
+            spec = copied(self._source(entry, namespace)["spec"])
+        elif entry.how == "class":
+            spec = reading.shorthand(entry.name, entry.source)
+        else:
+            spec = copied(dict(entry.spec))
+        name = "-".join(part for part in (pod, entry.name, asking.suffix(namespace, pod)) if part)
+        owner = self._owner(pod, namespace)
+        item: Object = {
+            "apiVersion": API_VERSION,
+            "kind": "DeviceClaim",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                **{k: v for k, v in entry.metadata.items() if v},
+                "ownerReferences": [owner],
+            },
+            "spec": spec,
+        }
+        existing = self.objects.get(_key(item))
+        return self.catalog.asked(reading.read_claim(existing or item), item=existing or item)
+
+    def _owner(self, pod: str, namespace: str) -> Object:
+        item = self.objects.get(("v1", "Pod", namespace, pod), {})
+        uid = (item.get("metadata") or {}).get("uid", "")
+        return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
+
+    def _source(self, entry: PodEntry, namespace: str) -> Object:
+        found = self.objects.get((API_VERSION, "DeviceClaim", namespace, entry.source))
+        if found is None:
+            raise UnallocatableError(f'DeviceClaim "{namespace}/{entry.source}" does not exist')
+        return found
+
+    def _configs(self, asked: AskedClaim) -> tuple[list[Object], list[Object]]:
+        """Return copies of the class's and the claim's configs, as they are now."""
+        found = []
+        for refs in (asked.class_configs, asked.claim_configs):
+            if len(refs) > MAX_CONFIGS:
+                raise UnallocatableError(
+                    f"claim {asked.claim}: {len(refs)} configs are more than the {MAX_CONFIGS} "
+                    "that are copied into a status"
+                )
+            found.append([self._config(ref, asked.claim) for ref in refs])
+        return found[0], found[1]
+
+    def _config(self, ref: ConfigRef, claim: Claim) -> Object:
+        key = (ref.api_version, ref.kind, ref.namespace, ref.name)
+        item = self.objects.get(key) or self.objects.get((*key[:2], "", ref.name))
+        if item is None:
+            raise UnallocatableError(f"claim {claim}: config {ref} does not exist")
+        size = len(orjson.dumps(item))
+        if size > MAX_CONFIG_BYTES:
+            raise UnallocatableError(
+                f"claim {claim}: config {ref} has {size} bytes, more than {MAX_CONFIG_BYTES}"
+            )
+        return copied(item)
+
+    # --- the problem and its result
+
+    def _problem(self, asked: Sequence[AskedClaim]) -> Problem:
+        wanted = [claim for claim in asked if not claim.claim.allocated]
+        return Problem(
+            claims=tuple(claim.wanted for claim in wanted),
+            classes=self.catalog.everything,
+            slices=self.slices,
+            in_use=self._in_use(),
+        )
+
+    def _in_use(self) -> InUse:
+        numbers = {pool.name: number for number, pool in enumerate(self.pools)}
+        held: dict[DeviceId, tuple[str, ...]] = {}
+        for item in self._of("DeviceClaim"):
+            claim = reading.read_claim(item)
+            details = [d for i in claim.spec.instances for d in (*i.all_of, *i.one_of)]
+            if details and all(detail.admin for detail in details):
+                continue  # Administrative access uses nothing up.
+            for part in claim.status.get("allocations") or ():
+                if part["devicePoolName"] in numbers and part.get("deviceName"):
+                    number = numbers[part["devicePoolName"]]
+                    held[offering.device_id(number, part["deviceName"])] = (str(claim),)
+        return InUse(exclusive=frozenset(held), holders=held)
+
+    def _nodes_of(self, claim: Claim) -> set[str]:
+        nodes = {pool.name: pool.node for pool in self.pools}
+        parts = claim.status.get("allocations") or ()
+        return {nodes.get(part["devicePoolName"], "") for part in parts} - {""}
+
+    def _placed(
+        self,
+        pod: Object,
+        node: str,
+        asked: Sequence[AskedClaim],
+        allocations: Sequence[ClaimAllocation],
+        configs: Mapping[str, tuple[list[Object], list[Object]]],
+    ) -> Placed:
+        found = iter(allocations)
+        devices: list[Device] = []
+        claims: list[Object] = []
+        for claim in asked:
+            item = copied(claim.item or self._source_of(claim.claim))
+            status = item.setdefault("status", {})
+            if not claim.claim.allocated:
+                allocation = next(found)
+                status["classConfigs"], status["claimConfigs"] = configs[claim.name]
+                status["allocations"] = offering.allocated(self.pools, claim, allocation)
+                devices += self._devices(claim, allocation)
+            names = status.setdefault("podNames", [])
+            if pod["metadata"]["name"] not in names:
+                names.append(pod["metadata"]["name"])
+            claims.append(item)
+        bound = copied(pod)
+        bound["spec"]["nodeName"] = node
+        return Placed(
+            pod=bound,
+            node=node,
+            devices=tuple(devices),
+            claims=tuple(claims),
+            containers=self._containers(pod, asked, claims, devices),
+        )
+
+    def _source_of(self, claim: Claim) -> Object:
+        return self.objects[API_VERSION, "DeviceClaim", claim.namespace, claim.name]
+
+    def _devices(self, claim: AskedClaim, allocation: ClaimAllocation) -> Iterable[Device]:
+        for chosen in allocation.chosen:
+            pool = self.pools[int(chosen.device.pool)]
+            yield Device(
+                claim=claim.name,
+                request=asking.instance_of(chosen.request),
+                pool=pool.name,
+                device=chosen.device.device,
+                driver=pool.driver,
+            )
+
+    def _containers(
+        self,
+        pod: Object,
+        asked: Sequence[AskedClaim],
+        claims: Sequence[Object],
+        devices: Sequence[Device],
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the devices that each container names: by entry, or by instance of its claim."""
+        read = reading.read_pod(pod)
+        by_name: dict[str, list[str]] = {}
+        for entry, claim, item in zip(read.entries, asked, claims, strict=True):
+            mine = [device for device in devices if device.claim == claim.name]
+            if not mine:
+                parts = item["status"]["allocations"]
+                shown = [f"{p['devicePoolName']}/{p.get('deviceName', '')}" for p in parts]
+                names = [i.name for i in claim.claim.spec.instances] if read.whole else []
+                for name in names or [entry.name]:
+                    by_name.setdefault(name, []).extend(shown)
+            for device in mine:
+                name = device.request if read.whole else entry.name
+                by_name.setdefault(name, []).append(str(device))
+        return {
+            container: tuple(text for name in names for text in by_name.get(name, ()))
+            for container, names in read.containers.items()
+        }
+
+    def _of(self, kind: str) -> list[Object]:
+        return [item for key, item in self.objects.items() if key[:2] == (API_VERSION, kind)]
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return the identity of an object; namespaced kinds without a namespace are in default."""
+    api_version, kind, namespace, name = identity(item)
+    cluster = {"DeviceClass", "DeviceDriver", "DevicePool", "Node"}
+    return (api_version, kind, namespace or ("" if kind in cluster else "default"), name)

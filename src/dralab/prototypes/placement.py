@@ -1,0 +1,114 @@
+"""What any older generation answers about a pod: where it can run and with which devices.
+
+The search itself is `dralab.allocation`'s; a generation says what is asked and writes down what was
+found. Turning reasons into longer explanations is left to `allocation.explanation`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dralab.allocation.outcome import Outcome
+from dralab.allocation.problem import Node, Problem
+from dralab.prototypes.findings import Object, Report
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionFailure:
+    """An expression that had no answer for some devices, which were passed over."""
+
+    expression: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device as people name it: where it is and what it is for."""
+
+    claim: str
+    request: str
+    pool: str
+    device: str
+    driver: str
+
+    def __str__(self) -> str:
+        return f"{self.pool}/{self.device}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A pod that can run on a node.
+
+    `claims` are the claim objects with their new status, generated ones included; `pod` is the pod
+    bound to the node; `containers` maps each container to the devices it sees.
+    """
+
+    pod: Object
+    node: str
+    devices: tuple[Device, ...]
+    claims: tuple[Object, ...]
+    containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRefusal:
+    """Why one node cannot run a pod; `outcome` carries the search's facts, where it came to one."""
+
+    node: str
+    reason: str = ""
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """A pod that can run nowhere: either for one reason of its own, or node by node."""
+
+    pod: Object
+    reason: str = ""
+    nodes: tuple[NodeRefusal, ...] = ()
+    failures: tuple[ExpressionFailure, ...] = ()
+
+
+Placement = Placed | Unplaced
+
+
+class World(Protocol):
+    """Everything of one generation that a set of objects describes.
+
+    Objects are mended documents; a placement changes nothing until it is applied.
+    """
+
+    def pods(self) -> Sequence[Object]:
+        """Return the pods, in the order in which they came."""
+        ...
+
+    def place(self, pod: Object) -> Placement:
+        """Return where a pod can run: the first node by name, with the first devices."""
+        ...
+
+    def apply(self, placed: Placed) -> None:
+        """Take a placement as done: its devices are in use from now on."""
+        ...
+
+    def problems(self, pod: Object) -> Sequence[tuple[Node, Problem]]:
+        """Return the allocation problem of a pod on every node; ValueError where it has none."""
+        ...
+
+    def shown(self, pool: str, device: str) -> str:
+        """Return a device of a problem as people name it."""
+        ...
+
+
+class Generation(Protocol):
+    """One generation of the device API."""
+
+    name: str
+    api_version: str
+
+    def read(self, item: Mapping[str, Any]) -> Report:
+        """Return a document as this generation reads it."""
+        ...
+
+    def world(self, objects: Sequence[Object]) -> World:
+        """Return the world that mended objects describe."""
+        ...
