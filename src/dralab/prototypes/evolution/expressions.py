@@ -88,10 +88,10 @@ class Expression:
         known = self._known(driver, attributes, keys)
         variables: dict[str, Any] = {"device.driverName": driver}
         for name, (_, kind, default) in MAPS.items():
-            values = {
-                key: value_of(item) for key, item in known.items() if kind in {"", item.type}
-            }
-            variables[f"device.{name}"] = Map(values) if self.strict else DefaultMap(values, default)
+            values = {key: value_of(item) for key, item in known.items() if kind in {"", item.type}}
+            variables[f"device.{name}"] = (
+                Map(values) if self.strict else DefaultMap(values, default)
+            )
         try:
             value, _ = self.compiled.value(variables, MAX_COST)
         except CelError as error:

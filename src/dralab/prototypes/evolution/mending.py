@@ -51,8 +51,11 @@ def mend(item: Mapping[str, Any] | list[Any]) -> Report:
         found.append(legacy("kind", "DevicePool of an earlier draft, read as ResourcePool"))
     if api_version.startswith("resource.k8s.io/"):
         found += _checked(mended, kind)
-    problems = subdomain_problems(name) if name else ["an object needs a name"]
-    found += [invalid("metadata.name", problem) for problem in problems]
+    elif api_version != "v1":
+        found.append(
+            legacy("apiVersion", f"a {kind} has no place here: configs hold their parameters")
+        )
+    found += k8srm.named(name)
     return Report(mended=mended, findings=tuple(found))
 
 
@@ -66,7 +69,9 @@ def _list(items: list[Any]) -> Report:
                 Finding(each.level, f"[{index}].{each.field}", each.message)
                 for each in report.findings
             ]
-    return Report(mended={"apiVersion": "v1", "kind": "List", "items": items}, findings=tuple(found))
+    return Report(
+        mended={"apiVersion": "v1", "kind": "List", "items": items}, findings=tuple(found)
+    )
 
 
 def _k8srm(item: Object, kind: str) -> Report:
@@ -192,9 +197,7 @@ def _attributes(device: Mapping[str, Any], path: str) -> list[Finding]:
         if len(given) != 1:
             found.append(invalid(where, f"exactly one of {', '.join(VALUES)} is wanted"))
         if "quantity" in attribute and not is_quantity(str(attribute["quantity"])):
-            found.append(
-                invalid(f"{where}.quantity", f'"{attribute["quantity"]}" is no quantity')
-            )
+            found.append(invalid(f"{where}.quantity", f'"{attribute["quantity"]}" is no quantity'))
         if "version" in attribute:
             try:
                 Version.parse(str(attribute["version"]))
@@ -205,9 +208,7 @@ def _attributes(device: Mapping[str, Any], path: str) -> list[Finding]:
 
 def _attribute_name(name: str, path: str) -> list[Finding]:
     domain, slash, identifier = name.rpartition("/")
-    found = [
-        invalid(path, f'"{name}": {problem}') for problem in c_identifier_problems(identifier)
-    ]
+    found = [invalid(path, f'"{name}": {problem}') for problem in c_identifier_problems(identifier)]
     if len(identifier) > MAX_ID:
         found.append(invalid(path, f'"{name}": the id has more than {MAX_ID} characters'))
     if slash:

@@ -131,13 +131,13 @@ class World:
             item = self._claim(entry, metadata, namespace)
             status = item.get("status") or {}
             allocation = status.get("allocation")
-            reserved = {part["uid"] for part in status.get("reservedFor") or ()}
-            uid = metadata.get("uid", "")
+            reserved = {(part["name"], part["uid"]) for part in status.get("reservedFor") or ()}
+            mine = (metadata["name"], metadata.get("uid", ""))
             spec = item["spec"]
-            if allocation and uid not in reserved and reserved:
+            if allocation and mine not in reserved and reserved:
                 if not (spec.get("shareable") or allocation.get("shareable")):
                     raise UnallocatableError(
-                        f'claim {namespace}/{item["metadata"]["name"]} is not shareable and '
+                        f"claim {namespace}/{item['metadata']['name']} is not shareable and "
                         "reserved for another pod: set spec.shareable to true to share it"
                     )
                 if len(reserved) >= MAX_RESERVED_FOR:
@@ -188,7 +188,7 @@ class World:
             name = request.get("deviceClassName") or ""
             if name not in self.classes:
                 raise UnallocatableError(
-                    f"claim {namespace}/{metadata['name']}: DeviceClass \"{name}\" does not exist"
+                    f'claim {namespace}/{metadata["name"]}: DeviceClass "{name}" does not exist'
                 )
             admin = bool(request.get("adminAccess"))
             if admin and not self._management_allowed(namespace):
@@ -283,7 +283,9 @@ class World:
                     finalizers.append(FINALIZER)
             reserved = status.setdefault("reservedFor", [])
             uid = pod["metadata"].get("uid", "")
-            if all((part["name"], part["uid"]) != (pod["metadata"]["name"], uid) for part in reserved):
+            if all(
+                (part["name"], part["uid"]) != (pod["metadata"]["name"], uid) for part in reserved
+            ):
                 reserved.append({"resource": "pods", "name": pod["metadata"]["name"], "uid": uid})
             claims.append(item)
         bound = copied(pod)

@@ -44,7 +44,7 @@ class Expression:
     """One expression; a device for which it has no answer is passed over, not an error."""
 
     text: str
-    failed: Callable[[str, str], None]
+    failed: Callable[[str, str], object]
     programs: dict[tuple[str, ...], Program | str] = field(default_factory=dict)
     compared: tuple[str, ...] = ()
 
@@ -66,7 +66,9 @@ class Expression:
         kinds = tuple(attributes[n].type if n in attributes else "" for n in self.compared)
         program = self.programs.get(kinds)
         if program is None:
-            program = self.programs[kinds] = self._compiled(dict(zip(self.compared, kinds, strict=True)))
+            program = self.programs[kinds] = self._compiled(
+                dict(zip(self.compared, kinds, strict=True))
+            )
         if isinstance(program, str):
             raise ValueError(program)  # noqa: TRY004 - the text of a compile error
         device = Map({name: value_of(item) for name, item in attributes.items()})
@@ -203,9 +205,7 @@ def _compare(node: Call, left: Node, right: Node, kinds: Mapping[str, str]) -> N
         maker = MAKERS.get(kinds.get(attribute_name(mine), ""))
         if maker is None or not _is_text(other):
             continue
-        first, second = (
-            (left, _made(maker, right)) if mine is left else (_made(maker, left), right)
-        )
+        first, second = (left, _made(maker, right)) if mine is left else (_made(maker, left), right)
         if node.function in {"_==_", "_!=_"}:
             node.args[:] = [first, second]
         else:

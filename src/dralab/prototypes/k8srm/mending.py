@@ -51,13 +51,18 @@ def mend(item: Mapping[str, Any]) -> Report:
         _mend_pod(mended, found)
     elif (api_version, kind) == ("v1", "ConfigMap"):
         _mend_config_map(mended, found)
-    if not name:
-        found.append(invalid("metadata.name", "an object needs a name"))
-    elif subdomain_problems(name) and subdomain_problems(name.lower()) == []:
-        found.append(legacy("metadata.name", f'"{name}": a server wants lower case; kept here'))
-    elif subdomain_problems(name):
-        found.append(invalid("metadata.name", subdomain_problems(name)[0]))
+    found += named(name)
     return Report(mended=mended, findings=tuple(found))
+
+
+def named(name: str) -> list[Finding]:
+    """Return what is wrong with a name; the prototypes' own files use upper case."""
+    if not name:
+        return [invalid("metadata.name", "an object needs a name")]
+    problems = subdomain_problems(name)
+    if problems and not subdomain_problems(name.lower()):
+        return [warning("metadata.name", f'"{name}": a server wants lower case; kept here')]
+    return [invalid("metadata.name", problem) for problem in problems]
 
 
 def _as_it_is(item: Object, found: list[Finding]) -> None:

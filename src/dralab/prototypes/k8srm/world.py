@@ -158,7 +158,8 @@ class World:
             raise UnallocatableError(
                 f"claim {claim}: config {ref} has {size} bytes, more than {MAX_CONFIG_BYTES}"
             )
-        return copied(item)
+        copy: Object = copied(item)
+        return copy
 
     # --- the problem and its result
 
@@ -224,7 +225,8 @@ class World:
         )
 
     def _source_of(self, claim: Claim) -> Object:
-        return self.objects[API_VERSION, "DeviceClaim", claim.namespace, claim.name]
+        found: Object = self.objects[API_VERSION, "DeviceClaim", claim.namespace, claim.name]
+        return found
 
     def _devices(self, claim: AskedClaim, allocation: ClaimAllocation) -> Iterable[Device]:
         for chosen in allocation.chosen:
