@@ -9,6 +9,7 @@ import yaml
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
+from dralab.apiserver import protobuf
 from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates
 
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -51,6 +52,11 @@ def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: b
         return _json(data, expected, count_duplicates=count_duplicates)
     if media in YAML_TYPES:
         return Body(load_yaml(data, expected))
+    if media == PROTOBUF:
+        try:
+            return Body(protobuf.decode(data), checked=False)
+        except protobuf.ProtobufError as error:
+            raise unrecognized(data, expected, str(error)) from error
     raise unknown_format(ACCEPTED)
 
 
