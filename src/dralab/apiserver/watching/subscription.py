@@ -40,6 +40,7 @@ class Subscription(Generic[Item]):
         self.since = wanted.since
         self.bookmarked = 0
         self.cut: str | None = None
+        self.finished = False
         self.weight = 0
         self.initial: Iterator[Piece[Item]] | None = None
         self.pieces: deque[Piece[Item]] = deque()
@@ -64,7 +65,7 @@ class Subscription(Generic[Item]):
     @property
     def waiting(self) -> bool:
         """Whether there is something to take, or to learn from `cut`."""
-        return self.initial is not None or bool(self.pieces) or self.cut is not None
+        return self.initial is not None or bool(self.pieces) or self.done
 
     def notify(self, ready: Callable[[], None]) -> None:
         """Call `ready` each time something may have come; at once where something waits.
@@ -90,18 +91,35 @@ class Subscription(Generic[Item]):
         self.weight -= piece.weight
 
     def end(self, why: str) -> None:
-        """Forget what has not been read and say why; the hub calls it, with the lock held."""
+        """Forget what has not been read, and say why."""
+        with self._lock:
+            if self.cut is not None:
+                return
+            self.cut = why
+            self.initial = None
+            if not self.finished:
+                self._leave(self)
+            while self.pieces:
+                self.release(self.pieces.popleft())
+            if self._ready is not None:
+                self._ready()
+
+    def finish(self) -> None:
+        """Stop gently: what has come can still be read, then `done` is true."""
+        with self._lock:
+            if self.cut is None:
+                self.finished = True
+                self._leave(self)
+                if self._ready is not None:
+                    self._ready()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
         if self.cut is not None:
-            return
-        self.cut = why
-        self.initial = None
-        self._leave(self)
-        while self.pieces:
-            self.release(self.pieces.popleft())
-        if self._ready is not None:
-            self._ready()
+            return True
+        return self.finished and self.initial is None and not self.pieces
 
     def close(self) -> None:
         """Stop; further changes are not kept."""
-        with self._lock:
-            self.end("")
+        self.end("")

@@ -1,0 +1,3 @@
+module dralab.dev/benchmarks/load
+
+go 1.21

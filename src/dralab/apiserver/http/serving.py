@@ -1,0 +1,206 @@
+"""The edge served by uvicorn: sockets, TLS, and limits on what comes before a request.
+
+uvicorn reads HTTP and keeps connections alive. What it leaves open is closed here: a head that
+grows without end or never ends, and a clean stop in whatever thread the loop runs.
+"""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dralab.apiserver.http.asgi import Edge
+
+HEAD: Final = 64 * 1024  # bytes of request line and headers
+HEAD_TIME: Final = 30.0  # seconds for a head to arrive
+IDLE: Final = 120.0  # seconds that a connection without a request is kept
+BACKLOG: Final = 2048
+
+
+class ServingError(Exception):
+    """The server cannot serve; `str` is one line that says what to do."""
+
+
+class AddressInUse(ServingError):  # noqa: N818 - a fact, named as the system names it
+    """Somebody listens at the address already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """The files of a TLS server: its certificate and key, and the CA that clients trust."""
+
+    certificate: Path
+    key: Path
+    ca: Path
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 asks for any free port. ServingError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio switches Nagle's algorithm off only where the protocol is named; with it, head and
+    # body of an answer, written apart, are 40 ms apart.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(BACKLOG)
+        found.settimeout(0)
+    except OSError as error:
+        found.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(
+                f"{host}:{port} is taken: stop what listens there or choose another with --listen"
+            ) from error
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"cannot listen on {host}:{port}: {why}") from error
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def address(listener: socket.socket) -> tuple[str, int]:
+    """Return the host and port at which a socket listens."""
+    name = listener.getsockname()
+    return str(name[0]), int(name[1])
+
+
+class HttpServer:
+    """One listening socket, served on the running loop until `stop`."""
+
+    def __init__(
+        self, edge: Edge, listener: socket.socket, certificate: Certificate | None = None
+    ) -> None:
+        self.edge = edge
+        self.listener = listener
+        config = uvicorn.Config(
+            edge,
+            http=_LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            loop="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=int(IDLE),
+            timeout_graceful_shutdown=1,
+            backlog=BACKLOG,
+            ssl_certfile=str(certificate.certificate) if certificate else None,
+            ssl_keyfile=str(certificate.key) if certificate else None,
+        )
+        self._server = _Server(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients find the server."""
+        host, port = address(self.listener)
+        scheme = "https" if self._server.config.is_ssl else "http"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    async def start(self) -> None:
+        """Begin to serve; returns once requests are answered."""
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self.listener]))
+        ready = asyncio.ensure_future(self._server.ready.wait())
+        await asyncio.wait((ready, self._serving), return_when=asyncio.FIRST_COMPLETED)
+        if self._serving.done():
+            ready.cancel()
+            await self._serving
+
+    async def stop(self) -> None:
+        """End the watches, finish the requests, close the connections."""
+        self.edge.close()
+        self._server.should_exit = True
+        self._server.force_exit = True
+        if self._serving is not None:
+            await self._serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which leaves signals to the caller and looks after slow heads."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, _LimitedProtocol):
+                    connection.close_if_late(now)
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for one in sockets or []:
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        for _ in range(20):  # a turn or two is enough for answers that are on their way
+            if not self.server_state.connections and not self.server_state.tasks:
+                break
+            await asyncio.sleep(0.005)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
+
+
+class _LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1, with an end to heads: 64 KiB, and 30 seconds."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.head = 0  # bytes since the last request was complete
+        self.head_since: float | None = None
+        self.in_body = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.head_since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.in_body:
+            if not self.head:
+                self.head_since = self.loop.time()
+            self.head += len(data)
+        super().data_received(data)
+        if self.head > HEAD and not self.transport.is_closing():
+            self.transport.write(
+                b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+                b"content-length: 0\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self.in_body = True
+        self.head = 0
+        self.head_since = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.in_body = False
+        super().on_message_complete()
+
+    def close_if_late(self, now: float) -> None:
+        """Close the connection where a head has been on its way for too long."""
+        if self.head_since is not None and now - self.head_since > HEAD_TIME:
+            self.transport.abort()

@@ -1,0 +1,173 @@
+"""An authority of one's own: a CA, a server's certificate signed by it, and a token.
+
+Made once per directory, so that kubeconfigs stay valid when a server comes back. `cryptography`
+is imported here alone: plain HTTP starts without it.
+"""
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dralab.apiserver.http.serving import Certificate, ServingError
+from dralab.kernel.clock import SECOND
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+TEN_YEARS: Final = timedelta(days=3650)
+# The names by which programs inside a cluster call the server, and by which everybody else does.
+NAMES: Final = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "127.0.0.1",
+    "::1",
+)
+
+
+def certificate(directory: Path, now: int, names: Iterable[str] = ()) -> Certificate:
+    """Return the certificate of a directory, made at first for localhost and `names`.
+
+    `now` is in nanoseconds since the epoch. ServingError where the directory cannot be used.
+    """
+    found = Certificate(
+        certificate=directory / "server.crt", key=directory / "server.key", ca=directory / "ca.crt"
+    )
+    wanted = sorted({*NAMES, *names})
+    listing = directory / "names"
+    try:
+        if listing.exists() and listing.read_text(encoding="utf-8").split() == wanted:
+            return found
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(directory, found, datetime.fromtimestamp(now // SECOND, UTC), wanted)
+        _write(listing, "\n".join(wanted).encode())
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"cannot keep certificates in {directory}: {why}") from error
+    return found
+
+
+def token(directory: Path) -> str:
+    """Return the administrator's bearer token of a directory, made at first."""
+    file = directory / "token"
+    try:
+        if not file.exists():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write(file, secrets.token_urlsafe(32).encode())
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"cannot keep the token in {directory}: {why}") from error
+
+
+def _make(directory: Path, files: Certificate, now: datetime, names: Iterable[str]) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    authority = _authority(directory, files, now)
+    own = x509.load_pem_x509_certificate(files.ca.read_bytes())
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dralab")])
+    made = (
+        _certificate(subject, own.subject, key, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+            critical=False,
+        )
+    )
+    _write(files.key, _pem(key))
+    _write(files.certificate, _signed(made, authority))
+
+
+def _authority(directory: Path, files: Certificate, now: datetime) -> "EllipticCurvePrivateKey":
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509.oid import NameOID
+
+    file = directory / "ca.key"
+    if file.exists() and files.ca.exists():
+        found = load_pem_private_key(file.read_bytes(), password=None)
+        if isinstance(found, ec.EllipticCurvePrivateKey):
+            return found
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dralab CA")])
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    made = (
+        _certificate(subject, subject, key, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    _write(file, _pem(key))
+    _write(files.ca, _signed(made, key))
+    return key
+
+
+def _certificate(
+    subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey", now: datetime
+) -> "x509.CertificateBuilder":
+    from cryptography import x509
+
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + TEN_YEARS)
+    )
+
+
+def _signed(made: "x509.CertificateBuilder", key: "EllipticCurvePrivateKey") -> bytes:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def _pem(key: "EllipticCurvePrivateKey") -> bytes:
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _name(text: str) -> "x509.GeneralName":
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _write(path: Path, content: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)

@@ -1,0 +1,373 @@
+"""The edge over real sockets, in front of the smallest of servers."""
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from dralab.apiserver.http.asgi import Edge, EdgeLimits
+from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
+from dralab.apiserver.resources.watches import Watching
+from dralab.apiserver.storage import Key, MemoryStore, StorageUnavailable, Stored
+from dralab.apiserver.watching import Hub, Limits
+from dralab.kernel.clock import ManualClock
+
+
+class Lines:
+    """Events as short lines."""
+
+    shared = True
+
+    def event(self, type: str, stored: Stored) -> bytes:
+        return b"%b %b %d\n" % (type.encode(), stored.key.name.encode(), stored.revision)
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        return b"%b %d\n" % (b"END" if initial_end else b"BOOKMARK", revision)
+
+
+LINES = Lines()
+
+
+class Tiny:
+    """PUT /name stores the body, GET /name reads it, GET /?watch=1 watches, all else has its use."""
+
+    def __init__(self, store: MemoryStore | None = None, **limits: int) -> None:
+        self.store = store or MemoryStore()
+        self.hub = Hub(self.store, ManualClock(), Limits(**limits))
+        self.requests: list[HttpRequest] = []
+        self.batches: list[int] = []
+        self.store.subscribe(lambda changes: self.batches.append(len(changes)))
+
+    def handle(self, request: HttpRequest) -> Answer:
+        self.requests.append(request)
+        key = Key("pods", "", request.path[1:])
+        if request.path == "/boom":
+            raise ValueError("a defect")
+        if request.path == "/deep":
+            raise RecursionError
+        if request.path == "/big":
+            return HttpResponse(body=[b"x" * 100_000] * 3)
+        if "watch" in request.query:
+            wanted = Watching(
+                resource="pods",
+                initial=self.store.list("pods").items,
+                since=self.store.revision,
+                bookmarks=True,
+                timeout=0.2 if "timeout" in request.query else None,
+            )
+            return WatchStream(watching=wanted, encoder=LINES)
+        if request.method == "PUT":
+            value = {"metadata": {}, "body": request.body.decode()}
+            stored = (self.store.update if self.store.get(key) else self.store.create)(key, value)
+            return HttpResponse(status=201, body=stored.encoded)
+        found = self.store.get(key)
+        return HttpResponse(status=404) if found is None else HttpResponse(body=found.encoded)
+
+
+class Running:
+    """A server in a thread of its own."""
+
+    def __init__(self, tiny: Tiny, limits: EdgeLimits | None = None) -> None:
+        self.tiny = tiny
+        self.loop = asyncio.new_event_loop()
+        self.listener = listen("127.0.0.1", 0)
+        self.port = address(self.listener)[1]
+        self.edge = Edge(tiny, limits)
+        started = threading.Event()
+        self.stop: Callable[[], None] = lambda: None
+
+        async def main() -> None:
+            server = HttpServer(self.edge, self.listener)
+            over = asyncio.Event()
+            self.stop = lambda: self.loop.call_soon_threadsafe(over.set) and None
+            await server.start()
+            started.set()
+            await over.wait()
+            await server.stop()
+
+        def run() -> None:
+            self.loop.run_until_complete(main())
+            self.loop.close()
+
+        self.thread = threading.Thread(target=run)
+        self.thread.start()
+        assert started.wait(10)
+
+    def close(self) -> None:
+        self.stop()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        connection = self.connect()
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        found = answer.status, answer.read()
+        connection.close()
+        return found
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    running: list[Running] = []
+
+    def begin(tiny: Tiny | None = None, limits: EdgeLimits | None = None) -> Running:
+        running.append(Running(tiny or Tiny(), limits))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.close()
+
+
+Start = Callable[..., Running]
+
+
+def test_a_request_is_handed_over_as_plain_values(start: Start) -> None:
+    server = start()
+    server.ask("PUT", "/a%20b?x=1&y=%2F", b"body", **{"X-Custom": "Value"})
+    request = server.tiny.requests[0]
+    assert (request.method, request.path, request.query) == ("PUT", "/a b", "x=1&y=%2F")
+    assert (request.body, request.peer) == (b"body", "127.0.0.1")
+    assert request.headers["x-custom"] == "Value"
+
+
+def test_connections_are_kept_alive(start: Start) -> None:
+    connection = start().connect()
+    for index in range(3):
+        connection.request("PUT", f"/p{index}", b"x")
+        answer = connection.getresponse()
+        assert answer.status == 201
+        assert json.loads(answer.read())["metadata"]["resourceVersion"] == str(index + 2)
+    connection.close()
+
+
+def test_requests_of_one_turn_are_one_batch(start: Start) -> None:
+    server = start()
+    count = 8
+    sockets = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(count)]
+    with server.tiny.store.lock:  # the loop waits for it with its first request; more arrive
+        for index, one in enumerate(sockets):
+            one.sendall(b"PUT /p%d HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx" % index)
+    for one in sockets:
+        assert one.recv(1000).startswith(b"HTTP/1.1 201")
+        one.close()
+    assert sum(server.tiny.batches) == count
+    assert len(server.tiny.batches) < count
+
+
+def test_a_watch_is_flushed_event_by_event_and_ends_properly(start: Start) -> None:
+    server = start()
+    server.ask("PUT", "/a", b"x")
+    connection = server.connect()
+    connection.request("GET", "/?watch=1&timeout=1")
+    answer = connection.getresponse()
+    assert answer.readline() == b"ADDED a 2\n"
+    server.ask("PUT", "/b", b"x")
+    assert answer.readline() == b"ADDED b 3\n"
+    server.tiny.store.create(Key("pods", "", "c"), {"metadata": {}})  # from another thread
+    assert answer.readline() == b"ADDED c 4\n"
+    assert answer.read() == b"BOOKMARK 4\n", "shortly before its time is over"
+    connection.request("GET", "/c")
+    assert connection.getresponse().status == 200, "the connection goes on"
+    connection.close()
+
+
+def test_a_watcher_that_leaves_is_forgotten(start: Start) -> None:
+    server = start()
+    connection = server.connect()
+    connection.request("GET", "/?watch=1")
+    answer = connection.getresponse()
+    assert server.tiny.hub.watchers == 1
+    answer.close()
+    connection.close()
+    left = threading.Event()
+    for _ in range(200):
+        if not server.tiny.hub.watchers:
+            break
+        left.wait(0.01)
+    assert server.tiny.hub.watchers == 0
+
+
+def test_a_watcher_that_reads_nothing_is_cut_off_and_stops_no_other(start: Start) -> None:
+    server = start(Tiny(each=200_000))
+    slow = socket.create_connection(("127.0.0.1", server.port))
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.sendall(b"GET /?watch=1 HTTP/1.1\r\nhost: x\r\n\r\n")
+    quick = server.connect()
+    quick.request("GET", "/?watch=1")
+    answer = quick.getresponse()
+    name = "n" * 20_000
+    for index in range(1_000):
+        server.tiny.store.create(Key("pods", "", f"{name}{index}"), {"metadata": {}})
+        assert answer.readline().endswith(b"%d\n" % (index + 2))
+        if server.tiny.hub.watchers == 1:
+            break
+    assert server.tiny.hub.watchers == 1
+    slow.close()
+    quick.close()
+
+
+def test_too_many_watches_are_told_to_come_again(start: Start) -> None:
+    server = start(Tiny(watchers=0))
+    status, body = server.ask("GET", "/?watch=1")
+    assert status == 429
+    assert orjson.loads(body)["details"] == {"retryAfterSeconds": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "reason"),
+    [("/boom", 500, "InternalError"), ("/deep", 400, "BadRequest")],
+)
+def test_a_defect_is_a_status_and_not_the_end(
+    start: Start, path: str, status: int, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start()
+    found, body = server.ask("GET", path)
+    assert (found, orjson.loads(body)["reason"]) == (status, reason)
+    assert server.ask("GET", "/none")[0] == 404
+
+
+class FullStore(MemoryStore):
+    """A store whose disk is full."""
+
+    def _persist(self, changes: Any) -> None:
+        raise StorageUnavailable("the disk is full")
+
+
+def test_with_a_full_disk_reads_go_on_and_writes_say_so(start: Start) -> None:
+    store = FullStore()
+    server = start(Tiny(store))
+    status, body = server.ask("PUT", "/a", b"x")
+    assert status == 503
+    assert orjson.loads(body)["message"] == "the store takes no writes: the disk is full"
+    assert server.ask("GET", "/a")[0] == 404
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(start: Start) -> None:
+    server = start(limits=EdgeLimits(body=1_000))
+    with socket.create_connection(("127.0.0.1", server.port)) as plain:
+        plain.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n")
+        answer = plain.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b"limit is 1000" in answer
+    with socket.create_connection(("127.0.0.1", server.port)) as chunked:
+        chunked.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(5):
+            chunked.sendall(b"ff\r\n" + b"x" * 255 + b"\r\n")
+        assert chunked.recv(10_000).startswith(b"HTTP/1.1 413")
+    assert server.ask("PUT", "/a", b"x" * 1_000)[0] == 201
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(start: Start) -> None:
+    server = start(limits=EdgeLimits(body_time=0.05))
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        slow.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc")
+        slow.settimeout(10)
+        assert slow.recv(10_000).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000,
+        b"GET /" + b"y" * 100_000,
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20_000,
+    ],
+    ids=["a long header", "a long path", "many headers"],
+)
+def test_a_head_without_end_is_refused(start: Start, head: bytes) -> None:
+    server = start()
+    with socket.create_connection(("127.0.0.1", server.port)) as endless:
+        endless.settimeout(10)
+        try:
+            endless.sendall(head)
+            answer = endless.recv(1_000)
+        except ConnectionError:
+            answer = b""
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 431")
+    assert server.ask("GET", "/none")[0] == 404
+
+
+def test_what_is_not_http_is_refused(start: Start) -> None:
+    server = start()
+    with socket.create_connection(("127.0.0.1", server.port)) as strange:
+        strange.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        assert strange.recv(1_000).startswith(b"HTTP/1.1 400")
+
+
+def test_parts_are_sent_as_one_body(start: Start) -> None:
+    assert start().ask("GET", "/big") == (200, b"x" * 300_000)
+
+
+def test_answers_are_compressed_for_other_machines_alone(start: Start) -> None:
+    server = start()
+    connection = server.connect()
+    connection.request("GET", "/big", headers={"accept-encoding": "gzip"})
+    answer = connection.getresponse()
+    assert answer.getheader("content-encoding") is None
+    assert len(answer.read()) == 300_000
+    connection.close()
+
+
+def test_large_answers_are_compressed_on_request() -> None:
+    async def call(peer: str) -> list[Any]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/big",
+            "query_string": b"",
+            "headers": [(b"accept-encoding", b"gzip, br")],
+            "client": (peer, 1),
+        }
+        edge = Edge(Tiny())
+        await edge(scope, receive, send)
+        edge.close()
+        return sent
+
+    start, body = asyncio.run(call("10.0.0.1"))
+    assert (b"content-encoding", b"gzip") in start["headers"]
+    assert len(body["body"]) < 3_000
+
+
+def test_a_taken_port_is_told_in_one_line() -> None:
+    first = listen("127.0.0.1", 0)
+    port = address(first)[1]
+    with pytest.raises(AddressInUse, match=f"127.0.0.1:{port} is taken: stop what listens there"):
+        listen("127.0.0.1", port)
+    first.close()
+
+
+def test_a_watch_opened_in_the_turn_of_a_write_sees_it_once(start: Start) -> None:
+    server = start()
+    with socket.create_connection(("127.0.0.1", server.port)) as one:
+        one.settimeout(10)
+        with server.tiny.store.lock:
+            one.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx")
+            watcher = socket.create_connection(("127.0.0.1", server.port))
+            watcher.settimeout(10)
+            watcher.sendall(b"GET /?watch=1&timeout=1 HTTP/1.1\r\nhost: x\r\n\r\n")
+        one.recv(1_000)
+        text = b""
+        while b"BOOKMARK" not in text:
+            text += watcher.recv(1_000)
+        watcher.close()
+    assert text.count(b"ADDED a 2") == 1

@@ -1,0 +1,58 @@
+import ssl
+from pathlib import Path
+
+import pytest
+
+from dralab.apiserver.http.serving import ServingError
+from dralab.apiserver.http.tls import certificate, token
+from dralab.kernel.clock import WallClock
+
+# The machine's TLS library looks at the machine's clock.
+NOW = WallClock().now()
+
+
+def shake_hands(server_side: ssl.SSLContext, client_side: ssl.SSLContext, name: str) -> None:
+    """Let both sides talk in memory until they agree."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_side.wrap_bio(back, there, server_hostname=name)
+    server = server_side.wrap_bio(there, back, server_side=True)
+    open_ends = [client, server]
+    while open_ends:
+        for end in tuple(open_ends):
+            try:
+                end.do_handshake()
+                open_ends.remove(end)
+            except ssl.SSLWantReadError:
+                pass
+
+
+def test_clients_that_trust_the_ca_trust_the_server(tmp_path: Path) -> None:
+    files = certificate(tmp_path, NOW, ["lab.example"])
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(files.certificate, files.key)
+    client_side = ssl.create_default_context(cafile=str(files.ca))
+    client_side.verify_flags |= ssl.VERIFY_X509_STRICT
+    for name in ("127.0.0.1", "localhost", "kubernetes.default.svc", "lab.example"):
+        shake_hands(server_side, client_side, name)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server_side, client_side, "other.example")
+
+
+def test_a_directory_keeps_its_authority_and_its_token(tmp_path: Path) -> None:
+    place = tmp_path / "tls"
+    first, word = certificate(place, NOW), token(place)
+    ca, cert = first.ca.read_bytes(), first.certificate.read_bytes()
+    assert certificate(place, NOW + 1) == first
+    assert (first.ca.read_bytes(), first.certificate.read_bytes(), token(place)) == (ca, cert, word)
+    certificate(place, NOW, ["other.example"])
+    assert first.ca.read_bytes() == ca
+    assert first.certificate.read_bytes() != cert
+    assert len(word) > 30
+    assert all(file.stat().st_mode & 0o077 == 0 for file in place.iterdir())
+
+
+def test_a_place_that_cannot_be_used_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for make in (lambda place: certificate(place, NOW), token):
+        with pytest.raises(ServingError, match=r"cannot keep .* in .*/file/tls: "):
+            make(tmp_path / "file" / "tls")
