@@ -14,6 +14,10 @@ from dralab import __version__
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "conformance": ("dralab.cli.conformance:group", "Run files of cases with expected answers."),
+    "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
+    "apiserver": ("dralab.cli.apiserver:apiserver", "Serve the Kubernetes API alone."),
+    "backup": ("dralab.cli.backup:backup", "Copy the objects of a cluster to a file."),
+    "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
 }

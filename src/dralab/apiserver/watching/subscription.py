@@ -44,13 +44,13 @@ class Subscription(Generic[Item]):
         self.weight = 0
         self.initial: Iterator[Piece[Item]] | None = None
         self.pieces: deque[Piece[Item]] = deque()
-        self._lock = lock
+        self.lock = lock
         self._leave = leave
         self._ready: Callable[[], None] | None = None
 
     def take(self) -> Sequence[Item]:
         """Return the next items to send, about 64 KiB of them; nothing where all has been read."""
-        with self._lock:
+        with self.lock:
             if self.initial is not None:
                 piece = next(self.initial, None)
                 if piece is not None:
@@ -72,7 +72,7 @@ class Subscription(Generic[Item]):
 
         It is called with the store's lock held, in any thread: note it and return.
         """
-        with self._lock:
+        with self.lock:
             self._ready = ready
             if self.waiting:
                 ready()
@@ -92,7 +92,7 @@ class Subscription(Generic[Item]):
 
     def end(self, why: str) -> None:
         """Forget what has not been read, and say why."""
-        with self._lock:
+        with self.lock:
             if self.cut is not None:
                 return
             self.cut = why
@@ -106,7 +106,7 @@ class Subscription(Generic[Item]):
 
     def finish(self) -> None:
         """Stop gently: what has come can still be read, then `done` is true."""
-        with self._lock:
+        with self.lock:
             if self.cut is None:
                 self.finished = True
                 self._leave(self)

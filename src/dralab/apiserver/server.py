@@ -1,0 +1,45 @@
+"""One API server, without its sockets: a store, its watches, the verbs, and their HTTP form."""
+
+from dralab.apiserver.http.application import Application
+from dralab.apiserver.http.authentication import Authenticator
+from dralab.apiserver.http.messages import Answer, HttpRequest
+from dralab.apiserver.resources.assembly import new_resources
+from dralab.apiserver.storage import Store
+from dralab.apiserver.watching import Hub, Limits
+from dralab.kernel.clock import Clock, WallClock
+from dralab.kernel.randomness import Randomness
+
+
+class ApiServer:
+    """What stands behind an `Edge`; without one, the server of simulations and unit tests.
+
+    >>> from dralab.apiserver.storage import MemoryStore
+    >>> server = ApiServer(MemoryStore())
+    >>> server.handle(HttpRequest(method="GET", path="/api/v1/namespaces/default")).status
+    200
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+        authenticator: Authenticator | None = None,
+        address: str = "127.0.0.1:6443",
+        limits: Limits | None = None,
+    ) -> None:
+        clock = clock or WallClock()
+        self.store = store
+        self.hub = Hub(store, clock, limits)
+        self.resources = new_resources(store, clock, randomness or Randomness.from_system())
+        self.application = Application(self.resources, authenticator=authenticator, address=address)
+
+    def handle(self, request: HttpRequest) -> Answer:
+        """Answer a request."""
+        return self.application.handle(request)
+
+    def close(self) -> None:
+        """End the watches and close the store."""
+        self.hub.close()
+        self.store.close()

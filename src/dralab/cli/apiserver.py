@@ -1,0 +1,168 @@
+"""`dralab apiserver`: the API server alone; and what it shares with `dralab up`."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from dralab.cluster import Cluster, Options, Part
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+# "dra" on a telephone's keys would be 372; this one is free in every list of known ports.
+DEFAULT: Final = "127.0.0.1:55441"
+LOOPBACK: Final = ("127.", "::1", "localhost")
+
+
+def server_options(command: Command) -> Command:
+    """Add the options of whatever serves an API."""
+    for option in reversed(
+        [
+            click.option(
+                "--listen",
+                metavar="ADDR:PORT",
+                help=f"Where to serve; port 0 is any free one.  [default: {DEFAULT}, or a free "
+                "port where that is taken]",
+            ),
+            click.option(
+                "--kubeconfig",
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="Where to write the kubeconfig.  [default: beside the data]",
+            ),
+            click.option(
+                "--data",
+                metavar="DIR|:memory:",
+                default=None,
+                help="Where to keep the objects.  [default: dralab's place among your own data]",
+            ),
+            click.option(
+                "--durability",
+                type=click.Choice(["fsync", "relaxed"]),
+                default="fsync",
+                show_default=True,
+                help="Whether a write is on the disk before it is answered, or survives the end "
+                "of this process but perhaps not a power cut.",
+            ),
+            click.option(
+                "--tls", is_flag=True, help="Serve https by a CA of its own, and ask for a token."
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@server_options
+def apiserver(**options: Any) -> None:
+    """Serve the Kubernetes API, and nothing else: no scheduler, no controllers, no nodes.
+
+    Prints `ready: URL` when clients can come, and stops on Ctrl-C or SIGTERM.
+
+    Example: `dralab apiserver --data :memory: --kubeconfig lab.kubeconfig`
+    """
+    serve(**options)
+
+
+def serve(
+    *,
+    listen: str | None,
+    kubeconfig: Path | None,
+    data: str | None,
+    durability: str,
+    tls: bool,
+    parts: Sequence["Part"] = (),
+    begin: "Callable[[Cluster], None]" = lambda _: None,
+) -> None:
+    """Serve until told to stop; `begin` is called once with the running cluster, before `ready`."""
+    from dralab.apiserver.http.serving import AddressInUse, ServingError
+    from dralab.apiserver.storage import StorageUnavailable
+    from dralab.cluster import MEMORY, Cluster, Options
+
+    host, port = _address(listen or DEFAULT)
+    place = data or str(default_data())
+    options = Options(host=host, port=port, data=place, durability=durability, tls=tls)  # type: ignore[arg-type]  # click has checked the choice
+    if kubeconfig is None and place != MEMORY:
+        kubeconfig = Path(place) / "kubeconfig"
+    _raise_limits()
+    try:
+        try:
+            asyncio.run(_serve(Cluster(options, parts=parts), kubeconfig, begin))
+        except AddressInUse:
+            if listen is not None:
+                raise
+            note(f"{DEFAULT} is taken: serving on a free port instead")
+            free = Options(host=host, data=place, durability=options.durability, tls=tls)
+            asyncio.run(_serve(Cluster(free, parts=parts), kubeconfig, begin))
+    except (StorageUnavailable, ServingError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _serve(
+    cluster: "Cluster", kubeconfig: Path | None, begin: "Callable[[Cluster], None]"
+) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    async with cluster:
+        path = kubeconfig or cluster.kubeconfig
+        try:
+            cluster.write_kubeconfig(path)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise click.ClickException(f"cannot write the kubeconfig {path}: {why}") from error
+        await asyncio.to_thread(begin, cluster)
+        _tell(cluster.options, path)
+        # What the start has made lives as long as the server: no collection looks at it again.
+        gc.collect()
+        gc.freeze()
+        click.echo(f"ready: {cluster.url}")
+        await over.wait()
+        note("stopping")
+
+
+def _tell(options: "Options", kubeconfig: Path) -> None:
+    if not options.tls:
+        near = options.host.startswith(LOOPBACK)
+        who = "whoever reaches this machine's loopback" if near else "ANYONE WHO REACHES IT"
+        note(f"plain HTTP without passwords: {who} is the administrator (--tls asks for a token)")
+    note(f"try: kubectl --kubeconfig {kubeconfig} get namespaces")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(
+            f"{text!r} is not ADDR:PORT, such as {DEFAULT}", param_hint="--listen"
+        )
+    return host, int(port)
+
+
+def default_data() -> Path:
+    """Return where objects are kept if nobody says: as the XDG base directories say."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "dralab" / "cluster"
+
+
+def _raise_limits() -> None:
+    """Allow as many connections as the system lets this process have."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def note(text: str) -> None:
+    """Tell the user something that is not the result."""
+    click.echo(text, err=True)
+    sys.stderr.flush()

@@ -1,0 +1,33 @@
+"""`dralab backup`: a copy of a cluster's objects."""
+
+from pathlib import Path
+
+import click
+
+from dralab.cli.apiserver import default_data, note
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The directory of the cluster.  [default: dralab's place among your own data]",
+)
+def backup(file: Path, data: Path | None) -> None:
+    """Copy the objects of a cluster, running or not, to FILE.
+
+    Prints the revision that the copy has.
+
+    Example: `dralab backup monday.db --data lab`
+    """
+    from dralab.apiserver.storage import StorageUnavailable
+    from dralab.apiserver.storage.sqlite import back_up
+
+    place = data or default_data()
+    try:
+        revision = back_up(place, file)
+    except StorageUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(revision)
+    note(f"{place} is saved in {file}; dralab restore brings it back")

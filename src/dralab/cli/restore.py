@@ -1,0 +1,34 @@
+"""`dralab restore`: a cluster from a copy of its objects."""
+
+from pathlib import Path
+
+import click
+
+from dralab.cli.apiserver import default_data, note
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A directory that holds no cluster.  [default: dralab's place among your own data]",
+)
+def restore(file: Path, data: Path | None) -> None:
+    """Bring back the objects that `dralab backup` saved in FILE.
+
+    Prints the revision at which the cluster goes on: far ahead of any that clients have seen, so
+    that whoever watched the old one lists again.
+
+    Example: `dralab restore monday.db --data lab-again`
+    """
+    from dralab.apiserver.storage import StorageUnavailable
+    from dralab.apiserver.storage.sqlite import restore as restore_store
+
+    place = data or default_data()
+    try:
+        revision = restore_store(file, place)
+    except StorageUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(revision)
+    note(f"{file} is restored; serve it by: dralab up --data {place}")

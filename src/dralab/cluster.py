@@ -1,0 +1,332 @@
+"""The assembly: a server, and the parts that act on it.
+
+>>> with Cluster() as cluster:
+...     cluster.url.startswith("http://127.0.0.1:")
+True
+"""
+
+import asyncio
+import base64
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore, Store
+from dralab.apiserver.watching import Limits
+from dralab.kernel.clock import Clock, WallClock
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.local import LocalClient
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.authentication import Authenticator
+    from dralab.apiserver.http.serving import HttpServer
+    from dralab.apiserver.storage.sqlite import Durability
+
+MEMORY: Final = ":memory:"
+
+
+class Part(Protocol):
+    """Something that acts on a cluster while it runs: a scheduler, controllers, nodes."""
+
+    def start(self, cluster: "Cluster") -> None:
+        """Begin; the server answers already."""
+        ...
+
+    def stop(self) -> None:
+        """End; the server still answers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a cluster is served and where it keeps its objects.
+
+    `data` is a directory, or ":memory:". With `tls` the CA, the certificate and the token of the
+    administrator are kept in the directory, or made anew each time for a cluster in memory.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    data: str | Path = MEMORY
+    durability: "Durability" = "fsync"
+    tls: bool = False
+    limits: Limits | None = None
+
+
+class Cluster:
+    """A cluster in this process.
+
+    `with Cluster() as cluster:` serves it from a thread of its own, `async with` on the caller's
+    loop. Errors of the start (StorageUnavailable, ServingError) are raised where it is entered.
+    """
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        parts: Sequence[Part] = (),
+        clock: Clock | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self.parts = list(parts)
+        self.clock = clock or WallClock()
+        self.seed = seed
+        self._server: ApiServer | None = None
+        self._http: HttpServer | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event | None = None
+        self._started: list[Part] = []
+        self._place: Path | None = None
+        self._tokens: Mapping[str, str] = {}
+        self._ca: Path | None = None
+
+    # --- what callers use -----------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where HTTP clients find the cluster."""
+        if self._http is None:
+            raise RuntimeError("the cluster does not run: use `with Cluster() as cluster:`")
+        return self._http.url
+
+    @property
+    def server(self) -> ApiServer:
+        """The server, for those who want its store or its verbs."""
+        if self._server is None:
+            raise RuntimeError("the cluster does not run: use `with Cluster() as cluster:`")
+        return self._server
+
+    @property
+    def client(self) -> LocalClient:
+        """A client that needs no HTTP."""
+        return LocalClient(self.server.resources, self.server.hub)
+
+    @property
+    def token(self) -> str:
+        """The administrator's bearer token; empty where none is asked for."""
+        return next(iter(self._tokens), "")
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig file for the administrator; it is gone when the cluster is."""
+        found = self._directory() / "kubeconfig"
+        if not found.exists():
+            self.write_kubeconfig(found)
+        return found
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write a kubeconfig file for the administrator, readable by its owner alone."""
+        text = kubeconfig(self.url, token=self.token, ca=self._ca)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Written aside and moved, so that nobody reads half of it.
+        handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def reset(self) -> None:
+        """Exchange the store for an empty one in memory; watches end, parts start again."""
+        self._stop_parts()
+        old, new = self.server, self._new_server(MemoryStore())
+        if self._http is not None:
+            self._http.edge.served = new
+        self._server = new
+        old.close()
+        self._start_parts()
+
+    # --- running --------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._prepare()
+        failures: list[BaseException] = []
+        started = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(started, failures), name="dralab-server", daemon=True
+        )
+        self._thread.start()
+        started.wait()
+        if failures:
+            self._thread.join()
+            self._close()
+            raise failures[0]
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop_parts()
+        loop, over, thread = self._loop, self._over, self._thread
+        if loop is not None and over is not None and thread is not None:
+            loop.call_soon_threadsafe(over.set)
+            thread.join()
+        self._close()
+
+    async def __aenter__(self) -> Self:
+        self._prepare()
+        try:
+            await self._serving().start()
+        except BaseException:
+            self._close()
+            raise
+        self._begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop_parts()
+        await self._serving().stop()
+        self._close()
+
+    def _prepare(self) -> None:
+        from dralab.apiserver.http.asgi import Edge
+        from dralab.apiserver.http.serving import HttpServer, address, listen
+
+        options = self.options
+        store = open_store(options.data, options.durability)
+        try:
+            listener = listen(options.host, options.port)
+            try:
+                certificate = None
+                if options.tls:
+                    from dralab.apiserver.http import tls
+
+                    place = self._kept() / "tls"
+                    certificate = tls.certificate(place, WallClock().now(), [options.host])
+                    self._tokens = {tls.token(place): "admin"}
+                    self._ca = certificate.ca
+                self._address = "{}:{}".format(*address(listener))
+                self._server = self._new_server(store)
+                self._http = HttpServer(Edge(self._server), listener, certificate)
+            except BaseException:
+                listener.close()
+                raise
+        except BaseException:
+            store.close()
+            self._close()
+            raise
+
+    def _new_server(self, store: Store) -> ApiServer:
+        randomness = Randomness.from_system() if self.seed is None else Randomness(self.seed)
+        return ApiServer(
+            store,
+            clock=self.clock,
+            randomness=randomness,
+            authenticator=self._authenticator(),
+            address=self._address,
+            limits=self.options.limits,
+        )
+
+    def _authenticator(self) -> "Authenticator | None":
+        if not self._tokens:
+            return None
+        from dralab.apiserver.http.authentication import Tokens
+        from dralab.apiserver.resources.options import ADMIN
+
+        return Tokens(dict.fromkeys(self._tokens, ADMIN))
+
+    def _serving(self) -> "HttpServer":
+        if self._http is None:
+            raise RuntimeError("the cluster does not run")
+        return self._http
+
+    def _run(self, started: threading.Event, failures: list[BaseException]) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._over = asyncio.Event()
+            http = self._serving()
+            await http.start()
+            started.set()
+            await self._over.wait()
+            await http.stop()
+
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(main())
+        except BaseException as error:  # noqa: BLE001 - raised where the cluster was entered
+            failures.append(error)
+        finally:
+            started.set()
+
+    def _begin(self) -> None:
+        try:
+            self._start_parts()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _start_parts(self) -> None:
+        for part in self.parts:
+            part.start(self)
+            self._started.append(part)
+
+    def _stop_parts(self) -> None:
+        while self._started:
+            self._started.pop().stop()
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._server = self._http = self._thread = self._loop = self._over = None
+        if self._place is not None:
+            shutil.rmtree(self._place, ignore_errors=True)
+            self._place = None
+
+    def _kept(self) -> Path:
+        """Return where to keep what belongs to the store."""
+        data = self.options.data
+        return self._directory() if str(data) == MEMORY else Path(data)
+
+    def _directory(self) -> Path:
+        """Return a directory that lives as long as the cluster runs."""
+        if self._place is None:
+            self._place = Path(tempfile.mkdtemp(prefix="dralab-"))
+        return self._place
+
+
+def open_store(data: str | Path, durability: "Durability" = "fsync") -> Store:
+    """Return the store in a directory, or one in memory. StorageUnavailable."""
+    if str(data) == MEMORY:
+        return MemoryStore()
+    from dralab.apiserver.storage.sqlite import SqliteStore
+
+    return SqliteStore(Path(data), durability=durability)
+
+
+def kubeconfig(url: str, *, token: str = "", ca: Path | None = None) -> str:
+    """Return the text of a kubeconfig with one cluster, one user, one context: dralab."""
+    lines = [
+        "apiVersion: v1",
+        "kind: Config",
+        "clusters:",
+        "- name: dralab",
+        "  cluster:",
+        f"    server: {url}",
+    ]
+    if ca is not None:
+        data = base64.b64encode(ca.read_bytes()).decode()
+        lines.append(f"    certificate-authority-data: {data}")
+    lines += ["users:", "- name: admin"]
+    lines += ["  user:", f"    token: {token}"] if token else ["  user: {}"]
+    lines += ["contexts:", "- name: dralab", "  context:", "    cluster: dralab", "    user: admin"]
+    lines += ["current-context: dralab", ""]
+    return "\n".join(lines)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's loop where the extra `uvloop` is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

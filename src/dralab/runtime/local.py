@@ -1,0 +1,239 @@
+"""A client of a server in this process: the verbs themselves, without HTTP and without JSON.
+
+Objects that come out are the server's own and may not be changed; objects that go in are copied.
+Any thread may use it.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.resources.options import ListOptions, WriteOptions, delete_options
+from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.storage import Compacted, Stored
+from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
+from dralab.apiserver.watching.seams import EventType
+from dralab.runtime.client import Event, Listing, Object, PatchType, Resource
+
+AGENT: Final = "dralab"
+
+
+class LocalClient:
+    """The `Client` of a server in this process. `agent` is who writes, for managed fields."""
+
+    def __init__(self, resources: Resources, hub: Hub, *, agent: str = AGENT) -> None:
+        self.resources = resources
+        self.hub = hub
+        self.agent = agent
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+        """Return one object."""
+        kind = self._kind(resource)
+        return self.resources.view(kind, self.resources.get(kind, name, namespace))
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Listing:
+        """Return the objects of a namespace, or of all where it is empty."""
+        kind = self._kind(resource)
+        options = ListOptions(label_selector=label_selector, field_selector=field_selector)
+        page = self.resources.list(kind, namespace, options)
+        return Listing([self.resources.view(kind, one) for one in page.items], str(page.revision))
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        revision: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> "LocalWatch":
+        """Return the changes after `revision`."""
+        kind = self._kind(resource)
+        options = ListOptions(
+            label_selector=label_selector, field_selector=field_selector, revision=revision
+        )
+        with self.hub.store.lock:
+            wanted = self.resources.watch(kind, namespace, options)
+            try:
+                return LocalWatch(self.hub.open(wanted, _Objects(self.resources, kind)))
+            except Compacted as error:
+                text = f"too old resource version: {error.requested} ({error.compacted})"
+                raise ApiError("Expired", text) from error
+            except TooManyWatchers as error:
+                raise ApiError("TooManyRequests", str(error)) from error
+
+    def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
+        """Store a new object."""
+        kind = self._kind(resource)
+        if kind.namespaced:
+            namespace = namespace or (body.get("metadata") or {}).get("namespace") or ""
+        stored = self.resources.create(kind, _copy(body), namespace, self._options())
+        return self.resources.view(kind, stored)
+
+    def update(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
+        """Replace an object, or one of its subresources such as `status`."""
+        kind = self._kind(resource)
+        metadata = body["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        if subresource not in {"", "status"}:
+            return self.resources.subresource(
+                "update",
+                kind,
+                name,
+                subresource,
+                _copy(body),
+                namespace=namespace,
+                options=self._options(),
+            )
+        stored = self.resources.update(
+            kind, _copy(body), name, namespace, self._options(), subresource=subresource
+        )
+        return self.resources.view(kind, stored)
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Object | Sequence[Object],
+        namespace: str = "",
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Object:
+        """Change an object by a patch."""
+        kind = self._kind(resource)
+        options = self._options(field_manager)
+        options.force = force
+        if subresource not in {"", "status"}:
+            return self.resources.subresource(
+                "patch",
+                kind,
+                name,
+                subresource,
+                _copy(patch),
+                namespace=namespace,
+                options=options,
+                type=type,
+            )
+        stored, _ = self.resources.patch(
+            kind, name, _copy(patch), namespace, options, type=type, subresource=subresource
+        )
+        return self.resources.view(kind, stored)
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Delete an object; `options` is a DeleteOptions mapping."""
+        kind = self._kind(resource)
+        self.resources.delete(kind, name, namespace, delete_options({}, options))
+
+    def post(
+        self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
+    ) -> Object:
+        """Create a subresource such as `binding`, `eviction` or `token`."""
+        return self.resources.subresource(
+            "create",
+            self._kind(resource),
+            name,
+            subresource,
+            _copy(body),
+            namespace=namespace,
+            options=self._options(),
+        )
+
+    def _kind(self, resource: Resource) -> Kind:
+        return self.resources.kind(resource.group, resource.version, resource.plural)
+
+    def _options(self, manager: str = "") -> WriteOptions:
+        return WriteOptions(manager=manager, agent=self.agent)
+
+
+class LocalWatch:
+    """Changes as the hub hands them over."""
+
+    def __init__(self, subscription: Subscription[Event]) -> None:
+        self._subscription = subscription
+        self._events: deque[Event] = deque()
+        self._news = threading.Event()
+        self._ready: Callable[[], None] = lambda: None
+        subscription.notify(self._tell)
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """Return the next change; None where there is none within `timeout` seconds."""
+        while not self._events:
+            self._news.clear()
+            self._events.extend(self._subscription.take())
+            if self._events:
+                break
+            cut = self._subscription.cut
+            if cut:
+                raise ApiError("Expired", f"the watch was ended: {cut}")
+            if cut is not None or not self._news.wait(timeout):
+                return None
+        return self._events.popleft()
+
+    def notify(self, ready: Callable[[], None]) -> None:
+        """Call `ready`, in any thread, each time `next` may have got something to return."""
+        with self._subscription.lock:
+            self._ready = ready
+            if self._events or self._subscription.waiting:
+                ready()
+
+    def close(self) -> None:
+        """Stop; further changes are not kept."""
+        self._subscription.close()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._ready()
+
+
+class _Objects:
+    """Events as the server's own objects, in one version of their kind."""
+
+    shared = True
+
+    def __init__(self, resources: Resources, kind: Kind) -> None:
+        self.resources = resources
+        self.kind = kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Objects) and other.kind is self.kind
+
+    def __hash__(self) -> int:
+        return hash(id(self.kind))
+
+    def event(self, type: EventType, stored: Stored) -> Event:
+        return Event(type, self.resources.view(self.kind, stored))
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> Event:  # noqa: ARG002
+        metadata = {"resourceVersion": str(revision)}
+        named = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
+        return Event("BOOKMARK", {**named, "metadata": metadata})
+
+
+def _copy(value: Any) -> Any:
+    """Return a deep copy; what is no JSON is refused."""
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except (orjson.JSONEncodeError, orjson.JSONDecodeError) as error:
+        raise ApiError.bad_request(f"the object is no JSON: {error}") from error

@@ -1,0 +1,174 @@
+"""`dralab up`, `apiserver`, `backup` and `restore` as users run them: as processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DRALAB = [sys.executable, "-m", "dralab"]
+
+
+class Process:
+    """A running server."""
+
+    def __init__(self, *arguments: str, home: Path) -> None:
+        environment = {**os.environ, "XDG_DATA_HOME": str(home)}
+        self.process = subprocess.Popen(
+            [*DRALAB, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline()
+        self.url = self.ready.removeprefix("ready: ").strip()
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers)
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, errors
+
+
+class Starter:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.started: list[Process] = []
+
+    def __call__(self, *arguments: str) -> Process:
+        self.started.append(Process(*arguments, home=self.home))
+        return self.started[-1]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Starter]:
+    starter = Starter(tmp_path / "home")
+    yield starter
+    for one in starter.started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    found = subprocess.run(
+        [*DRALAB, *arguments], capture_output=True, text=True, timeout=20, check=False
+    )
+    return found.returncode, found.stdout, found.stderr
+
+
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def names(server: Process) -> list[str]:
+    return [item["metadata"]["name"] for item in server.ask(CONFIGMAPS)["items"]]
+
+
+def test_a_server_says_when_it_is_ready_and_stops_cleanly(start: Starter, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    server = start(
+        "apiserver", "--listen", "127.0.0.1:0", "--data", ":memory:", "--kubeconfig", str(file)
+    )
+    assert server.ready.startswith("ready: http://127.0.0.1:")
+    assert server.url in file.read_text()
+    assert server.ask("/version")["major"] == "1"
+    code, errors = server.stop()
+    assert code == 0
+    assert "plain HTTP without passwords" in errors
+    assert f"try: kubectl --kubeconfig {file} get namespaces" in errors
+    assert "Traceback" not in errors
+
+
+def test_ctrl_c_is_a_clean_stop_too_and_objects_stay(start: Starter, tmp_path: Path) -> None:
+    place = tmp_path / "home" / "dralab" / "cluster"
+    server = start("apiserver", "--listen", "127.0.0.1:0")
+    server.ask(CONFIGMAPS, {"metadata": {"name": "a"}})
+    assert (place / "kubeconfig").exists()
+    assert server.stop(signal.SIGINT)[0] == 0
+    server = start("apiserver", "--listen", "127.0.0.1:0", "--durability", "relaxed")
+    assert names(server) == ["a"]
+    code, _, errors = run("apiserver", "--listen", "127.0.0.1:0", "--data", str(place))
+    assert (code, errors) == (
+        1,
+        f"Error: the data directory {place} is in use by another server\n",
+    )
+
+
+def test_a_copy_of_a_running_server_can_be_restored(start: Starter, tmp_path: Path) -> None:
+    data, copy, new = (str(tmp_path / name) for name in ("data", "copy.db", "new"))
+    server = start("apiserver", "--listen", "127.0.0.1:0", "--data", data)
+    server.ask(CONFIGMAPS, {"metadata": {"name": "a"}})
+    code, revision, _ = run("backup", copy, "--data", data)
+    assert code == 0
+    server.ask(CONFIGMAPS, {"metadata": {"name": "b"}})
+    code, ahead, errors = run("restore", copy, "--data", new)
+    assert code == 0
+    assert int(ahead) > int(revision)
+    assert f"dralab up --data {new}" in errors
+    again = start("apiserver", "--listen", "127.0.0.1:0", "--data", new)
+    assert names(again) == ["a"]
+    assert run("restore", copy, "--data", data)[0] == 1
+    assert run("backup", copy, "--data", data)[0] == 1
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, out, errors = run("apiserver", "--listen", where, "--data", ":memory:")
+    assert (code, out) == (1, "")
+    assert errors == (
+        f"Error: {where} is taken: stop what listens there or choose another with --listen\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["nowhere", "127.0.0.1:", "127.0.0.1:99999", ":80"])
+def test_a_bad_address_is_bad_input(text: str) -> None:
+    code, _, errors = run("apiserver", "--listen", text, "--data", ":memory:")
+    assert code == 2
+    assert f"'{text}' is not ADDR:PORT, such as 127.0.0.1:55441" in errors
+
+
+def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    code, _, errors = run("apiserver", "--listen", "127.0.0.1:0", "--data", str(file))
+    assert code == 1
+    assert errors == f"Error: cannot use the data directory {file}: file exists\n"
+    assert file.read_text() == "precious"
+
+
+def test_a_kubeconfig_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "kubeconfig"
+    code, _, errors = run(
+        "apiserver", "--listen", "127.0.0.1:0", "--data", ":memory:", "--kubeconfig", str(target)
+    )
+    assert code == 1
+    assert errors.startswith(f"Error: cannot write the kubeconfig {target}: ")
+    assert errors.count("\n") == 1
+
+
+def test_tls_asks_for_a_token(start: Starter, tmp_path: Path) -> None:
+    server = start("up", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--tls")
+    assert server.url.startswith("https://127.0.0.1:")
+    assert "token:" in (tmp_path / "data" / "kubeconfig").read_text()
+    code, errors = server.stop()
+    assert code == 0
+    assert "passwords" not in errors
