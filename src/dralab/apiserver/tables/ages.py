@@ -1,0 +1,99 @@
+"""Ages and lists of labels as people read them.
+
+Source: k8s.io/apimachinery `util/duration`, k8s.io/kubernetes `pkg/printers`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dralab.kernel.clock import SECOND, from_rfc3339
+
+NONE: Final = "<none>"
+UNKNOWN: Final = "<unknown>"
+UNSET: Final = "<unset>"
+DAY: Final = 24
+YEAR: Final = 365 * DAY
+
+
+def human(nanoseconds: int) -> str:
+    """Return a length of time in at most two units, coarser the longer it is.
+
+    >>> human(97 * 60 * SECOND), human(179 * SECOND), human(50 * 3600 * SECOND)
+    ('97m', '2m59s', '2d2h')
+    """
+    seconds = int(nanoseconds / SECOND)
+    if seconds < -1:
+        return "<invalid>"
+    if seconds < 120:
+        return f"{max(seconds, 0)}s"
+    minutes, hours = seconds // 60, seconds // 3600
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 2 * DAY:
+        return f"{hours}h"
+    if hours < 8 * DAY:
+        return _two(hours // DAY, "d", hours % DAY, "h")
+    if hours < 2 * YEAR:
+        return f"{hours // DAY}d"
+    if hours < 8 * YEAR:
+        return _two(hours // YEAR, "y", hours // DAY % 365, "d")
+    return f"{hours // YEAR}y"
+
+
+def _two(large: int, unit: str, small: int, below: str) -> str:
+    return f"{large}{unit}{small}{below}" if small else f"{large}{unit}"
+
+
+def since(time: Any, now: int) -> str:
+    """Return how long ago an RFC 3339 time is."""
+    if not isinstance(time, str) or not time:
+        return UNKNOWN
+    try:
+        return human(now - from_rfc3339(time))
+    except ValueError:
+        return UNKNOWN
+
+
+def age(obj: Mapping[str, Any], now: int) -> str:
+    """Return how old an object is."""
+    return since(obj["metadata"].get("creationTimestamp"), now)
+
+
+def joined(items: Sequence[Any], *, most: int | None = None, empty: str = "", by: str = ",") -> str:
+    """Return items in a row; beyond `most`, how many more there are."""
+    if not items:
+        return empty
+    shown = items if most is None else items[:most]
+    text = by.join(map(str, shown))
+    rest = len(items) - len(shown)
+    return f"{text} + {rest} more..." if rest else text
+
+
+def labels(found: Mapping[str, str] | None) -> str:
+    """Return labels as a row of pairs, sorted."""
+    return joined([f"{key}={value}" for key, value in sorted((found or {}).items())], empty=NONE)
+
+
+def selector(found: Mapping[str, Any] | None) -> str:
+    """Return a label selector as a query."""
+    if not found:
+        return NONE
+    parts = [f"{key}={value}" for key, value in sorted((found.get("matchLabels") or {}).items())]
+    words = {"In": "in", "NotIn": "notin"}
+    for item in found.get("matchExpressions") or ():
+        operator = item.get("operator", "")
+        if operator in words:
+            values = ",".join(sorted(item.get("values") or ()))
+            parts.append(f"{item['key']} {words[operator]} ({values})")
+        else:
+            parts.append(f"!{item['key']}" if operator == "DoesNotExist" else item["key"])
+    return joined(sorted(parts), empty=NONE)
+
+
+def yes(value: Any) -> str:
+    """Return a bool as a column shows it; `<unset>` where it is none."""
+    return UNSET if value is None else "True" if value else "False"

@@ -1,0 +1,182 @@
+"""Rows of the network, of configuration, and of events."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dralab.apiserver.tables.ages import NONE, UNKNOWN, UNSET, age, joined, labels, since
+from dralab.apiserver.tables.ages import selector as query
+from dralab.apiserver.tables.printers import Object, name_of, printer, spec_of, status_of
+
+
+def _service(obj: Object, now: int) -> Sequence[Any]:
+    spec = spec_of(obj)
+    addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or NONE]
+    return [
+        name_of(obj),
+        spec.get("type", ""),
+        addresses[0] or NONE,
+        _outside(obj),
+        joined([_port(port) for port in spec.get("ports") or ()], empty=NONE),
+        age(obj, now),
+        labels(spec.get("selector")),
+    ]
+
+
+def _outside(obj: Object) -> str:
+    spec = spec_of(obj)
+    given = spec.get("externalIPs") or []
+    match spec.get("type"):
+        case "ExternalName":
+            return str(spec.get("externalName", ""))
+        case "LoadBalancer":
+            found = _balanced(obj) + given
+            return joined(found, empty="<pending>")
+        case "ClusterIP" | "NodePort":
+            return joined(given, empty=NONE)
+        case _:
+            return UNKNOWN
+
+
+def _balanced(obj: Object) -> list[str]:
+    ingress = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
+    return [item.get("ip") or item.get("hostname") or "" for item in ingress]
+
+
+def _port(port: Mapping[str, Any]) -> str:
+    node = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}"
+
+
+def _endpoints(obj: Object, now: int) -> Sequence[Any]:
+    found = []
+    for subset in obj.get("subsets") or ():
+        ports = subset.get("ports") or ()
+        for address in subset.get("addresses") or ():
+            ip = address.get("ip", "")
+            shown = f"[{ip}]" if ":" in ip else ip
+            found += [f"{shown}:{port['port']}" for port in ports] if ports else [ip]
+    return [name_of(obj), joined(found, most=3, empty=NONE), age(obj, now)]
+
+
+def _slice(obj: Object, now: int) -> Sequence[Any]:
+    ports = [str(port["port"]) if port.get("port") else "*" for port in obj.get("ports") or ()]
+    addresses = [a for item in obj.get("endpoints") or () for a in item.get("addresses") or ()]
+    return [
+        name_of(obj),
+        obj.get("addressType", ""),
+        joined(ports, most=3, empty=UNSET),
+        joined(addresses, most=3, empty=UNSET),
+        age(obj, now),
+    ]
+
+
+def _ingress(obj: Object, now: int) -> Sequence[Any]:
+    spec = spec_of(obj)
+    hosts = list(dict.fromkeys(r["host"] for r in spec.get("rules") or () if r.get("host")))
+    return [
+        name_of(obj),
+        spec.get("ingressClassName") or NONE,
+        joined(hosts, most=3, empty="*"),
+        joined(_balanced(obj)),
+        "80, 443" if spec.get("tls") else "80",
+        age(obj, now),
+    ]
+
+
+def _ingress_class(obj: Object, now: int) -> Sequence[Any]:
+    spec = spec_of(obj)
+    parameters = spec.get("parameters")
+    shown = NONE
+    if parameters:
+        group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+        shown = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
+    return [name_of(obj), spec.get("controller", ""), shown, age(obj, now)]
+
+
+def _policy(obj: Object, now: int) -> Sequence[Any]:
+    return [name_of(obj), query(spec_of(obj).get("podSelector")), age(obj, now)]
+
+
+def _address(obj: Object, now: int) -> Sequence[Any]:
+    del now
+    parent = spec_of(obj).get("parentRef") or {}
+    where = parent.get("name", "")
+    if parent.get("namespace"):
+        where = f"{parent['namespace']}/{where}"
+    group = f".{parent['group']}" if parent.get("group") else ""
+    return [name_of(obj), f"{parent.get('resource', '')}{group}/{where}" if parent else NONE]
+
+
+def _range(obj: Object, now: int) -> Sequence[Any]:
+    return [name_of(obj), joined(spec_of(obj).get("cidrs") or ()), age(obj, now)]
+
+
+def _config_map(obj: Object, now: int) -> Sequence[Any]:
+    return [
+        name_of(obj),
+        len(obj.get("data") or ()) + len(obj.get("binaryData") or ()),
+        age(obj, now),
+    ]
+
+
+def _secret(obj: Object, now: int) -> Sequence[Any]:
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
+
+
+def _event(obj: Object, now: int) -> Sequence[Any]:
+    """Return an event's cells, whichever of the two APIs it is shown in."""
+    about = obj.get("involvedObject") or obj.get("regarding") or {}
+    source = obj.get("source") or obj.get("deprecatedSource") or {}
+    first_time = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
+    last_time = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
+    count = obj.get("count") or obj.get("deprecatedCount") or 0
+    first = since(first_time or obj.get("eventTime"), now)
+    last = since(last_time, now) if last_time else first
+    series = obj.get("series")
+    if series:
+        last = since(series.get("lastObservedTime"), now)
+        count = series.get("count", 0)
+    kind = about.get("kind", "").lower()
+    component = source.get("component") or _reporter(obj)
+    host = source.get("host") or obj.get("reportingInstance") or ""
+    return [
+        last,
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        f"{kind}/{about['name']}" if about.get("name") else kind,
+        about.get("fieldPath", ""),
+        f"{component}, {host}" if host else component,
+        (obj.get("message") or obj.get("note") or "").strip(),
+        first,
+        count or 1,
+        name_of(obj),
+    ]
+
+
+def _reporter(obj: Object) -> str:
+    return obj.get("reportingComponent") or obj.get("reportingController") or ""
+
+
+EVENTS = printer(
+    "Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*",
+    _event,
+)
+NETWORK = "networking.k8s.io"
+PRINTERS = {
+    ("", "services"): printer(
+        "Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*", _service
+    ),
+    ("", "endpoints"): printer("Name, Endpoints, Age", _endpoints),
+    ("discovery.k8s.io", "endpointslices"): printer(
+        "Name, AddressType, Ports, Endpoints, Age", _slice
+    ),
+    (NETWORK, "ingresses"): printer("Name, Class, Hosts, Address, Ports, Age", _ingress),
+    (NETWORK, "ingressclasses"): printer("Name, Controller, Parameters, Age", _ingress_class),
+    (NETWORK, "networkpolicies"): printer("Name, Pod-Selector, Age", _policy),
+    (NETWORK, "ipaddresses"): printer("Name, ParentRef", _address),
+    (NETWORK, "servicecidrs"): printer("Name, CIDRs, Age", _range),
+    ("", "configmaps"): printer("Name, Data, Age", _config_map),
+    ("", "secrets"): printer("Name, Type, Data, Age", _secret),
+    ("", "events"): EVENTS,
+    ("events.k8s.io", "events"): EVENTS,
+}

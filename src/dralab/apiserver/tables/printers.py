@@ -1,0 +1,97 @@
+"""What a table of a kind has: its columns, and how a row's cells are made of an object."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+Object = Mapping[str, Any]
+Cells = Callable[[Object, int], Sequence[Any]]
+
+MARKS: Final = {"#": "integer", "?": "boolean", "@": "date"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column; those with a priority above 0 are shown on wide output alone."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Return the wire form."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """The columns of a kind, and its rows: `cells(object, now)`, `now` in nanoseconds."""
+
+    columns: tuple[Column, ...]
+    cells: Cells
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return the columns in the wire form."""
+        return [column.as_mapping() for column in self.columns]
+
+
+def printer(columns: str, cells: Cells) -> Printer:
+    """Return a printer from its columns' names.
+
+    After a name, `#` stands for an integer, `?` for a boolean, `@` for a date, `*` for wide
+    output alone. A column "Name" names the object.
+    """
+    return Printer(tuple(_column(text.strip()) for text in columns.split(",")), cells)
+
+
+def _column(text: str) -> Column:
+    wide = text.endswith("*")
+    text = text.removesuffix("*")
+    kind = MARKS.get(text[-1], "string")
+    name = text if kind == "string" else text[:-1]
+    naming = name in {"Name", "Attacher"}
+    return Column(
+        name=name,
+        type=kind,
+        format="name" if naming else "",
+        description=f"{name} of the object",
+        priority=1 if wide else 0,
+    )
+
+
+def name_of(obj: Object) -> str:
+    """Return an object's name."""
+    found: str = obj["metadata"].get("name", "")
+    return found
+
+
+def spec_of(obj: Object) -> Mapping[str, Any]:
+    """Return an object's spec, if only an empty one."""
+    return obj.get("spec") or {}
+
+
+def status_of(obj: Object) -> Mapping[str, Any]:
+    """Return an object's status, if only an empty one."""
+    return obj.get("status") or {}
+
+
+def condition(obj: Object, type: str) -> Mapping[str, Any] | None:
+    """Return a condition of an object's status."""
+    for found in status_of(obj).get("conditions") or ():
+        if found.get("type") == type:
+            return dict(found)
+    return None
+
+
+def is_true(obj: Object, type: str) -> bool:
+    """Return whether a condition is there and true."""
+    found = condition(obj, type)
+    return found is not None and found.get("status") == "True"
