@@ -19,6 +19,7 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Wa
 from dralab.apiserver.http.negotiation import Form
 from dralab.apiserver.http.pages import Pages, ServerVersion
 from dralab.apiserver.http.routing import NoSuchGroup, Route
+from dralab.apiserver.http.tabular import TableEncoder, included
 from dralab.apiserver.resources.options import (
     Query,
     User,
@@ -154,7 +155,7 @@ class Application:
         revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
         form = form_for(request, listing=False)
         stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
-        return self._object(route, stored, form)
+        return self._object(route, stored, form, query=query)
 
     def _list(self, request: HttpRequest, route: Route, query: Query) -> Answer:
         if route.watch or is_watch(query):
@@ -163,7 +164,9 @@ class Application:
         form = form_for(request, listing=True)
         page = self.resources.list(route.kind, route.namespace, options)
         body: bytes | Sequence[bytes]
-        if form.as_ == "PartialObjectMetadataList":
+        if form.as_ == "Table":
+            body = self._tables(route, form, query).page(page)
+        elif form.as_ == "PartialObjectMetadataList":
             body = PartialEncoder(form.version).page(route.kind, page)
         else:
             body = self.encoder(route).page(page)
@@ -180,10 +183,22 @@ class Application:
             # Watchers learn of it by an event: clients list again.
             line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
             return HttpResponse(headers=JSON, body=line)
-        encoder: ObjectEncoder | PartialEncoder = self.encoder(route)
-        if form.as_ == "PartialObjectMetadata":
+        encoder: ObjectEncoder | PartialEncoder | TableEncoder = self.encoder(route)
+        if form.as_ == "Table":
+            encoder = self._tables(route, form, query)
+        elif form.as_ == "PartialObjectMetadata":
             encoder = PartialEncoder(form.version)
         return WatchStream(watching=watching, encoder=encoder, headers=JSON)
+
+    def _tables(self, route: Route, form: Form, query: Query) -> TableEncoder:
+        context = self.resources.context
+        return TableEncoder(
+            route.kind,
+            context.rules,
+            context.clock,
+            version=form.version,
+            include=included(query),
+        )
 
     def encoder(self, route: Route) -> ObjectEncoder:
         """Return the encoder of a kind, made once."""
@@ -199,10 +214,13 @@ class Application:
         stored: Stored,
         form: Form,
         *,
+        query: Query = NO_QUERY,
         status: int = 200,
         warnings: Sequence[str] = (),
     ) -> HttpResponse:
-        if form.as_ == "PartialObjectMetadata":
+        if form.as_ == "Table":
+            body = self._tables(route, form, query).object(stored)
+        elif form.as_ == "PartialObjectMetadata":
             body = orjson.dumps(PartialEncoder(form.version).value(stored))
         else:
             body = self.encoder(route).object(stored)
@@ -216,7 +234,7 @@ class Application:
         options = write_options(query, "CreateOptions", user=user, agent=agent_of(request))
         value = self._body(request, route, options)
         stored = self.resources.create(kind, value, route.namespace, options)
-        return self._object(route, stored, form, status=201, warnings=options.warnings)
+        return self._object(route, stored, form, query=query, status=201, warnings=options.warnings)
 
     def _body(self, request: HttpRequest, route: Route, options: WriteOptions) -> dict[str, Any]:
         kind = route.kind
@@ -242,7 +260,9 @@ class Application:
             subresource=route.subresource,
         )
         status = 201 if created else 200
-        return self._object(route, stored, form, status=status, warnings=options.warnings)
+        return self._object(
+            route, stored, form, query=query, status=status, warnings=options.warnings
+        )
 
     def _patch(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, listing=False)
@@ -257,7 +277,9 @@ class Application:
             subresource=route.subresource,
         )
         status = 201 if created else 200
-        return self._object(route, stored, form, status=status, warnings=options.warnings)
+        return self._object(
+            route, stored, form, query=query, status=status, warnings=options.warnings
+        )
 
     def _patch_body(
         self, request: HttpRequest, route: Route, user: User, query: Query
@@ -295,7 +317,7 @@ class Application:
         )
         if gone and route.kind.hub not in SHOWN_WHEN_DELETED:
             return response(orjson.dumps(success(route.kind, stored)), form)
-        return self._object(route, stored, form)
+        return self._object(route, stored, form, query=query)
 
     def _delete_collection(
         self, request: HttpRequest, route: Route, user: User, query: Query
