@@ -20,6 +20,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
+    "schedule": ("dralab.cli.schedule:schedule", "Put pods of older API generations on nodes."),
+    "allocations": ("dralab.cli.allocations:allocations", "Count or list a pod's device sets."),
+    "validate": ("dralab.cli.validate:validate", "Tell valid, legacy and invalid documents apart."),
+    "cel": ("dralab.cli.cel:cel", "Evaluate one expression for one device."),
 }
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}
 

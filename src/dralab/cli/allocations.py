@@ -1,0 +1,99 @@
+"""`dralab allocations`: how many device sets a pod could get, which is the first, which are all."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import orjson
+
+from dralab.cli import generations
+from dralab.prototypes.generations import GENERATIONS
+
+BUDGET = 50_000_000
+
+
+@click.command(
+    epilog="Example: dralab allocations -f pools.yaml -f classes.yaml --pod pod.yaml --count"
+)
+@generations.files_option
+@click.option("--pod", "pod_file", required=True, metavar="FILE", help="The pod and its claims.")
+@click.option("--api", type=click.Choice(["k8srm", "evolution"]))
+@click.option("--count", "what", flag_value="count", help="How many different sets there are.")
+@click.option("--first", "what", flag_value="first", help="The set that scheduling would choose.")
+@click.option("--list", "what", flag_value="list", default="list", help="Every set (default).")
+@click.option("--node", help="On this node alone.")
+@click.option("--budget", type=click.IntRange(1), default=BUDGET, help="Search steps at most.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def allocations(
+    files: tuple[str, ...],
+    pod_file: str,
+    api: str | None,
+    what: str,
+    node: str | None,
+    budget: int,
+    output: str,
+) -> None:
+    """Count or list the valid device sets of a pod, on every node that could run it.
+
+    Exit code 1 where there is none.
+    """
+    from dralab.allocation.plain import BudgetError
+
+    names = (*files, pod_file)
+    api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
+    if api not in GENERATIONS:
+        raise click.UsageError(f"--api {api}: use `dralab allocate` and `dralab partitions`")
+    world = GENERATIONS[api].world(generations.good(generations.read(names, api)))
+    pods = world.pods()
+    if not pods:
+        raise click.UsageError(f"{pod_file}: holds no pod of {api}")
+    try:
+        sets = list(_sets(world, pods[0], node, budget))
+    except BudgetError:
+        raise click.ClickException(f"more than {budget} search steps: raise --budget") from None
+    except ValueError as error:
+        click.echo(f"no devices: {error}", err=True)
+        sys.exit(1)
+    if what == "first":
+        sets = sets[:1]
+    _print(sets, what, output)
+    sys.exit(0 if sets else 1)
+
+
+def _sets(world: Any, pod: Any, node: str | None, budget: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield (node, devices) once for every different set, in the order of the search."""
+    from dralab.allocation.enumeration import assignments
+
+    for place, problem in world.problems(pod):
+        if node is not None and place.name != node:
+            continue
+        seen = set()
+        for assignment in assignments(problem, place, budget=budget):
+            devices = [device for _, several in assignment for device in several]
+            key = frozenset(devices)
+            if key not in seen:
+                seen.add(key)
+                yield place.name, [world.shown(device.pool, device.device) for device in devices]
+
+
+def _print(sets: Sequence[tuple[str, list[str]]], what: str, output: str) -> None:
+    if output == "json":
+        found: Any = [{"node": node, "devices": devices} for node, devices in sets]
+        if what == "count":
+            found = {"count": len(sets), "nodes": _counts(sets)}
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+    elif what == "count":
+        for node, count in _counts(sets).items():
+            click.echo(f"{node}: {count}", err=True)
+        click.echo(str(len(sets)))
+    else:
+        for node, devices in sets:
+            click.echo(f"{node}: {' '.join(devices)}")
+
+
+def _counts(sets: Sequence[tuple[str, list[str]]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node, _ in sets:
+        counts[node] = counts.get(node, 0) + 1
+    return counts

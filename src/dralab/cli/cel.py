@@ -1,0 +1,83 @@
+"""`dralab cel`: one expression, evaluated for one device in a generation's environment."""
+
+import sys
+from typing import Any
+
+import click
+import yaml
+
+from dralab.cli.generations import API_NAMES
+
+
+@click.command(
+    epilog="""Example: dralab cel --api k8srm --attributes device.yaml "device.memory >= '10Gi'"
+
+\b
+The file holds a device's attributes as its pool would:
+    k8srm       - {name: memory, quantityValue: 10Gi}
+    evolution   - {name: memory, quantity: 10Gi}
+    v1          memory: {string: big}
+"""
+)
+@click.argument("expression")
+@click.option("--api", type=click.Choice(API_NAMES), default="v1", show_default=True)
+@click.option("--attributes", type=click.File(), help="YAML of a device's attributes.")
+@click.option("--driver", default="", help="The driver of the device.")
+@click.option("--strict", is_flag=True, help="evolution: a missing key is an error, not a default.")
+def cel(expression: str, api: str, attributes: Any, driver: str, strict: bool) -> None:
+    """Print true or false; exit code 0 for true, 1 for false, 2 where there is no answer."""
+    try:
+        items = yaml.safe_load(attributes) if attributes else None
+    except yaml.YAMLError as error:
+        raise click.UsageError(f"{attributes.name}: {error}") from None
+    try:
+        answer = EVALUATORS[api](expression, items, driver, strict)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise click.UsageError(f"the attributes are not as {api} writes them: {error!r}") from None
+    click.echo("true" if answer else "false")
+    sys.exit(0 if answer else 1)
+
+
+def _k8srm(expression: str, items: Any, driver: str, strict: bool) -> bool:
+    from dralab.prototypes.k8srm import reading
+    from dralab.prototypes.k8srm.expressions import Expressions
+
+    if isinstance(items, dict):  # a pool's attributes and those of one of its devices
+        listed = [
+            *(items.get("pool") or ()),
+            *(items.get("device") or items.get("attributes") or ()),
+        ]
+    else:
+        listed = list(items or ())
+    return Expressions().get(expression).value(reading.attributes(listed))
+
+
+def _evolution(expression: str, items: Any, driver: str, strict: bool) -> bool:
+    from dralab.prototypes.evolution.expressions import Expressions
+    from dralab.prototypes.evolution.world import attribute, qualified
+
+    found = {qualified(item["name"], driver): attribute(item) for item in items or ()}
+    return Expressions(strict=strict).get(expression).value(driver, found)
+
+
+def _v1(expression: str, items: Any, driver: str, strict: bool) -> bool:
+    from dralab.cel import CelError, compile_selector, device_value
+
+    items = items or {}
+    device = items if "attributes" in items else {"attributes": items}
+    try:
+        return compile_selector(expression).evaluate(
+            device_value(
+                driver=driver,
+                attributes=device.get("attributes"),
+                capacity=device.get("capacity"),
+                allow_multiple_allocations=device.get("allowMultipleAllocations"),
+            )
+        )
+    except CelError as error:
+        raise ValueError(error.message) from None
+
+
+EVALUATORS = {"k8srm": _k8srm, "evolution": _evolution, "v1": _v1}

@@ -1,0 +1,135 @@
+"""What the commands about API generations share: documents in, and which generation they are."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dralab.api.manifests import SUFFIXES, Origin
+from dralab.api.yaml_documents import YamlError, documents
+from dralab.prototypes.findings import Finding, Object, Report
+from dralab.prototypes.generations import GENERATIONS, detected
+
+MAX_BYTES = 64 * 1024 * 1024
+API_NAMES = ("k8srm", "evolution", "v1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A document of the input: where it stands, how it was read, where its fields stand."""
+
+    origin: Origin
+    item: Any
+    report: Report
+    lines: dict[str, int]
+
+    @property
+    def title(self) -> str:
+        """The object as messages call it."""
+        if not isinstance(self.item, dict):
+            return "a list"
+        metadata = self.item.get("metadata") or {}
+        return f"{self.item.get('kind', 'no kind')} {metadata.get('name', '')}".strip()
+
+    def line(self, finding: Finding) -> int:
+        """Return the line of a finding's field, or of the nearest thing around it."""
+        path = finding.field
+        while path:
+            if path in self.lines:
+                return self.lines[path]
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.origin.line
+
+
+def files_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `-f FILE`, which may be given several times."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        help="A manifest, a directory of them, or - for standard input; repeat for more.",
+    )(function)
+
+
+def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:
+    """Return the documents of files, directories and standard input, with the lines of fields."""
+    found = []
+    for name, content in _contents(files):
+        try:
+            for document in documents(content, positions=True):
+                if document.value is not None:
+                    origin = Origin(name, document.number, document.line)
+                    found.append((origin, document.value, dict(document.positions)))
+        except YamlError as error:
+            raise click.UsageError(f"{name}:{error.line}: {error.message}") from None
+    return found
+
+
+def chosen(items: Iterable[Any], api: str | None) -> str:
+    """Return the generation to read documents as; a clear error where it cannot be told."""
+    if api:
+        return api
+    found = detected(items)
+    if len(found) == 1:
+        return found.pop()
+    if not found:
+        raise click.UsageError(
+            "no document of a device API is among the input: say which with --api "
+            + "|".join(API_NAMES)
+        )
+    names = ", ".join(sorted(found))
+    raise click.UsageError(f"the input mixes {names}: say with --api which to read it as")
+
+
+def read(files: Sequence[str], api: str) -> list[Read]:
+    """Return the documents of the input as one older generation reads them."""
+    generation = GENERATIONS[api]
+    return [
+        Read(origin=origin, item=item, report=generation.read(item), lines=lines)
+        for origin, item, lines in raw(files)
+    ]
+
+
+def good(documents_read: Iterable[Read]) -> list[Object]:
+    """Return the mended objects; exit code 2 with every error where a document is invalid."""
+    problems, objects = [], []
+    for each in documents_read:
+        if each.report.state == "invalid":
+            problems += [
+                f"{each.origin.file}:{each.line(f)}: {each.title}: {f}"
+                for f in each.report.findings
+                if f.level == "invalid"
+            ]
+        else:
+            objects.append(each.report.mended)
+    if problems:
+        for problem in problems:
+            click.echo(f"Error: {problem}", err=True)
+        sys.exit(2)
+    return objects
+
+
+def _contents(files: Iterable[str]) -> Iterable[tuple[str, bytes]]:
+    for name in files:
+        if name == "-":
+            yield "standard input", sys.stdin.buffer.read(MAX_BYTES + 1)
+            continue
+        path = Path(name)
+        inside = (
+            sorted(item for item in path.iterdir() if item.suffix in SUFFIXES)
+            if path.is_dir()
+            else [path]
+        )
+        for item in inside:
+            try:
+                content = item.read_bytes()
+            except OSError as error:
+                raise click.UsageError(f"{item}: {error.strerror}") from None
+            if len(content) > MAX_BYTES:
+                raise click.UsageError(f"{item}: larger than {MAX_BYTES} bytes")
+            yield str(item), content

@@ -1,0 +1,149 @@
+"""`dralab schedule`: put pods on nodes and write what they got, in files or on a server."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+import yaml
+
+from dralab.cli import generations
+from dralab.cli.schedule_early import schedule_early
+from dralab.prototypes.findings import Object
+from dralab.prototypes.generations import GENERATIONS
+from dralab.prototypes.placement import Placed, Placement, Unplaced, World
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab schedule -f pools.yaml -f classes.yaml -f pod.yaml
+  dralab schedule --kubeconfig kubeconfig my-pod
+  dralab schedule --nodes nodes.yaml --claim pod.yaml -v       (the first stages of k8srm)
+"""
+)
+@generations.files_option
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--api", type=click.Choice(generations.API_NAMES))
+@click.option("-n", "--namespace", default="default", show_default=True)
+@click.option("--nodes", type=click.Path(dir_okay=False, path_type=Path), help="Stages K0, K1.")
+@click.option("--claim", type=click.Path(dir_okay=False, path_type=Path), help="Stages K0, K1.")
+@click.option("-v", "--verbose", is_flag=True, help="Stages K0, K1: every node, and all amounts.")
+@click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table")
+@click.argument("pods", nargs=-1, metavar="[POD]...")
+def schedule(
+    files: tuple[str, ...],
+    kubeconfig: Path | None,
+    api: str | None,
+    namespace: str,
+    nodes: Path | None,
+    claim: Path | None,
+    verbose: bool,
+    output: str,
+    pods: tuple[str, ...],
+) -> None:
+    """Schedule pods (all that have no node, or those named) and write their claims' status.
+
+    From files the resulting objects are printed (-o yaml, json); with --kubeconfig the status is
+    written to the server and the pod is bound. Exit code 0: all pods have a node; 1: some do not,
+    with the reason for every node; 2: bad input.
+    """
+    if nodes or claim:
+        if not (nodes and claim):
+            raise click.UsageError("--nodes and --claim go together")
+        sys.exit(schedule_early(nodes, claim, verbose=verbose))
+    if not files and kubeconfig is None:
+        raise click.UsageError("nothing to schedule: give files with -f, or --kubeconfig")
+    if files:
+        api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
+    api = api or "k8srm"
+    if api == "v1":
+        raise click.UsageError(
+            "pods of resource.k8s.io/v1: `dralab allocate` does it for files, "
+            "`dralab scheduler --kubeconfig` for a server"
+        )
+    generation = GENERATIONS[api]
+    objects = generations.good(generations.read(files, api))
+    server = None
+    if kubeconfig is not None:
+        from dralab.cli.schedule_server import Server
+
+        server = Server(kubeconfig, generation)
+        objects = [*server.objects(), *objects]
+    world = generation.world(objects)
+    wanted = _wanted(world, pods, namespace)
+    results: list[Placement] = []
+    for pod in wanted:
+        placement = world.place(pod)
+        results.append(placement)
+        if isinstance(placement, Placed):
+            world.apply(placement)
+            if server is not None:
+                server.write(placement)
+    _report(results, output)
+    sys.exit(0 if all(isinstance(each, Placed) for each in results) else 1)
+
+
+def _wanted(world: World, names: Sequence[str], namespace: str) -> list[Object]:
+    found = world.pods()
+    if not names:
+        return [pod for pod in found if not (pod.get("spec") or {}).get("nodeName")]
+    by_name = {
+        pod["metadata"]["name"]: pod
+        for pod in found
+        if (pod["metadata"].get("namespace") or "default") == namespace
+    }
+    for name in names:
+        if name not in by_name:
+            known = ", ".join(sorted(by_name)) or "none"
+            raise click.UsageError(f'no pod "{namespace}/{name}"; there are: {known}')
+    return [by_name[name] for name in names]
+
+
+def _report(results: Sequence[Placement], output: str) -> None:
+    if output != "table":
+        objects: list[Any] = []
+        for each in results:
+            objects += [*each.claims, each.pod] if isinstance(each, Placed) else [each.pod]
+        if output == "json":
+            listing = {"apiVersion": "v1", "kind": "List", "items": objects}
+            click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
+        else:
+            click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
+    for each in results:
+        for line in summary(each):
+            click.echo(line, err=output != "table")
+
+
+def summary(placement: Placement) -> list[str]:
+    """Return what happened to a pod, for people: its devices, or every node's reason."""
+    metadata = placement.pod["metadata"]
+    title = f"pod {metadata.get('namespace') or 'default'}/{metadata['name']}"
+    if isinstance(placement, Placed):
+        lines = [f"{title}: node {placement.node}"]
+        lines += [
+            f"  claim {device.claim}: {device} ({device.driver})" for device in placement.devices
+        ]
+        lines += [
+            f"  container {name}: {', '.join(devices) or 'no devices'}"
+            for name, devices in placement.containers.items()
+        ]
+        return lines
+    return _refusal(title, placement)
+
+
+def _refusal(title: str, unplaced: Unplaced) -> list[str]:
+    if unplaced.reason:
+        return [f"{title}: unschedulable: {unplaced.reason}"]
+    lines = [f"{title}: unschedulable on {len(unplaced.nodes)} nodes"]
+    for refusal in unplaced.nodes:
+        reason = refusal.reason or "no choice of devices meets all of its claims"
+        lines.append(f"  {refusal.node or 'no node'}: {reason}")
+    lines += [
+        f"  expression {failure.expression!r}: {failure.message} (such devices are passed over)"
+        for failure in unplaced.failures
+    ]
+    return lines

@@ -1,0 +1,60 @@
+"""`dralab schedule --nodes FILE --claim FILE`: the file format of k8srm's first stages."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from dralab.prototypes.k8srm.early import model, scheduling, tree
+from dralab.prototypes.k8srm.early.capacities import CapacityError
+from dralab.prototypes.k8srm.expressions import Expressions
+from dralab.prototypes.k8srm.reading import attributes
+
+
+def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
+    """Print whether a pod fits, and the tree of the winner (verbose: of every node).
+
+    Returns 0 where it fits, 1 where it does not.
+    """
+    try:
+        read_nodes = model.read_nodes(_loaded(nodes, list))
+        pod = model.read_pod(_loaded(claim, dict))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise click.UsageError(
+            f"{nodes} or {claim}: not as the first stages write it: {error}"
+        ) from None
+    except CapacityError as error:
+        raise click.UsageError(str(error)) from None
+    expressions = Expressions()
+
+    def meets(text: str, values: Any) -> bool:
+        items = [{"name": name, **value} for name, value in values.items()]
+        return expressions.get(text).value(attributes(items))
+
+    results = scheduling.schedule(read_nodes, pod, meets)
+    winner = results[-1] if results and results[-1].score else None
+    if winner is None:
+        click.echo("failed to satisfy the claim")
+    else:
+        click.echo("succeeded in satisfying the claim")
+    click.echo("-" * 40)
+    for result in results if verbose or winner is None else [winner]:
+        for line in tree.lines(result):
+            click.echo(line)
+    if winner is not None and verbose:
+        for line in tree.amounts(winner):
+            click.echo(line)
+    return 0 if winner is not None else 1
+
+
+def _loaded(path: Path, wanted: type) -> Any:
+    try:
+        value = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise click.UsageError(f"{path}: is no YAML: {error}") from None
+    if not isinstance(value, wanted):
+        raise click.UsageError(f"{path}: a YAML {wanted.__name__} is wanted")
+    return value

@@ -1,0 +1,146 @@
+"""`dralab schedule --kubeconfig`: objects from a server, and results written back to it."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from dralab.api.status import ApiError
+from dralab.prototypes.evolution import kinds as evolution
+from dralab.prototypes.findings import Object, identity
+from dralab.prototypes.k8srm import kinds as k8srm
+from dralab.prototypes.placement import Generation, Placed
+from dralab.runtime.client import Resource
+from dralab.runtime.kubeconfig import KubeconfigError
+from dralab.runtime.kubeconfig import read as read_kubeconfig
+from dralab.runtime.remote import RemoteClient
+
+KINDS: Final = {"k8srm": k8srm.KINDS, "evolution": evolution.KINDS}
+PODS: Final = Resource("", "v1", "pods")
+CORE: Final = (
+    Resource("", "v1", "nodes", namespaced=False),
+    Resource("", "v1", "configmaps"),
+    PODS,
+)
+
+
+class Server:
+    """The objects of one generation on a server."""
+
+    def __init__(self, kubeconfig: Path, generation: Generation) -> None:
+        try:
+            self.client = RemoteClient(read_kubeconfig(kubeconfig))
+        except KubeconfigError as error:
+            raise click.UsageError(str(error)) from None
+        self.generation = generation
+        group, _, version = generation.api_version.partition("/")
+        self.resources = {
+            kind["kind"]: Resource(group, version, kind["plural"], kind["namespaced"])
+            for kind in KINDS[generation.name]
+        }
+
+    def objects(self) -> list[Object]:
+        """Return all objects of the generation, as it reads them; invalid ones are told."""
+        found: list[Object] = []
+        for kind, resource in self.resources.items():
+            found += self._all(resource, self.generation.api_version, kind)
+        core = CORE if self.generation.name == "k8srm" else CORE[:1]
+        for resource in core:
+            kind = {"nodes": "Node", "configmaps": "ConfigMap", "pods": "Pod"}[resource.plural]
+            found += self._all(resource, "v1", kind)
+        found += self._configs(found)
+        return [self._read(item) for item in found]
+
+    def write(self, placed: Placed) -> None:
+        """Write claims' status and bind the pod; an ApiError ends the command with its message."""
+        try:
+            for item in placed.claims:
+                self._write_claim(item)
+            self._bind(placed)
+        except ApiError as error:
+            raise click.ClickException(f"the server refused: {error.message}") from None
+
+    def _write_claim(self, item: Object) -> None:
+        resource = self.resources[item["kind"]]
+        if "resourceVersion" not in item["metadata"]:
+            plain = {key: value for key, value in item.items() if key != "status"}
+            made = self.client.create(resource, plain, item["metadata"]["namespace"])
+            item["metadata"] = made["metadata"]
+        stored = self.client.get(resource, item["metadata"]["name"], item["metadata"]["namespace"])
+        self.client.update(resource, {**stored, "status": item["status"]}, subresource="status")
+
+    def _bind(self, placed: Placed) -> None:
+        metadata = placed.pod["metadata"]
+        namespace = metadata.get("namespace") or "default"
+        if placed.pod["apiVersion"] == "v1":
+            binding: Object = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": metadata["name"], "namespace": namespace},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": placed.node},
+            }
+            self.client.post(PODS, metadata["name"], "binding", binding, namespace)
+            return
+        patch: Object = {"spec": {"nodeName": placed.node}}
+        self.client.patch(self.resources["Pod"], metadata["name"], patch, namespace)
+
+    def _all(self, resource: Resource, api_version: str, kind: str) -> list[Object]:
+        try:
+            items = self.client.list(resource).items
+        except ApiError as error:
+            if error.code == 404:
+                raise click.ClickException(
+                    f"the server does not serve {api_version} {kind}: start it with "
+                    f"--profile {self.generation.name}"
+                ) from None
+            raise click.ClickException(f"the server: {error.message}") from None
+        return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
+
+    def _configs(self, objects: list[Object]) -> list[Object]:
+        """Return the objects that claims and classes name as configs."""
+        known = {identity(item) for item in objects}
+        found = []
+        for key in sorted(_named(objects)):
+            if key in known or "/" not in key[0]:
+                continue
+            group, _, version = key[0].partition("/")
+            resource = Resource(group, version, _plural(key[1]), namespaced=bool(key[2]))
+            try:
+                found.append(self.client.get(resource, key[3], key[2]))
+            except ApiError:
+                continue  # The claim that wants it says that it is missing.
+        return found
+
+    def _read(self, item: Object) -> Object:
+        report = self.generation.read(item)
+        if report.state == "invalid":
+            for finding in report.findings:
+                click.echo(f"{item['kind']} {item['metadata']['name']}: {finding}", err=True)
+        return report.mended
+
+
+def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]:
+    """Return what `configs` entries anywhere in some objects refer to."""
+    found: set[tuple[str, str, str, str]] = set()
+    if isinstance(value, list):
+        for item in value:
+            found |= _named(item, namespace)
+    elif isinstance(value, dict):
+        metadata = value.get("metadata")
+        if isinstance(metadata, dict):
+            namespace = metadata.get("namespace") or namespace
+        for key, part in value.items():
+            if key in {"configs", "config"} and isinstance(part, list):
+                found |= {
+                    (c["apiVersion"], c["kind"], c.get("namespace") or namespace, c["name"])
+                    for c in part
+                    if isinstance(c, dict) and {"apiVersion", "kind", "name"} <= c.keys()
+                }
+            elif key != "status":
+                found |= _named(part, namespace)
+    return found
+
+
+def _plural(kind: str) -> str:
+    lower = kind.lower()
+    return lower + ("es" if lower.endswith(("s", "x", "ch")) else "s")

@@ -1,0 +1,137 @@
+"""`dralab validate`: tells of each document whether it is valid, legacy or invalid, and why."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+import yaml
+
+from dralab.cli import generations
+from dralab.cli.generations import Read
+from dralab.prototypes.findings import Finding
+
+MOST_SHOWN = 12
+
+
+@click.command(
+    epilog="Example: dralab validate -f pools.yaml --api evolution --repair mended/",
+)
+@generations.files_option
+@click.argument("more", nargs=-1, metavar="[FILE]...")
+@click.option(
+    "--api", type=click.Choice(generations.API_NAMES), help="Default: what the documents say."
+)
+@click.option(
+    "--repair",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write every document that can be mended, in the generation's last form.",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option("--strict", is_flag=True, help="Legacy documents count as invalid.")
+def validate(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    api: str | None,
+    repair: Path | None,
+    output: str,
+    strict: bool,
+) -> None:
+    """Report each document as valid, legacy or invalid, with the field and the reason.
+
+    Exit code 0: nothing is invalid; 1: something is; 2: the input cannot be read.
+    """
+    names = (*files, *more)
+    if not names:
+        raise click.UsageError("nothing to validate: give files with -f")
+    api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
+    if api == "v1":
+        sys.exit(_validate_today(names, output))
+    read = generations.read(names, api)
+    if output == "json":
+        click.echo(orjson.dumps([_entry(each) for each in read], option=orjson.OPT_INDENT_2))
+    else:
+        for each in read:
+            _print(each)
+        counts = Counter(each.report.state for each in read)
+        click.echo(
+            ", ".join(f"{counts[state]} {state}" for state in ("valid", "legacy", "invalid"))
+        )
+    if repair is not None:
+        _repair(read, repair, api)
+    refused = {"invalid", "legacy"} if strict else {"invalid"}
+    sys.exit(1 if any(each.report.state in refused for each in read) else 0)
+
+
+def _validate_today(names: Sequence[str], output: str) -> int:
+    from dralab.api.manifests import load
+    from dralab.api.resource.files import ResourceCheck, add_pool_problems
+    from dralab.kernel.clock import WallClock, rfc3339
+
+    found = load(names, [ResourceCheck(now=rfc3339(WallClock().now()))])
+    add_pool_problems(found)
+    if output == "json":
+        entries = [{"message": str(problem)} for problem in found.problems]
+        click.echo(orjson.dumps(entries, option=orjson.OPT_INDENT_2))
+    else:
+        for problem in found.problems:
+            click.echo(str(problem))
+        click.echo(f"{len(found.objects)} valid, {len(found.problems)} problems")
+    return 1 if found.problems else 0
+
+
+def _entry(each: Read) -> dict[str, Any]:
+    return {
+        "file": each.origin.file,
+        "line": each.origin.line,
+        "document": each.origin.document,
+        "object": each.title,
+        "state": each.report.state,
+        "findings": [
+            {"level": f.level, "field": f.field, "line": each.line(f), "message": f.message}
+            for f in each.report.findings
+        ],
+    }
+
+
+def _print(each: Read) -> None:
+    colour = {"valid": "green", "legacy": "yellow", "invalid": "red"}[each.report.state]
+    state = click.style(each.report.state, fg=colour)
+    click.echo(f"{each.origin.file}:{each.origin.line}: {each.title}: {state}")
+    shown = _grouped(each.report.findings)
+    for finding, count in shown[:MOST_SHOWN]:
+        again = f" (and {count - 1} more of this kind)" if count > 1 else ""
+        click.echo(f"  {each.line(finding)}: {finding.level}: {finding}{again}")
+    if len(shown) > MOST_SHOWN:
+        click.echo(f"  … {len(shown) - MOST_SHOWN} more kinds of findings: see -o json")
+
+
+def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
+    """Return the first finding of each kind, with how many there are: fleets repeat themselves."""
+    kinds: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        pattern = "".join(c for c in finding.field if not c.isdigit())
+        message = finding.message.partition('": ')[2] or finding.message
+        kinds.setdefault((finding.level, pattern, message), []).append(finding)
+    order = {"invalid": 0, "legacy": 1, "warning": 2}
+    rows = [(several[0], len(several)) for several in kinds.values()]
+    return sorted(rows, key=lambda row: order[row[0].level])
+
+
+def _repair(read: Sequence[Read], folder: Path, api: str) -> None:
+    from dralab.prototypes.repair import repaired
+
+    folder.mkdir(parents=True, exist_ok=True)
+    by_file: dict[str, list[dict[str, Any]]] = {}
+    for each in read:
+        objects, left = repaired(each.item, each.report, api)
+        by_file.setdefault(Path(each.origin.file).name, []).extend(objects)
+        for finding in left:
+            click.echo(f"not mended: {each.title}: {finding}", err=True)
+    for name, objects in by_file.items():
+        target = folder / name
+        target.write_text(yaml.safe_dump_all(objects, sort_keys=False))
+        click.echo(f"wrote {target}: {len(objects)} objects", err=True)

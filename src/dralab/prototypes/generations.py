@@ -1,0 +1,71 @@
+"""The older generations by name, and which of them a set of documents belongs to."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dralab.prototypes.evolution import mending as evolution_mending
+from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
+from dralab.prototypes.evolution.world import World as EvolutionWorld
+from dralab.prototypes.findings import Object, Report
+from dralab.prototypes.k8srm import mending as k8srm_mending
+from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
+from dralab.prototypes.k8srm.world import World as K8srmWorld
+from dralab.prototypes.placement import Generation, World
+
+
+class K8srm:
+    """devmgmtproto.k8s.io/v1alpha1."""
+
+    name = "k8srm"
+    api_version = K8SRM
+
+    def read(self, item: Mapping[str, Any]) -> Report:
+        """Return a document as k8srm reads it."""
+        return k8srm_mending.mend(item)
+
+    def world(self, objects: Sequence[Object]) -> World:
+        """Return the world that mended objects describe."""
+        return K8srmWorld(objects)
+
+
+class Evolution:
+    """resource.k8s.io/v1alpha2 as dra-evolution meant it."""
+
+    name = "evolution"
+    api_version = EVOLUTION
+
+    def read(self, item: Mapping[str, Any]) -> Report:
+        """Return a document as dra-evolution reads it."""
+        return evolution_mending.mend(item)
+
+    def world(self, objects: Sequence[Object]) -> World:
+        """Return the world that mended objects describe."""
+        return EvolutionWorld(objects)
+
+
+GENERATIONS: Final[Mapping[str, Generation]] = {
+    generation.name: generation for generation in (K8srm(), Evolution())
+}
+TODAY: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
+
+
+def detected(items: Iterable[Any]) -> set[str]:
+    """Return the generations whose objects are among some documents.
+
+    >>> sorted(detected([{"apiVersion": "devmgmtproto.k8s.io/v1alpha1"}]))
+    ['k8srm']
+    """
+    found = set()
+    for item in items:
+        parts = item if isinstance(item, list) else [item]
+        for part in parts:
+            version = part.get("apiVersion") if isinstance(part, dict) else None
+            if version == K8SRM:
+                found.add("k8srm")
+            elif version == EVOLUTION or (
+                version == "resource.k8s.io/v1alpha3" and part.get("kind") == "ResourcePool"
+            ):
+                found.add("evolution")
+            elif version in TODAY:
+                found.add("v1")
+    return found

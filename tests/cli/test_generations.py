@@ -1,0 +1,168 @@
+"""The commands about older generations, on small manifests of our own."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dralab.cli.main import main
+
+POOLS = """\
+apiVersion: devmgmtproto.k8s.io/v1alpha1
+kind: DevicePool
+metadata: {name: pool-a}
+spec:
+  driver: toys
+  nodeName: node-a
+  devices:
+  - name: d0
+    attributes: [{name: size, quantityValue: 10Gi}]
+    claimResourcesProvided: [{name: memory, capacity: 1Gi, blockSize: 256Mi}]
+  - name: d1
+    attributes: [{name: size, quantityValue: 20Gi}]
+---
+apiVersion: devmgmtproto.k8s.io/v1alpha1
+kind: DeviceClass
+metadata: {name: toy}
+spec: {definition: {driver: toys}}
+"""
+POD = """\
+apiVersion: devmgmtproto.k8s.io/v1alpha1
+kind: DeviceClaim
+metadata: {name: shape, namespace: default}
+spec:
+  devices:
+  - name: toy
+    allOf: [{class: toy, requests: {memory: 100Mi}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: default}
+spec:
+  containers: [{name: c, devices: [{name: toy}]}]
+  deviceClaims: {template: {claimName: shape}}
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "pools.yaml").write_text(POOLS)
+    (tmp_path / "pod.yaml").write_text(POD)
+    return [str(tmp_path / "pools.yaml"), str(tmp_path / "pod.yaml")]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_schedule_prints_what_a_pod_gets_and_rounds_to_blocks(files):
+    result = run("schedule", "-f", files[0], "-f", files[1], "-o", "json")
+    assert result.exit_code == 0, result.output
+    claim, pod = json.loads(result.stdout)["items"]
+    assert pod["spec"]["nodeName"] == "node-a"
+    [allocation] = claim["status"]["allocations"]
+    assert allocation["deviceName"] == "d0"
+    assert allocation["allocations"] == [{"name": "memory", "allocation": "256Mi"}]
+
+
+def test_schedule_says_no_with_code_1(files, tmp_path):
+    (tmp_path / "big.yaml").write_text(POD.replace("100Mi", "100Gi"))
+    result = run("schedule", "-f", files[0], "-f", str(tmp_path / "big.yaml"))
+    assert result.exit_code == 1
+    assert "pod default/p: unschedulable" in result.stdout
+    assert "node-a" in result.stdout
+
+
+def test_schedule_names_a_pod_that_is_not_there(files):
+    result = run("schedule", "-f", files[0], "-f", files[1], "nobody")
+    assert result.exit_code == 2
+    assert 'no pod "default/nobody"; there are: p' in result.stderr
+
+
+def test_bad_input_is_told_with_file_and_line(files, tmp_path):
+    (tmp_path / "bad.yaml").write_text(POOLS.replace("10Gi", "much"))
+    result = run("schedule", "-f", str(tmp_path / "bad.yaml"), "-f", files[1])
+    assert result.exit_code == 2
+    assert (
+        "bad.yaml:9: DevicePool pool-a: spec.devices[0].attributes[0].quantityValue"
+        in result.stderr
+    )
+
+
+def test_allocations_counts_lists_and_finds_the_first(files):
+    arguments = ["allocations", "-f", files[0], "--pod", files[1]]
+    assert run(*arguments, "--count").stdout == "1\n"
+    assert run(*arguments, "--first").stdout == "node-a: pool-a/d0\n"
+    assert run(*arguments, "--list", "-o", "json").exit_code == 0
+
+
+def test_validate_reports_states_and_repairs(files, tmp_path):
+    (tmp_path / "old.yaml").write_text(
+        POOLS.replace("spec: {definition: {driver: toys}}", "spec: {driver: toys}")
+    )
+    result = run("validate", "-f", str(tmp_path / "old.yaml"), "--repair", str(tmp_path / "mended"))
+    assert result.exit_code == 0
+    assert "spec.driver: read as spec.definition.driver" in result.stdout
+    assert result.stdout.endswith("1 valid, 1 legacy, 0 invalid\n")
+    mended = list(yaml.safe_load_all((tmp_path / "mended" / "old.yaml").read_text()))
+    assert mended[1]["spec"] == {"definition": {"driver": "toys"}}
+    assert run("validate", "--strict", "-f", str(tmp_path / "old.yaml")).exit_code == 1
+
+
+def test_input_without_a_device_api_asks_for_one(tmp_path):
+    (tmp_path / "x.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
+    result = run("validate", "-f", str(tmp_path / "x.yaml"))
+    assert result.exit_code == 2
+    assert "say which with --api" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("api", "attributes", "expression", "code"),
+    [
+        ("k8srm", "- {name: memory, quantityValue: 10Gi}", "device.memory >= '10Gi'", 0),
+        ("k8srm", "- {name: memory, quantityValue: 10Gi}", "device.memory > '10Gi'", 1),
+        ("k8srm", "[]", "device.memory > '10Gi'", 2),
+        ("evolution", "[]", "device.stringAttributes['nope'] == ''", 0),
+        ("v1", "{model: {string: x}}", "device.attributes[''].model == 'x'", 0),
+    ],
+)
+def test_cel_evaluates_in_the_environment_of_a_generation(
+    tmp_path, api, attributes, expression, code
+):
+    (tmp_path / "a.yaml").write_text(attributes)
+    result = run("cel", "--api", api, "--attributes", str(tmp_path / "a.yaml"), expression)
+    assert result.exit_code == code, result.output
+
+
+def test_the_first_stages_have_their_own_files(tmp_path):
+    nodes = [
+        {
+            "name": "n",
+            "pools": [
+                {
+                    "name": "p",
+                    "driver": "k",
+                    "resources": [
+                        {"name": "r", "capacities": [{"name": "pods", "counter": {"capacity": 1}}]}
+                    ],
+                }
+            ],
+        }
+    ]
+    claim = {
+        "podClaim": {
+            "name": "pod",
+            "claims": [
+                {"name": "pod", "capacities": [{"capacity": "pods", "counter": {"request": 1}}]}
+            ],
+        }
+    }
+    (tmp_path / "n.yaml").write_text(yaml.safe_dump(nodes))
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(claim))
+    result = run(
+        "schedule", "--nodes", str(tmp_path / "n.yaml"), "--claim", str(tmp_path / "c.yaml"), "-v"
+    )
+    assert result.exit_code == 0
+    assert 'node "n" (100): succeeded' in result.stdout
+    assert "pod/pod: r: pods = 1" in result.stdout
