@@ -4,9 +4,11 @@ Upstream calls this a registry strategy. The base does nothing and forbids nothi
 code reasons about override what they need. All methods are pure: no clock, no store.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from dralab.api.fields import FieldError
+from dralab.api.schemas import Schema
 from dralab.values import names
 
 Object = dict[str, Any]
@@ -27,14 +29,31 @@ class Strategy:
     status_keeps: frozenset[str] = frozenset({"labels", "annotations", "finalizers"})
     counted: tuple[str, ...] = ()
 
+    def decode(self, value: Object, version: str) -> tuple[Object, list[str]] | None:  # noqa: ARG002 - for others
+        """Return an object in its typed form, and the paths of fields that are not known.
+
+        None leaves it to the built-in definitions. `value` may be changed.
+        """
+        return None
+
+    def schema(self, version: str) -> Schema | None:  # noqa: ARG002 - for others
+        """Return the schema of a kind that is no built-in one."""
+        return None
+
     def default(self, value: Object) -> None:
         """Fill in what the client left out; changes `value`."""
 
-    def prepare_create(self, value: Object) -> None:
-        """Drop what a client may not set on a new object, and set what it always has."""
+    def prepare_create(self, value: Object, now: str) -> None:
+        """Drop what a client may not set on a new object, and set what it always has.
 
-    def prepare_update(self, new: Object, old: Object) -> None:
-        """Carry over what a client may not change."""
+        Its metadata is complete; `now` is the time as objects carry it.
+        """
+
+    def prepare_update(self, new: Object, old: Object, now: str) -> None:
+        """Carry over what a client may not change; `old` may not be changed."""
+
+    def prepare_status(self, new: Object, old: Object, now: str) -> None:
+        """The same for a write to `/status`."""
 
     def validate(self, value: Object) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a new object, its metadata apart."""
@@ -54,6 +73,15 @@ class Strategy:
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none for this kind."""
         return names.subdomain_problems(name)
+
+    def in_version(
+        self,
+        version: str,  # noqa: ARG002 - for others
+        kind: str,  # noqa: ARG002 - for others
+        errors: Sequence[FieldError],
+    ) -> list[FieldError]:
+        """Return errors with the paths of the version that the client wrote."""
+        return list(errors)
 
     def warnings(self, value: Object) -> list[str]:  # noqa: ARG002 - for others
         """Return what a client should know about an object that is good."""

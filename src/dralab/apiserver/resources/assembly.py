@@ -31,7 +31,7 @@ def new_resources(
     `bootstrap` the namespaces that every cluster has are made where they are missing.
     """
     found = kinds if kinds is not None else Kinds.standard()
-    rules = Rules()
+    rules = Rules.standard()
     rules.adopt(found)
     context = Context(
         store=store,

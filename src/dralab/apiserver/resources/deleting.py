@@ -118,11 +118,10 @@ def _delete(
         if value == old:
             return live, False
         return _update(context, kind, live, value), False
-    if _is_graceful(kind) and was_deleting:
+    if _is_graceful(kind) and value != old:
         # The end of the grace is a change of its own, seen before the deletion.
         live = _update(context, kind, live, value)
-        value = live.value
-    return remove(context, kind, live, value), True
+    return remove(context, kind, live), True
 
 
 def _mark(context: Context, kind: Kind, value: Object, grace: int) -> None:
@@ -211,16 +210,11 @@ def _update(context: Context, kind: Kind, live: Stored, value: Object) -> Stored
     return stored
 
 
-def remove(context: Context, kind: Kind, live: Stored, value: Object) -> Stored:
+def remove(context: Context, kind: Kind, live: Stored) -> Stored:
     """Take an object out of the store; watchers see the state that was stored last."""
-    last = value if not live.value["metadata"].get("finalizers") else None
     try:
-        stored = context.store.delete(live.key, last, expect=live.revision)
+        stored = context.store.delete(live.key, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
     context.rules.stored(kind, live.value, None)
-    if last is None:
-        # The writer who took the last finalizer away sees the object as it left it.
-        meta = {**value["metadata"], "resourceVersion": str(live.revision)}
-        return Stored(live.key, {**value, "metadata": meta}, stored.revision, stored.created)
     return stored

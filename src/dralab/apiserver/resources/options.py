@@ -63,6 +63,8 @@ class WriteOptions:
     user: User = ADMIN
     warnings: list[str] = field(default_factory=list)
     duplicates: Sequence[str] = ()
+    # Set by apply: it has said already who owns what.
+    applied: bool = False
 
     @property
     def field_manager(self) -> str:

@@ -1,16 +1,109 @@
 """Who owns which field: keeps metadata.managedFields beside every write."""
 
-from dralab.apiserver.resources.context import Object
+from dralab.api import schemas
+from dralab.api.kinds import Kind
+from dralab.api.schemas import Schema, Schemas
+from dralab.apiserver import managed_fields
+from dralab.apiserver.managed_fields import Writer
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.options import WriteOptions
 
 
-def created(value: Object) -> None:
+def schema_of(context: Context, kind: Kind) -> Schema | None:
+    """Return the schema of a kind; None where nothing is known of it."""
+    if kind.custom is not None:
+        found: Schema | None = context.rules.of(kind).schema(kind.version)
+        return found or schemas.custom(None)
+    return Schemas.standard().of(kind.api_version, kind.kind)
+
+
+def writer(
+    context: Context, kind: Kind, options: WriteOptions, *, subresource: str = "", now: str = ""
+) -> Writer:
+    """Return who writes, and what this way of writing leaves alone."""
+    return Writer(
+        manager=options.field_manager,
+        api_version=kind.api_version,
+        now=now or context.now(),
+        subresource=subresource,
+        reset=_left_alone(context, kind, subresource),
+    )
+
+
+def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ...]:
+    if subresource == "status":
+        kept = context.rules.of(kind).status_keeps
+        parts = ("labels", "annotations", "finalizers", "ownerReferences")
+        return ("spec", *(f"metadata.{part}" for part in parts if part not in kept))
+    return ("status",) if kind.has_status and not subresource else ()
+
+
+def created(context: Context, kind: Kind, value: Object, options: WriteOptions) -> None:
     """Note who made a new object."""
-    value["metadata"].pop("managedFields", None)
+    meta = value["metadata"]
+    if options.applied:
+        return
+    if not context.managed_fields:
+        meta.pop("managedFields", None)
+        return
+    found = managed_fields.update(
+        None,
+        value,
+        schema_of(context, kind),
+        writer(context, kind, options, now=meta["creationTimestamp"]),
+    )
+    _set(meta, found)
 
 
-def updated(value: Object, old: Object) -> None:
-    """Note who changed an object."""
-    if "managedFields" in old["metadata"]:
-        value["metadata"]["managedFields"] = old["metadata"]["managedFields"]
+def updated(
+    context: Context,
+    kind: Kind,
+    value: Object,
+    old: Object,
+    options: WriteOptions,
+    *,
+    subresource: str,
+) -> None:
+    """Note who changed an object; where nothing changes, neither does this."""
+    meta, before = value["metadata"], old["metadata"]
+    if options.applied:
+        return
+    if not context.managed_fields:
+        meta.pop("managedFields", None)
+        if "managedFields" in before:
+            meta["managedFields"] = before["managedFields"]
+        return
+    asked = meta.get("managedFields")
+    if "managedFields" in before and asked == before["managedFields"] and value == old:
+        return
+    found = managed_fields.update(
+        old,
+        value,
+        schema_of(context, kind),
+        writer(context, kind, options, subresource=subresource),
+    )
+    _set(meta, found)
+    if _same_but_times(meta, before, value, old):
+        _set(meta, before.get("managedFields"))
+
+
+def _set(meta: Object, entries: list[Object] | None) -> None:
+    if entries:
+        meta["managedFields"] = entries
     else:
-        value["metadata"].pop("managedFields", None)
+        meta.pop("managedFields", None)
+
+
+def _same_but_times(meta: Object, before: Object, value: Object, old: Object) -> bool:
+    """Return whether only the times of entries are new: then nothing was written."""
+    mine, theirs = meta.get("managedFields") or [], before.get("managedFields") or []
+    if len(mine) != len(theirs):
+        return False
+    for one, other in zip(mine, theirs, strict=True):
+        if {**one, "time": ""} != {**other, "time": ""}:
+            return False
+    rest = {key: item for key, item in meta.items() if key != "managedFields"}
+    rest_before = {key: item for key, item in before.items() if key != "managedFields"}
+    return rest == rest_before and all(
+        value.get(part) == old.get(part) for part in {*value, *old} if part != "metadata"
+    )

@@ -3,8 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from dralab.api.core.cluster import event_from_core, event_to_core
+from dralab.api.core.policies import autoscaler_to_v1, autoscaler_to_v2
+from dralab.api.core.strategies import strategies
 from dralab.api.kinds import Kind
 from dralab.api.strategy import Strategy
+from dralab.apiserver.resources import devices
 
 Object = dict[str, Any]
 # (kind of the version asked for, object) → the same object in another version, a new mapping.
@@ -26,6 +30,23 @@ class Rules:
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.hub_types: dict[str, tuple[str, str]] = {}
         self._observers: dict[str, list[Observer]] = {}
+
+    @classmethod
+    def standard(cls) -> "Rules":
+        """Return the rules of the standard kinds."""
+        rules = cls(strategies())
+        rules.strategies |= {hub: devices.DeviceStrategy() for hub in devices.HUBS}
+        for hub in devices.HUBS:
+            rules.conversions[hub] = (devices.to_hub, devices.from_hub)
+        rules.conversions["events"] = (
+            lambda _, value: event_to_core(value),
+            lambda _, value: event_from_core(value),
+        )
+        rules.conversions["autoscaling/horizontalpodautoscalers"] = (
+            lambda _, value: autoscaler_to_v2(value),
+            lambda _, value: autoscaler_to_v1(value),
+        )
+        return rules
 
     def adopt(self, kinds: Iterable[Kind]) -> None:
         """Store each collection in the form of the version that comes first."""

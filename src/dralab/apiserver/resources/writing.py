@@ -5,16 +5,17 @@ then who owns which field, then the store. Source: k8s.io/apiserver `registry/re
 `registry/generic/registry/store.go`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 
 from dralab.api import fields, metadata
+from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
-from dralab.apiserver.resources import deleting, ownership
+from dralab.apiserver.resources import deleting, ownership, typing
 from dralab.apiserver.resources.context import (
     Context,
     Object,
@@ -27,6 +28,7 @@ from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import KeyExists, RevisionConflict, Stored
 
 # What only the server writes; an update keeps the stored values.
+NAME_TRIES = 8
 SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -39,6 +41,7 @@ def create(
     meta = given if isinstance(given, dict) else {}
     _check_namespace(kind, meta, namespace)
     value["metadata"] = meta
+    value = typing.decoded(context, kind, value, options)
     context.rules.default(kind, value)
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
@@ -58,15 +61,15 @@ def create(
         raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
-    rules.prepare_create(value)
     _new_metadata(context, kind, value, namespace)
+    rules.prepare_create(value, value["metadata"]["creationTimestamp"])
     meta = value["metadata"]
     errors = metadata.problems(meta, namespaced=kind.namespaced, name_problems=rules.name_problems)
     errors += rules.validate(value)
     if errors:
-        raise fields.invalid(kind.kind, meta.get("name", ""), errors, group=kind.group)
+        raise _invalid(context, kind, meta.get("name", ""), errors)
     options.warnings += rules.warnings(value)
-    ownership.created(value)
+    ownership.created(context, kind, value, options)
     ordered = _ordered(kind, context, value)
     key = key_of(kind, namespace, meta["name"])
     if options.dry_run:
@@ -80,6 +83,16 @@ def create(
         raise _exists(kind, error.current) from error
     context.rules.stored(kind, None, stored.value)
     return stored
+
+
+def _free_name(context: Context, kind: Kind, namespace: str, prefix: str) -> str:
+    """Return a generated name that nobody has; after eight tries, one that somebody may have."""
+    name = ""
+    for _ in range(NAME_TRIES):
+        name = context.generated_name(prefix)
+        if context.store.get(key_of(kind, namespace, name)) is None:
+            break
+    return name
 
 
 def _check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
@@ -113,7 +126,7 @@ def _new_metadata(context: Context, kind: Kind, value: Object, namespace: str) -
         meta["name"] = name
     if prefix := given.pop("generateName", None):
         if not name:
-            meta["name"] = context.generated_name(prefix)
+            meta["name"] = _free_name(context, kind, namespace, prefix)
         meta["generateName"] = prefix
     if kind.namespaced:
         meta["namespace"] = namespace
@@ -201,6 +214,7 @@ def update(
             if rules.creates_on_update and not subresource:
                 return create(context, kind, value, namespace, options), True
             raise ApiError.not_found(kind.plural, name, group=kind.group)
+        value = typing.decoded(context, kind, value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource), False
@@ -227,7 +241,7 @@ def change(
         current = orjson.loads(live.encoded)
         if not context.rules.is_hub(kind):
             current = context.rules.from_hub(kind, current)
-        value = edit(current)
+        value = typing.decoded(context, kind, edit(current), options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource)
@@ -270,9 +284,10 @@ def _replace(
         subresource=subresource,
     )
     if subresource == "status":
+        rules.prepare_status(value, old, context.now())
         errors = rules.validate_status(value, old)
     else:
-        rules.prepare_update(value, old)
+        rules.prepare_update(value, old, context.now())
         errors = rules.validate_update(value, old) if not subresource else []
     meta = value["metadata"]
     if subresource != "status" and kind.generation and _wanted_changed(rules.counted, value, old):
@@ -283,21 +298,28 @@ def _replace(
         *errors,
     ]
     if errors:
-        raise fields.invalid(kind.kind, name, errors, group=kind.group)
+        raise _invalid(context, kind, name, errors)
     options.warnings += rules.warnings(value)
-    ownership.updated(value, old)
+    ownership.updated(context, kind, value, old, options, subresource=subresource)
     if value == old:
         return live
     if options.dry_run:
         return Stored(live.key, value, live.revision, live.created)
     if deleting.is_finished(kind, value):
-        return deleting.remove(context, kind, live, value)
+        deleting.remove(context, kind, live)
+        # The writer who took the last finalizer away sees the object as it left it.
+        return Stored(live.key, value, live.revision, live.created)
     try:
         stored = context.store.update(live.key, value, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
     context.rules.stored(kind, old, stored.value)
     return stored
+
+
+def _invalid(context: Context, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
+    shown = context.rules.of(kind).in_version(kind.version, kind.kind, errors)
+    return fields.invalid(kind.kind, name, shown, group=kind.group)
 
 
 def _check_revision(kind: Kind, live: Stored, meta: Object, *, unconditional: bool) -> None:

@@ -1,0 +1,264 @@
+"""Namespaces, nodes, leases, events, and what limits them."""
+
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.fields import FieldError
+from dralab.api.strategy import Strategy
+from dralab.values import names, quantity
+
+Object = dict[str, Any]
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+SYSTEM_PREFIX: Final = "system-"
+HIGHEST_PRIORITY: Final = 1_000_000_000
+
+
+class NamespaceStrategy(Strategy):
+    """Namespaces end in steps: their finalizers are a part of the spec."""
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin active, with the finalizer of the namespace controller and the name as label."""
+        spec = value.setdefault("spec", {})
+        finalizers = spec.setdefault("finalizers", [])
+        if "kubernetes" not in finalizers:
+            finalizers.append("kubernetes")
+        value["status"] = {"phase": "Active"}
+        self._label(value)
+
+    def prepare_update(self, new: Object, old: Object, now: str) -> None:  # noqa: ARG002
+        """Keep the finalizers: they go through their own path."""
+        new["spec"] = dict(old.get("spec") or {})
+        self._label(new)
+
+    def _label(self, value: Object) -> None:
+        meta = value["metadata"]
+        meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: meta["name"]}
+
+    def marked(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Show that the namespace is going."""
+        value["status"] = {**(value.get("status") or {}), "phase": "Terminating"}
+
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name is none."""
+        return names.label_problems(name)
+
+
+class NodeStrategy(Strategy):
+    """Nodes bring their status along."""
+
+    keeps_status = True
+
+    def default(self, value: Object) -> None:
+        """What can be allocated is what there is."""
+        status = value.get("status") or {}
+        if status.get("capacity") and not status.get("allocatable"):
+            status["allocatable"] = dict(status["capacity"])
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Keep pods away until someone says that the node is ready (TaintNodesByCondition)."""
+        spec = value.setdefault("spec", {})
+        taints = spec.setdefault("taints", [])
+        if not any(_same_taint(taint) for taint in taints):
+            taints.append(dict(NOT_READY))
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        errors = []
+        seen = set()
+        for index, taint in enumerate((value.get("spec") or {}).get("taints") or ()):
+            at = f"spec.taints[{index}]"
+            key, effect = taint.get("key") or "", taint.get("effect") or ""
+            errors += [
+                fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
+            ]
+            known = ["NoExecute", "NoSchedule", "PreferNoSchedule"]
+            if not effect:
+                errors.append(fields.required(f"{at}.effect"))
+            elif effect not in known:
+                errors.append(fields.not_supported(f"{at}.effect", effect, known))
+            if (key, effect) in seen:
+                errors.append(fields.duplicate(at, taint))
+            seen.add((key, effect))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change: some facts are said once."""
+        errors = self.validate(new)
+        before, after = old.get("spec") or {}, new.get("spec") or {}
+        if before.get("providerID") and before["providerID"] != after.get("providerID"):
+            why = 'node updates may not change providerID except from "" to valid'
+            errors.append(fields.forbidden("spec.providerID", why))
+        if before.get("podCIDRs") and before["podCIDRs"] != after.get("podCIDRs"):
+            why = 'node updates may not change podCIDR except from "" to valid'
+            errors.append(fields.forbidden("spec.podCIDRs", why))
+        return errors
+
+
+def _same_taint(taint: Object) -> bool:
+    return all(taint.get(part) == NOT_READY[part] for part in ("key", "effect"))
+
+
+class LeaseStrategy(Strategy):
+    """Leases: a PUT makes a missing one."""
+
+    creates_on_update = True
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value.get("spec") or {}
+        errors = []
+        duration = spec.get("leaseDurationSeconds")
+        if duration is not None and duration <= 0:
+            why = "must be greater than 0"
+            errors.append(fields.invalid_value("spec.leaseDurationSeconds", duration, why))
+        transitions = spec.get("leaseTransitions")
+        if transitions is not None and transitions < 0:
+            why = "must be greater than or equal to 0"
+            errors.append(fields.invalid_value("spec.leaseTransitions", transitions, why))
+        return errors
+
+
+class EventStrategy(Strategy):
+    """Events, in their core form."""
+
+    creates_on_update = True
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong: an event lives beside what it is about."""
+        about = (value.get("involvedObject") or {}).get("namespace") or ""
+        mine = value["metadata"].get("namespace") or ""
+        if about != mine and not (not about and mine in {"default", ""}):
+            why = "does not match event.namespace"
+            return [fields.invalid_value("involvedObject.namespace", about, why)]
+        return []
+
+
+def event_to_core(value: Object) -> Object:
+    """Return an events.k8s.io event in its core form."""
+    found: Object = {"kind": "Event", "apiVersion": "v1", "metadata": value["metadata"]}
+    for theirs, ours in CORE_NAMES.items():
+        if theirs in value:
+            found[ours] = value[theirs]
+    if series := value.get("series"):
+        found["series"] = dict(series)
+    for ours, zero in CORE_ALWAYS.items():
+        if ours not in found:
+            found[ours] = {} if isinstance(zero, dict) else zero
+    return found
+
+
+def event_from_core(value: Object) -> Object:
+    """Return a core event in the form of events.k8s.io."""
+    found: Object = {
+        "kind": "Event",
+        "apiVersion": "events.k8s.io/v1",
+        "metadata": value["metadata"],
+    }
+    for theirs, ours in CORE_NAMES.items():
+        if ours not in value:
+            continue
+        item = value[ours]
+        always = theirs in EVENTS_ALWAYS
+        if item or always:
+            found[theirs] = item
+    if series := value.get("series"):
+        found["series"] = dict(series)
+    return found
+
+
+# Name in events.k8s.io → name in the core group.
+CORE_NAMES: Final = {
+    "regarding": "involvedObject",
+    "related": "related",
+    "reason": "reason",
+    "note": "message",
+    "type": "type",
+    "action": "action",
+    "eventTime": "eventTime",
+    "reportingController": "reportingComponent",
+    "reportingInstance": "reportingInstance",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+CORE_ALWAYS: Final[dict[str, Any]] = {
+    "involvedObject": {},
+    "source": {},
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "eventTime": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+}
+EVENTS_ALWAYS: Final = frozenset(
+    {
+        "eventTime", "regarding", "deprecatedSource", "deprecatedFirstTimestamp",
+        "deprecatedLastTimestamp",
+    }
+)  # fmt: skip
+
+
+class LimitRangeStrategy(Strategy):
+    """Limit ranges: what is not said follows from what is."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        for limit in (value.get("spec") or {}).get("limits") or ():
+            if limit.get("type") != "Container":
+                continue
+            default = limit.setdefault("default", {})
+            for name, amount in (limit.get("max") or {}).items():
+                default.setdefault(name, amount)
+            request = limit.setdefault("defaultRequest", {})
+            for name, amount in default.items():
+                request.setdefault(name, amount)
+            for name, amount in (limit.get("min") or {}).items():
+                request.setdefault(name, amount)
+            for part in ("default", "defaultRequest"):
+                if not limit[part]:
+                    del limit[part]
+
+
+class ResourceQuotaStrategy(Strategy):
+    """Quotas."""
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        return [
+            fields.invalid_value(f"spec.hard[{name}]", amount, "must be greater than or equal to 0")
+            for name, amount in ((value.get("spec") or {}).get("hard") or {}).items()
+            if quantity.parse(amount) < 0
+        ]
+
+
+class PriorityClassStrategy(Strategy):
+    """Priority classes: values stay."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        value.setdefault("value", 0)
+        value.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the class."""
+        name, number = value["metadata"].get("name", ""), value.get("value", 0)
+        if name.startswith(SYSTEM_PREFIX):
+            if name not in {"system-cluster-critical", "system-node-critical"}:
+                why = "priority class names with 'system-' prefix are reserved for system use only"
+                return [fields.forbidden("metadata.name", f"{why}. error: {name}")]
+        elif number > HIGHEST_PRIORITY:
+            why = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+            return [fields.forbidden("value", why)]
+        return []
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change."""
+        return [
+            fields.forbidden(part, "may not be changed in an update.")
+            if part == "value"
+            else fields.invalid_value(part, new.get(part), "field is immutable")
+            for part in ("value", "preemptionPolicy")
+            if new.get(part) != old.get(part)
+        ]

@@ -1,0 +1,118 @@
+"""Config maps and secrets: data that pods read, and that can be frozen."""
+
+import re
+from base64 import b64encode
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.fields import FieldError
+from dralab.api.strategy import Strategy
+
+Object = dict[str, Any]
+KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+MAX_SIZE: Final = 1024 * 1024
+FROZEN: Final = "field is immutable when `immutable` is set"
+# What some types of secrets must hold.
+REQUIRED_DATA: Final = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def _key_problems(keys: Any, path: str) -> list[FieldError]:
+    errors = []
+    for key in keys:
+        if len(key) > 253:
+            why = "must be no more than 253 characters"
+            errors.append(fields.invalid_value(f"{path}[{key}]", key, why))
+        if not KEY.fullmatch(key):
+            errors.append(
+                fields.invalid_value(
+                    f"{path}[{key}]",
+                    key,
+                    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+                    "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation "
+                    "is '[-._a-zA-Z0-9]+')",
+                )
+            )
+        elif key in {".", ".."}:
+            errors.append(fields.invalid_value(f"{path}[{key}]", key, f"must not be '{key}'"))
+    return errors
+
+
+def _frozen_problems(new: Object, old: Object, parts: tuple[str, ...]) -> list[FieldError]:
+    if not old.get("immutable"):
+        return []
+    errors = []
+    if not new.get("immutable"):
+        errors.append(fields.forbidden("immutable", FROZEN))
+    errors += [fields.forbidden(part, FROZEN) for part in parts if new.get(part) != old.get(part)]
+    return errors
+
+
+class ConfigMapStrategy(Strategy):
+    """Config maps."""
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the data."""
+        data, binary = value.get("data") or {}, value.get("binaryData") or {}
+        if not data and not binary:
+            return []
+        errors = _key_problems(data, "data") + _key_problems(binary, "binaryData")
+        errors += [
+            fields.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+            for key in data
+            if key in binary
+        ]
+        size = sum(map(len, data.values())) + sum(len(text) * 3 // 4 for text in binary.values())
+        if size > MAX_SIZE:
+            errors.append(fields.too_long("", MAX_SIZE))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change."""
+        return _frozen_problems(new, old, ("data", "binaryData")) + self.validate(new)
+
+
+class SecretStrategy(Strategy):
+    """Secrets; `stringData` is written, never read."""
+
+    def default(self, value: Object) -> None:
+        """Fill in the type, and fold the plain text in."""
+        plain = value.pop("stringData", None)
+        if plain:
+            data = value.setdefault("data", {})
+            data |= {key: b64encode(text.encode()).decode() for key, text in plain.items()}
+        value.setdefault("type", "Opaque")
+
+    def prepare_update(self, new: Object, old: Object, now: str) -> None:  # noqa: ARG002
+        """Keep the type where the client left it out."""
+        if not new.get("type"):
+            new["type"] = old.get("type", "Opaque")
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the data."""
+        data = value.get("data") or {}
+        errors = _key_problems(data, "data")
+        errors += [
+            fields.required(f"data[{key}]")
+            for key in REQUIRED_DATA.get(value.get("type", ""), ())
+            if key not in data
+        ]
+        if value.get("type") == "kubernetes.io/service-account-token":
+            annotations = value["metadata"].get("annotations") or {}
+            if not annotations.get("kubernetes.io/service-account.name"):
+                where = "metadata.annotations[kubernetes.io/service-account.name]"
+                errors.append(fields.required(where))
+        if sum(len(text) * 3 // 4 for text in data.values()) > MAX_SIZE:
+            errors.append(fields.too_long("data", MAX_SIZE))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change."""
+        errors = []
+        if new.get("type") != old.get("type"):
+            errors.append(fields.invalid_value("type", new.get("type"), "field is immutable"))
+        return [*errors, *_frozen_problems(new, old, ("data",)), *self.validate(new)]

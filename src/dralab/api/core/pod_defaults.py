@@ -1,0 +1,165 @@
+"""The defaults of pods and of the pod templates inside other kinds.
+
+Source: pkg/apis/core/v1/defaults.go of Kubernetes, and answers of a real server. This is on the
+way of every pod that is created, so it is code and no table.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Final
+
+from dralab.values import quantity
+
+Object = dict[str, Any]
+CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
+DEFAULT_MODE: Final = 0o644
+MODE_VOLUMES: Final = ("configMap", "secret", "downwardAPI", "projected")
+QOS_RESOURCES: Final = ("cpu", "memory")
+
+
+def default_pod_spec(spec: Object) -> None:
+    """Fill in what a pod's spec leaves out, in place."""
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    host_network = spec.get("hostNetwork", False)
+    for name in CONTAINER_LISTS:
+        for container in spec.get(name) or ():
+            _default_container(container, host_network=host_network)
+    for volume in spec.get("volumes") or ():
+        _default_volume(volume)
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        constraint.setdefault("whenUnsatisfiable", "DoNotSchedule")
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def default_pod(spec: Object) -> None:
+    """Fill in what only pods have, not the templates of other kinds."""
+    spec.setdefault("enableServiceLinks", True)
+    for name in CONTAINER_LISTS[:2]:
+        for container in spec.get(name) or ():
+            resources = container.get("resources")
+            limits = resources.get("limits") if resources else None
+            if limits:
+                requests = resources.setdefault("requests", {})
+                for resource, amount in limits.items():
+                    requests.setdefault(resource, amount)
+
+
+def _default_container(container: Object, *, host_network: bool) -> None:
+    container.setdefault("resources", {})
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    if "imagePullPolicy" not in container:
+        image = container.get("image", "")
+        container["imagePullPolicy"] = "Always" if _is_latest(image) else "IfNotPresent"
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        if host_network and not port.get("hostPort"):
+            port["hostPort"] = port.get("containerPort", 0)
+    for each in container.get("env") or ():
+        source = each.get("valueFrom")
+        if source and "fieldRef" in source:
+            source["fieldRef"].setdefault("apiVersion", "v1")
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if name in container:
+            _default_probe(container[name])
+    for hook in (container.get("lifecycle") or {}).values():
+        if isinstance(hook, dict) and "httpGet" in hook:
+            _default_http(hook["httpGet"])
+
+
+def _is_latest(image: str) -> bool:
+    """Return whether an image's tag is `latest`, by name or for want of one."""
+    if "@" in image:
+        return False
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return tag in {"", "latest"}
+
+
+def _default_probe(probe: Object) -> None:
+    probe.setdefault("timeoutSeconds", 1)
+    probe.setdefault("periodSeconds", 10)
+    probe.setdefault("successThreshold", 1)
+    probe.setdefault("failureThreshold", 3)
+    if "httpGet" in probe:
+        _default_http(probe["httpGet"])
+    if "grpc" in probe:
+        probe["grpc"].setdefault("service", "")
+
+
+def _default_http(action: Object) -> None:
+    action.setdefault("path", "/")
+    action.setdefault("scheme", "HTTP")
+
+
+def _default_volume(volume: Object) -> None:
+    if len(volume) <= 1:
+        volume["emptyDir"] = {}
+        return
+    for name in MODE_VOLUMES:
+        if name in volume:
+            volume[name].setdefault("defaultMode", DEFAULT_MODE)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    for source in _downward_sources(volume):
+        for item in source.get("items") or ():
+            if "fieldRef" in item:
+                item["fieldRef"].setdefault("apiVersion", "v1")
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+    if "iscsi" in volume:
+        volume["iscsi"].setdefault("iscsiInterface", "default")
+    if "rbd" in volume:
+        for key, value in (("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")):
+            volume["rbd"].setdefault(key, value)
+    if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+        template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+
+def _downward_sources(volume: Object) -> Iterator[Object]:
+    if "downwardAPI" in volume:
+        yield volume["downwardAPI"]
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        if "downwardAPI" in source:
+            yield source["downwardAPI"]
+
+
+def qos_class(spec: Object) -> str:
+    """Return the quality of service of a pod: Guaranteed, Burstable or BestEffort.
+
+    >>> qos_class({"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
+    'Burstable'
+    """
+    # Source: pkg/apis/core/v1/helper/qos/qos.go.
+    requests: dict[str, int | Fraction] = {}
+    limits: dict[str, int | Fraction] = {}
+    guaranteed = True
+    for name in ("initContainers", "containers"):
+        for container in spec.get(name) or ():
+            resources = container.get("resources")
+            if not resources:
+                guaranteed = False
+                continue
+            _add(requests, resources.get("requests"))
+            found = _add(limits, resources.get("limits"))
+            guaranteed = guaranteed and found == len(QOS_RESOURCES)
+    if not requests and not limits:
+        return "BestEffort"
+    if guaranteed and requests == limits:
+        return "Guaranteed"
+    return "Burstable"
+
+
+def _add(total: dict[str, int | Fraction], amounts: Object | None) -> int:
+    found = 0
+    for name in QOS_RESOURCES if amounts else ():
+        amount = quantity.parse((amounts or {}).get(name, "0"))
+        if amount > 0:
+            total[name] = total.get(name, 0) + amount
+            found += 1
+    return found

@@ -1,0 +1,126 @@
+"""Pods, and the kinds that hold templates of pods."""
+
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_class
+from dralab.api.core.pod_validation import pod_spec_problems, pod_update_problems
+from dralab.api.fields import FieldError
+from dralab.api.metadata import label_problems
+from dralab.api.strategy import Strategy
+from dralab.values import labels
+
+Object = dict[str, Any]
+GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+class PodStrategy(Strategy):
+    """Pods: most of a spec is fixed once it is there."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        default_pod_spec(spec)
+        default_pod(spec)
+
+    def prepare_create(self, value: Object, now: str) -> None:
+        """Begin pending; gates show in a condition."""
+        spec = value["spec"]
+        spec.pop("ephemeralContainers", None)
+        status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "lastProbeTime": None,
+                    "lastTransitionTime": now,
+                    "reason": "SchedulingGated",
+                    "message": GATED,
+                }
+            ]
+        value["status"] = status
+
+    def prepare_status(self, new: Object, old: Object, now: str) -> None:  # noqa: ARG002
+        """Keep what the status may not lose."""
+        before = old.get("status") or {}
+        status = new.setdefault("status", {})
+        if "qosClass" in before:
+            status.setdefault("qosClass", before["qosClass"])
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with a new pod."""
+        return pod_spec_problems(value["spec"], "spec")
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what a change may not do."""
+        errors = pod_update_problems(new["spec"], old["spec"])
+        return errors or pod_spec_problems(new["spec"], "spec")
+
+
+def default_template(holder: Object, name: str = "template") -> None:
+    """Fill in a pod template."""
+    template = holder.setdefault(name, {})
+    template.setdefault("metadata", {})
+    default_pod_spec(template.setdefault("spec", {}))
+
+
+def template_problems(
+    template: Object, path: str, *, restart: tuple[str, ...] = ("Always",)
+) -> list[FieldError]:
+    """Return what is wrong with a pod template."""
+    errors = label_problems(
+        (template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels"
+    )
+    spec = template.get("spec") or {}
+    errors += pod_spec_problems(spec, f"{path}.spec")
+    policy = spec.get("restartPolicy")
+    if policy and policy not in restart:
+        errors.append(fields.not_supported(f"{path}.spec.restartPolicy", policy, restart))
+    return errors
+
+
+def selector_problems(
+    selector: Object | None, template: Object, path: str = "spec"
+) -> list[FieldError]:
+    """Return whether a selector is missing, empty, or selects other pods than the template's."""
+    errors: list[FieldError] = []
+    if not selector:
+        errors.append(fields.required(f"{path}.selector"))
+        if selector is not None:
+            why = "empty selector is invalid for deployment"
+            errors = [fields.invalid_value(f"{path}.selector", selector, why)]
+        return errors
+    errors += label_selector_problems(selector, f"{path}.selector")
+    if errors:
+        return errors
+    mine = (template.get("metadata") or {}).get("labels") or {}
+    if not labels.from_mapping(selector).accepts(mine):
+        errors.append(
+            fields.invalid_value(
+                f"{path}.template.metadata.labels",
+                mine,
+                "`selector` does not match template `labels`",
+            )
+        )
+    return errors
+
+
+def label_selector_problems(selector: Object, path: str) -> list[FieldError]:
+    """Return what is wrong with a metav1.LabelSelector."""
+    errors = label_problems(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    for index, item in enumerate(selector.get("matchExpressions") or ()):
+        at = f"{path}.matchExpressions[{index}]"
+        operator, values = item.get("operator") or "", item.get("values") or []
+        if operator in {"In", "NotIn"}:
+            if not values:
+                why = "must be specified when `operator` is 'In' or 'NotIn'"
+                errors.append(fields.required(f"{at}.values", why))
+        elif operator in {"Exists", "DoesNotExist"}:
+            if values:
+                why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                errors.append(fields.forbidden(f"{at}.values", why))
+        else:
+            why = "not a valid selector operator"
+            errors.append(fields.invalid_value(f"{at}.operator", operator, why))
+    return errors

@@ -1,0 +1,270 @@
+"""Scaling, budgets, access, networking and what hooks into the server."""
+
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.core.pods import label_selector_problems
+from dralab.api.fields import FieldError
+from dralab.api.strategy import Strategy
+
+Object = dict[str, Any]
+RBAC: Final = "rbac.authorization.k8s.io"
+DEFAULT_CPU: Final = 80
+
+
+def any_name(name: str) -> list[str]:
+    """Return why a name cannot be a part of a path; RBAC asks for no more."""
+    if name in {".", ".."}:
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in name]
+
+
+class AutoscalerStrategy(Strategy):
+    """Horizontal autoscalers, in the form of v2."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        spec.setdefault("minReplicas", 1)
+        if value.get("apiVersion") == "autoscaling/v1":
+            spec.setdefault("targetCPUUtilizationPercentage", DEFAULT_CPU)
+            return
+        if not spec.get("metrics"):
+            target = {"type": "Utilization", "averageUtilization": DEFAULT_CPU}
+            metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+            spec["metrics"] = [metric]
+        behavior = spec.get("behavior")
+        if behavior:
+            _default_scaling(behavior, "scaleUp", [("Pods", 4), ("Percent", 100)], window=0)
+            _default_scaling(behavior, "scaleDown", [("Percent", 100)], window=None)
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin without a status."""
+        value["status"] = {"desiredReplicas": 0, "currentMetrics": None}
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value["spec"]
+        errors = []
+        low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
+        if low < 1:
+            why = "must be greater than or equal to 1"
+            errors.append(fields.invalid_value("spec.minReplicas", low, why))
+        if high < 1:
+            errors.append(fields.invalid_value("spec.maxReplicas", high, "must be greater than 0"))
+        elif high < low:
+            why = "must be greater than or equal to `minReplicas`"
+            errors.append(fields.invalid_value("spec.maxReplicas", high, why))
+        target = spec.get("scaleTargetRef") or {}
+        errors += [
+            fields.required(f"spec.scaleTargetRef.{part}")
+            for part in ("kind", "name")
+            if not target.get(part)
+        ]
+        return errors
+
+
+def _default_scaling(
+    behavior: Object, name: str, policies: list[tuple[str, int]], *, window: int | None
+) -> None:
+    rules = behavior.setdefault(name, {})
+    rules.setdefault("selectPolicy", "Max")
+    if window is not None:
+        rules.setdefault("stabilizationWindowSeconds", window)
+    if "policies" not in rules:
+        rules["policies"] = [
+            {"type": kind, "value": value, "periodSeconds": 15} for kind, value in policies
+        ]
+
+
+def autoscaler_to_v2(value: Object) -> Object:
+    """Return an autoscaling/v1 autoscaler in the form of v2."""
+    spec = dict(value.get("spec") or {})
+    found = {**value, "apiVersion": "autoscaling/v2", "spec": spec}
+    target = spec.pop("targetCPUUtilizationPercentage", None)
+    if target is not None:
+        utilization = {"type": "Utilization", "averageUtilization": target}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": utilization}}]
+    status = dict(value.get("status") or {})
+    current = status.pop("currentCPUUtilizationPercentage", None)
+    status.setdefault("desiredReplicas", 0)
+    status["currentMetrics"] = None
+    if current is not None:
+        amount = {"averageUtilization": current, "averageValue": "0"}
+        status["currentMetrics"] = [
+            {"type": "Resource", "resource": {"name": "cpu", "current": amount}}
+        ]
+    found["status"] = status
+    return found
+
+
+def autoscaler_to_v1(value: Object) -> Object:
+    """Return an autoscaler in the form of autoscaling/v1; other metrics than CPU are lost."""
+    spec = dict(value.get("spec") or {})
+    found = {**value, "apiVersion": "autoscaling/v1", "spec": spec}
+    for metric in spec.pop("metrics", None) or ():
+        resource = metric.get("resource") or {}
+        target = (resource.get("target") or {}).get("averageUtilization")
+        if resource.get("name") == "cpu" and target is not None:
+            spec["targetCPUUtilizationPercentage"] = target
+    spec.pop("behavior", None)
+    status = dict(value.get("status") or {})
+    metrics = status.pop("currentMetrics", None)
+    status.pop("conditions", None)
+    for metric in metrics or ():
+        resource = metric.get("resource") or {}
+        amount = (resource.get("current") or {}).get("averageUtilization")
+        if resource.get("name") == "cpu" and amount is not None:
+            status["currentCPUUtilizationPercentage"] = amount
+    status.setdefault("currentReplicas", 0)
+    status.setdefault("desiredReplicas", 0)
+    found["status"] = status
+    return found
+
+
+class BudgetStrategy(Strategy):
+    """Pod disruption budgets."""
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin without a status."""
+        value["status"] = dict.fromkeys(
+            ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+        )
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value.get("spec") or {}
+        errors = []
+        if "minAvailable" in spec and "maxUnavailable" in spec:
+            why = "minAvailable and maxUnavailable cannot be both set"
+            errors.append(fields.invalid_value("spec", spec, why))
+        if spec.get("selector"):
+            errors += label_selector_problems(spec["selector"], "spec.selector")
+        return errors
+
+
+class RoleStrategy(Strategy):
+    """Roles and cluster roles."""
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the rules."""
+        errors = []
+        for index, rule in enumerate(value.get("rules") or ()):
+            if not rule.get("verbs"):
+                why = "verbs must contain at least one value"
+                errors.append(fields.required(f"rules[{index}].verbs", why))
+            if not rule.get("nonResourceURLs"):
+                if not rule.get("apiGroups"):
+                    why = "resource rules must supply at least one api group"
+                    errors.append(fields.required(f"rules[{index}].apiGroups", why))
+                if not rule.get("resources"):
+                    why = "resource rules must supply at least one resource"
+                    errors.append(fields.required(f"rules[{index}].resources", why))
+        return errors
+
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name is none."""
+        return any_name(name)
+
+
+class BindingStrategy(Strategy):
+    """Role bindings: what they bind to stays."""
+
+    def default(self, value: Object) -> None:
+        """Fill in the groups of references."""
+        value.setdefault("roleRef", {}).setdefault("apiGroup", RBAC)
+        for subject in value.get("subjects") or ():
+            if not subject.get("apiGroup") and subject.get("kind") in {"User", "Group"}:
+                subject["apiGroup"] = RBAC
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the references."""
+        reference = value["roleRef"]
+        errors = []
+        if reference.get("kind") not in {"Role", "ClusterRole"}:
+            known = ["ClusterRole", "Role"]
+            errors.append(fields.not_supported("roleRef.kind", reference.get("kind"), known))
+        if not reference.get("name"):
+            errors.append(fields.required("roleRef.name"))
+        errors += [
+            fields.required(f"subjects[{index}].name")
+            for index, subject in enumerate(value.get("subjects") or ())
+            if not subject.get("name")
+        ]
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change."""
+        errors = self.validate(new)
+        if new["roleRef"] != old.get("roleRef"):
+            why = "cannot change roleRef"
+            errors.append(fields.invalid_value("roleRef", new["roleRef"], why))
+        return errors
+
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name is none."""
+        return any_name(name)
+
+
+class IngressStrategy(Strategy):
+    """Ingresses."""
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin without a load balancer."""
+        value["status"] = {"loadBalancer": {}}
+
+
+class NetworkPolicyStrategy(Strategy):
+    """Network policies."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        for direction in ("ingress", "egress"):
+            for rule in spec.get(direction) or ():
+                for port in rule.get("ports") or ():
+                    port.setdefault("protocol", "TCP")
+        if not spec.get("policyTypes"):
+            egress = bool(spec.get("egress"))
+            spec["policyTypes"] = ["Ingress", "Egress"] if egress else ["Ingress"]
+
+
+class WebhookStrategy(Strategy):
+    """Webhook configurations; `mutating` ones may be called again."""
+
+    def __init__(self, *, mutating: bool) -> None:
+        self.mutating = mutating
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        for hook in value.get("webhooks") or ():
+            hook.setdefault("failurePolicy", "Fail")
+            hook.setdefault("matchPolicy", "Equivalent")
+            hook.setdefault("namespaceSelector", {})
+            hook.setdefault("objectSelector", {})
+            hook.setdefault("timeoutSeconds", 10)
+            if self.mutating:
+                hook.setdefault("reinvocationPolicy", "Never")
+            for rule in hook.get("rules") or ():
+                rule.setdefault("scope", "*")
+            service = (hook.get("clientConfig") or {}).get("service")
+            if service is not None:
+                service.setdefault("port", 443)
+
+
+class AdmissionPolicyStrategy(Strategy):
+    """Admission policies."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        spec.setdefault("failurePolicy", "Fail")
+        for name in ("matchConstraints", "matchResources"):
+            if name in spec:
+                match = spec[name]
+                match.setdefault("matchPolicy", "Equivalent")
+                match.setdefault("namespaceSelector", {})
+                match.setdefault("objectSelector", {})
+                for part in ("resourceRules", "excludeResourceRules"):
+                    for rule in match.get(part) or ():
+                        rule.setdefault("scope", "*")

@@ -1,0 +1,52 @@
+"""All strategies of the standard kinds, by the hub they belong to."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from dralab.api.core import cluster, configuration, pods, policies, services, volumes, workloads
+from dralab.api.strategy import Strategy
+
+
+@lru_cache(maxsize=1)
+def strategies() -> Mapping[str, Strategy]:
+    """Return the strategies; kinds that are not there have no rules of their own."""
+    rbac = policies.RBAC
+    hooks = "admissionregistration.k8s.io"
+    return {
+        "configmaps": configuration.ConfigMapStrategy(),
+        "endpoints": services.EndpointsStrategy(),
+        "events": cluster.EventStrategy(),
+        "limitranges": cluster.LimitRangeStrategy(),
+        "namespaces": cluster.NamespaceStrategy(),
+        "nodes": cluster.NodeStrategy(),
+        "persistentvolumeclaims": volumes.ClaimStrategy(),
+        "persistentvolumes": volumes.VolumeStrategy(),
+        "pods": pods.PodStrategy(),
+        "replicationcontrollers": workloads.ReplicationControllerStrategy(),
+        "resourcequotas": cluster.ResourceQuotaStrategy(),
+        "secrets": configuration.SecretStrategy(),
+        "services": services.ServiceStrategy(),
+        "apps/daemonsets": workloads.DaemonSetStrategy(),
+        "apps/deployments": workloads.DeploymentStrategy(),
+        "apps/replicasets": workloads.ReplicaSetStrategy(),
+        "apps/statefulsets": workloads.StatefulSetStrategy(),
+        "autoscaling/horizontalpodautoscalers": policies.AutoscalerStrategy(),
+        "batch/cronjobs": workloads.CronJobStrategy(),
+        "batch/jobs": workloads.JobStrategy(),
+        "coordination.k8s.io/leases": cluster.LeaseStrategy(),
+        "discovery.k8s.io/endpointslices": services.EndpointSliceStrategy(),
+        "networking.k8s.io/ingresses": policies.IngressStrategy(),
+        "networking.k8s.io/networkpolicies": policies.NetworkPolicyStrategy(),
+        "policy/poddisruptionbudgets": policies.BudgetStrategy(),
+        f"{rbac}/clusterrolebindings": policies.BindingStrategy(),
+        f"{rbac}/clusterroles": policies.RoleStrategy(),
+        f"{rbac}/rolebindings": policies.BindingStrategy(),
+        f"{rbac}/roles": policies.RoleStrategy(),
+        "scheduling.k8s.io/priorityclasses": cluster.PriorityClassStrategy(),
+        "storage.k8s.io/csidrivers": volumes.CsiDriverStrategy(),
+        "storage.k8s.io/storageclasses": volumes.StorageClassStrategy(),
+        f"{hooks}/mutatingadmissionpolicies": policies.AdmissionPolicyStrategy(),
+        f"{hooks}/mutatingwebhookconfigurations": policies.WebhookStrategy(mutating=True),
+        f"{hooks}/validatingadmissionpolicies": policies.AdmissionPolicyStrategy(),
+        f"{hooks}/validatingwebhookconfigurations": policies.WebhookStrategy(mutating=False),
+    }

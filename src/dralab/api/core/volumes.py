@@ -1,0 +1,129 @@
+"""Storage: claims, volumes, classes and drivers."""
+
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.fields import FieldError
+from dralab.api.strategy import Strategy
+
+Object = dict[str, Any]
+CSI_DRIVER: Final = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+    "seLinuxMount": False,
+}
+
+
+class ClaimStrategy(Strategy):
+    """Persistent volume claims."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        value.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin pending, and stay while a pod uses the claim."""
+        value["status"] = {"phase": "Pending"}
+        _protect(value, "kubernetes.io/pvc-protection")
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value["spec"]
+        errors = []
+        if not spec.get("accessModes"):
+            errors.append(fields.required("spec.accessModes", "at least 1 access mode is required"))
+        if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+            errors.append(fields.required("spec.resources[storage]"))
+        return errors
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change: only the size of a bound claim may grow."""
+        before, after = dict(old["spec"]), dict(new["spec"])
+        for spec in (before, after):
+            spec.pop("resources", None)
+            spec.pop("volumeAttributesClassName", None)
+        if not before.get("volumeName"):
+            after.pop("volumeName", None)
+        if before != after:
+            why = (
+                "spec is immutable after creation except resources.requests and "
+                "volumeAttributesClassName for bound claims"
+            )
+            return [fields.forbidden("spec", why)]
+        return []
+
+
+def _protect(value: Object, finalizer: str) -> None:
+    meta = value["metadata"]
+    finalizers = list(meta.get("finalizers") or [])
+    if finalizer not in finalizers:
+        meta["finalizers"] = [*finalizers, finalizer]
+
+
+class VolumeStrategy(Strategy):
+    """Persistent volumes."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+        spec.setdefault("volumeMode", "Filesystem")
+        if "hostPath" in spec:
+            spec["hostPath"].setdefault("type", "")
+
+    def prepare_create(self, value: Object, now: str) -> None:
+        """Begin pending, and stay while a claim is bound."""
+        value["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}
+        _protect(value, "kubernetes.io/pv-protection")
+
+    def prepare_status(self, new: Object, old: Object, now: str) -> None:
+        """Note when the phase changed."""
+        status = new.setdefault("status", {})
+        if status.get("phase") != (old.get("status") or {}).get("phase"):
+            status["lastPhaseTransitionTime"] = now
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value["spec"]
+        errors = []
+        if not spec.get("accessModes"):
+            errors.append(fields.required("spec.accessModes"))
+        if not spec.get("capacity"):
+            errors.append(fields.required("spec.capacity"))
+        return errors
+
+
+class StorageClassStrategy(Strategy):
+    """Storage classes: what they stand for stays."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        value.setdefault("reclaimPolicy", "Delete")
+        value.setdefault("volumeBindingMode", "Immediate")
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the class."""
+        return [] if value.get("provisioner") else [fields.required("provisioner")]
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change."""
+        errors = self.validate(new)
+        for part in ("parameters", "provisioner", "reclaimPolicy"):
+            if new.get(part) != old.get(part):
+                errors.append(fields.forbidden(part, f"updates to {part} are forbidden."))
+        return errors
+
+
+class CsiDriverStrategy(Strategy):
+    """CSI drivers."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        for name, item in CSI_DRIVER.items():
+            spec.setdefault(name, item)
+        if not spec.get("volumeLifecycleModes"):
+            spec["volumeLifecycleModes"] = ["Persistent"]

@@ -1,0 +1,307 @@
+"""apps/v1 and batch/v1: what keeps pods running, or runs them to their end."""
+
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.core.pods import default_template, selector_problems, template_problems
+from dralab.api.fields import FieldError
+from dralab.api.strategy import Strategy
+from dralab.values import labels, names
+
+Object = dict[str, Any]
+QUARTER: Final = "25%"
+JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
+
+
+def _not_negative(spec: Object, name: str) -> list[FieldError]:
+    value = spec.get(name)
+    if isinstance(value, int) and value < 0:
+        why = "must be greater than or equal to 0"
+        return [fields.invalid_value(f"spec.{name}", value, why)]
+    return []
+
+
+class TemplateStrategy(Strategy):
+    """What kinds with a selector and a template of pods have in common."""
+
+    def default(self, value: Object) -> None:
+        """Fill in the template, one replica, ten revisions."""
+        spec = value.setdefault("spec", {})
+        spec.setdefault("replicas", 1)
+        default_template(spec)
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin with no replicas."""
+        value["status"] = {"replicas": 0}
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value["spec"]
+        template = spec.get("template") or {}
+        return [
+            *_not_negative(spec, "replicas"),
+            *_not_negative(spec, "revisionHistoryLimit"),
+            *selector_problems(spec.get("selector"), template),
+            *template_problems(template, "spec.template"),
+        ]
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change: selectors stay."""
+        errors = self.validate(new)
+        selector = new["spec"].get("selector")
+        if selector != old["spec"].get("selector"):
+            errors.append(fields.invalid_value("spec.selector", selector, "field is immutable"))
+        return errors
+
+
+class DeploymentStrategy(TemplateStrategy):
+    """Deployments."""
+
+    # Annotations count as wanted: the controller copies them to its replica sets.
+    counted = ("annotations",)
+    status_keeps = frozenset({"annotations", "finalizers"})
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        super().default(value)
+        spec = value["spec"]
+        strategy = spec.setdefault("strategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", QUARTER)
+            rolling.setdefault("maxSurge", QUARTER)
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin without a status."""
+        value["status"] = {}
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        errors = super().validate(value)
+        strategy = value["spec"].get("strategy") or {}
+        kind = strategy.get("type")
+        if kind not in {"Recreate", "RollingUpdate"}:
+            known = ["Recreate", "RollingUpdate"]
+            errors.append(fields.not_supported("spec.strategy.type", kind, known))
+        elif kind == "Recreate" and strategy.get("rollingUpdate"):
+            why = "may not be specified when strategy `type` is 'Recreate'"
+            errors.append(fields.forbidden("spec.strategy.rollingUpdate", why))
+        return errors
+
+
+class ReplicaSetStrategy(TemplateStrategy):
+    """Replica sets."""
+
+
+class ReplicationControllerStrategy(TemplateStrategy):
+    """Replication controllers: selector and labels come from the template."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        super().default(value)
+        spec = value["spec"]
+        mine = (spec["template"].get("metadata") or {}).get("labels") or {}
+        if mine:
+            if not spec.get("selector"):
+                spec["selector"] = dict(mine)
+            if not value["metadata"].get("labels"):
+                value["metadata"]["labels"] = dict(mine)
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec; the selector is a plain map."""
+        spec = value["spec"]
+        template = spec.get("template") or {}
+        selector = spec.get("selector") or {}
+        errors = _not_negative(spec, "replicas")
+        mine = (template.get("metadata") or {}).get("labels") or {}
+        if not selector:
+            errors.append(fields.required("spec.selector"))
+        elif not labels.from_mapping({"matchLabels": selector}).accepts(mine):
+            why = "`selector` does not match template `labels`"
+            errors.append(fields.invalid_value("spec.template.metadata.labels", mine, why))
+        return errors + template_problems(template, "spec.template")
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change; this kind's selector may change."""
+        del old
+        return self.validate(new)
+
+
+class StatefulSetStrategy(TemplateStrategy):
+    """Stateful sets."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        super().default(value)
+        spec = value["spec"]
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+        policy = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        policy.setdefault("whenDeleted", "Retain")
+        policy.setdefault("whenScaled", "Retain")
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim.setdefault("kind", "PersistentVolumeClaim")
+            claim.setdefault("apiVersion", "v1")
+            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+            claim["status"] = {"phase": "Pending"}
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin with no replicas."""
+        value["status"] = {"replicas": 0, "availableReplicas": 0}
+
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name is none: it becomes a part of host names."""
+        return names.label_problems(name)
+
+
+class DaemonSetStrategy(TemplateStrategy):
+    """Daemon sets."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        default_template(spec)
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin with nothing scheduled, and the first generation of the template."""
+        value["status"] = dict.fromkeys(
+            (
+                "currentNumberScheduled",
+                "numberMisscheduled",
+                "desiredNumberScheduled",
+                "numberReady",
+            ),
+            0,
+        )
+        annotations = value["metadata"].setdefault("annotations", {})
+        annotations.setdefault("deprecated.daemonset.template.generation", "1")
+
+
+class JobStrategy(Strategy):
+    """Jobs: the server makes the selector, and most of a spec is fixed."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        default_template(spec)
+        if "completions" not in spec and "parallelism" not in spec:
+            spec["completions"] = spec["parallelism"] = 1
+        spec.setdefault("parallelism", 1)
+        spec.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in spec else 6)
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        spec.setdefault("manualSelector", False)
+        if "podReplacementPolicy" not in spec:
+            failing = "podFailurePolicy" in spec
+            spec["podReplacementPolicy"] = "Failed" if failing else "TerminatingOrFailed"
+        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                pattern.setdefault("status", "True")
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Give the job a selector that no other has."""
+        value["status"] = {}
+        spec, meta = value["spec"], value["metadata"]
+        if spec.get("manualSelector"):
+            return
+        mine = dict.fromkeys(JOB_LABELS, meta["uid"]) | dict.fromkeys(JOB_NAMES, meta["name"])
+        template = spec["template"].setdefault("metadata", {})
+        template["labels"] = {**(template.get("labels") or {}), **mine}
+        if not meta.get("labels"):
+            meta["labels"] = dict(template["labels"])
+        spec["selector"] = {"matchLabels": {JOB_LABELS[0]: meta["uid"]}}
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value["spec"]
+        errors = [
+            error
+            for name in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished")
+            for error in _not_negative(spec, name)
+        ]
+        template = spec.get("template") or {}
+        policy = (template.get("spec") or {}).get("restartPolicy")
+        if policy == "Always":
+            errors.append(
+                fields.required(
+                    "spec.template.spec.restartPolicy",
+                    'valid values: "OnFailure", "Never"',
+                )
+            )
+        if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+            why = "when completion mode is Indexed"
+            errors.append(fields.required("spec.completions", why))
+        known = ("Always", "OnFailure", "Never")
+        return errors + template_problems(template, "spec.template", restart=known)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change: selector, template and completions stay."""
+        errors = self.validate(new)
+        before, after = old["spec"], new["spec"]
+        fixed = ["selector", "podFailurePolicy", "completionMode", "backoffLimitPerIndex"]
+        if after.get("completionMode") != "Indexed":
+            fixed.append("completions")
+        if not before.get("suspend"):
+            fixed.append("template")
+        errors += [
+            fields.invalid_value(f"spec.{name}", after.get(name), "field is immutable")
+            for name in fixed
+            if before.get(name) != after.get(name)
+        ]
+        return errors
+
+
+class CronJobStrategy(Strategy):
+    """Cron jobs."""
+
+    def default(self, value: Object) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        spec.setdefault("concurrencyPolicy", "Allow")
+        spec.setdefault("suspend", False)
+        spec.setdefault("successfulJobsHistoryLimit", 3)
+        spec.setdefault("failedJobsHistoryLimit", 1)
+        job = spec.setdefault("jobTemplate", {})
+        job.setdefault("metadata", {})
+        default_template(job.setdefault("spec", {}))
+
+    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+        """Begin without a status."""
+        value["status"] = {}
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value["spec"]
+        errors = []
+        if not spec.get("schedule"):
+            errors.append(fields.required("spec.schedule"))
+        policy = spec.get("concurrencyPolicy")
+        known = ["Allow", "Forbid", "Replace"]
+        if policy not in known:
+            errors.append(fields.not_supported("spec.concurrencyPolicy", policy, known))
+        template = (spec["jobTemplate"].get("spec") or {}).get("template") or {}
+        return errors + template_problems(
+            template, "spec.jobTemplate.spec.template", restart=("OnFailure", "Never")
+        )
+
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name is none: the names of its jobs are eleven characters longer."""
+        problems = names.subdomain_problems(name)
+        if len(name) > 52:
+            problems.append("must be no more than 52 characters")
+        return problems

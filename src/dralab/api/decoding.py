@@ -1,0 +1,540 @@
+"""Objects as a Go server reads and writes them: typed, canonical, and complaining in Go's words.
+
+A server decodes JSON into structs and encodes these again. So unknown fields are found and
+dropped, wrong types refused, quantities and times rewritten, plain zero values dropped, and
+fields without `omitempty` always shown. A `Decoder` does the same to plain mappings. Decoders
+are compiled once per definition: every write goes through one.
+
+Sources: Go's encoding/json (texts), sigs.k8s.io/json (strict errors), the tags of k8s.io/api.
+"""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final, NoReturn
+
+from dralab.api.messages import Messages, message_of
+from dralab.api.schemas import Schema, Schemas
+from dralab.values.quantity import QuantityError, canonical
+
+Decode = Callable[[Any, "Seen"], Any]
+MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+MICROS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+RFC3339: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
+MAX_DEPTH: Final = 150
+# Structs of 1.37 that a 1.36 server does not show while they are empty.
+LATER: Final[Mapping[str, frozenset[str]]] = {
+    "io.k8s.api.storage.v1.CSINode": frozenset({"status"}),
+    "io.k8s.api.resource.v1.ResourceSlice": frozenset({"status"}),
+}
+
+
+class DecodingError(ValueError):
+    """A value of the wrong type; `str` is Go's sentence."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a decoder noticed: whether there were unknown fields, and how deep it is."""
+
+    unknown: bool = False
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Which fields of a struct are always shown, and which tell zero from absent."""
+
+    always: frozenset[str] = frozenset()
+    pointers: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decodes the objects of one kind."""
+
+    schema: Schema
+    kind: str
+    _decode: Decode = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._decode = _compiled(self.schema)
+
+    def decode(self, value: Any) -> tuple[Any, list[str]]:
+        """Return the value as a server keeps it, and the paths of fields it does not know.
+
+        The value is changed in place where it can be. DecodingError in Go's words.
+
+        >>> Decoder(Schemas.standard().of("v1", "ConfigMap"), "ConfigMap").decode(
+        ...     {"data": {}, "bogus": 1}
+        ... )
+        ({'metadata': {}}, ['bogus'])
+        """
+        seen = Seen()
+        unknown: list[str] = []
+        try:
+            return self._decode(value, seen), unknown
+        except _Slow:
+            # Something is wrong: walk again, this time knowing where.
+            _Walk(self.kind, unknown).value(self.schema, value, [], "")
+        for path in unknown:
+            _remove(value, path)
+        return self._decode(value, Seen()), unknown
+
+
+class _Slow(Exception):  # noqa: N818 - no error yet: a second look will tell
+    """The fast way found something to complain about."""
+
+
+@lru_cache(maxsize=4096)
+def decoder_of(api_version: str, kind: str) -> Decoder | None:
+    """Return the decoder of a built-in kind; None where nothing is known of it."""
+    schema = Schemas.standard().of(api_version, kind)
+    return None if schema is None else Decoder(schema, kind)
+
+
+@lru_cache(maxsize=4096)
+def presence_of(definition: str) -> Presence | None:
+    """Return what is known of the fields of a definition; None for nothing."""
+    messages = Messages.standard()
+    message = message_of(definition)
+    if message not in messages:
+        return None
+    always = frozenset(messages.zeros(message)) - LATER.get(definition, frozenset())
+    return Presence(always, frozenset(_pointers(messages, message)))
+
+
+def _pointers(messages: Messages, message: str) -> Iterator[str]:
+    for part in messages.fields(message).values():
+        if part.inline and part.type in messages:
+            yield from _pointers(messages, part.type)
+        elif part.pointer:
+            yield part.name
+
+
+# --- the fast way -----------------------------------------------------------------------------
+
+_structs: dict[str, Decode] = {}
+
+
+def _compiled(schema: Schema) -> Decode:
+    """Return the decoder of a schema; those of named structs are shared, so they may recurse."""
+    if schema.is_struct:
+        if schema.name:
+            found = _structs.get(schema.name)
+            if found is None:
+                found = _structs[schema.name] = _Struct(schema)
+            return found
+        return _Struct(schema)
+    return _simple(schema)
+
+
+def _simple(schema: Schema) -> Decode:  # noqa: PLR0911 - one line per type
+    match schema.format:
+        case "quantity":
+            return _quantity
+        case "int-or-string":
+            return _int_or_string
+        case "date-time":
+            return _micro_time if schema.name == MICRO_TIME else _time
+        case "byte":
+            return _bytes
+        case _:
+            pass
+    if schema.free:
+        return _anything
+    match schema.type:
+        case "string":
+            return _exactly(str)
+        case "boolean":
+            return _exactly(bool)
+        case "integer":
+            return _integer(INT_LIMITS.get(schema.format, 2**63))
+        case "number":
+            return _number
+        case "array":
+            return _list(schema.item)
+        case "object":
+            return _map(schema.values)
+        case _:
+            return _anything
+
+
+def _anything(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    return value
+
+
+def _exactly(kind: type) -> Decode:
+    def decode(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+        if type(value) is not kind:
+            raise _Slow
+        return value
+
+    return decode
+
+
+def _integer(limit: int) -> Decode:
+    def decode(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+        if type(value) is int and -limit <= value < limit:
+            return value
+        # 1.0 is an integer to Go's JSON of Kubernetes, 1.5 is not.
+        if type(value) is float and value.is_integer() and -limit <= value < limit:
+            return int(value)
+        raise _Slow
+
+    return decode
+
+
+def _number(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    if type(value) is int or type(value) is float:
+        return value
+    raise _Slow
+
+
+def _quantity(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    if type(value) is not str:
+        if type(value) is not int and type(value) is not float:
+            raise _Slow
+        value = repr(value).replace("e+", "e")
+    try:
+        return canonical(value)
+    except QuantityError as error:
+        raise _Slow from error
+
+
+def _int_or_string(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
+        return value
+    raise _Slow
+
+
+def _time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    if type(value) is not str:
+        raise _Slow
+    if SECONDS.fullmatch(value):
+        return value
+    return _moment(value).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    if type(value) is not str:
+        raise _Slow
+    if MICROS.fullmatch(value):
+        return value
+    return _moment(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _moment(text: str) -> datetime:
+    if RFC3339.fullmatch(text) is None:
+        raise _Slow
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise _Slow from error
+
+
+def _bytes(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    if type(value) is not str:
+        raise _Slow
+    try:
+        b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _Slow from error
+    return value
+
+
+def _list(item: Schema | None) -> Decode:
+    decode_item: Decode = _anything if item is None else _compiled(item)
+    zero = _zero_of(item)
+
+    def decode(value: Any, seen: Seen) -> Any:
+        if type(value) is not list:
+            raise _Slow
+        for index, each in enumerate(value):
+            found = zero() if each is None else decode_item(each, seen)
+            if found is not each:
+                value[index] = found
+        return value
+
+    return decode
+
+
+def _map(item: Schema | None) -> Decode:
+    if item is None:
+        return _exactly(dict)
+    if item.type == "string" and not item.format:
+        return _strings
+    decode_item = _compiled(item)
+    zero = _zero_of(item)
+
+    def decode(value: Any, seen: Seen) -> Any:
+        if type(value) is not dict:
+            raise _Slow
+        for key, each in value.items():
+            found = zero() if each is None else decode_item(each, seen)
+            if found is not each:
+                value[key] = found
+        return value
+
+    return decode
+
+
+def _strings(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Decode a map of texts: labels, annotations, data."""
+    if type(value) is not dict:
+        raise _Slow
+    for key, each in value.items():
+        if type(each) is not str:
+            if each is not None:
+                raise _Slow
+            value[key] = ""
+    return value
+
+
+def _zero_of(schema: Schema | None) -> Callable[[], Any]:
+    """Return what makes Go's zero value of a type."""
+    if schema is None or schema.free:
+        return _none
+    if schema.format == "quantity":
+        return _zero_quantity
+    if schema.format in {"date-time", "byte"}:
+        return _none
+    if schema.format == "int-or-string":
+        return int
+    if schema.is_struct:
+        decode = _compiled(schema)
+        return lambda: decode({}, Seen())
+    return ZEROES.get(schema.type, _none)
+
+
+def _none() -> None:
+    return None
+
+
+def _zero_quantity() -> str:
+    return "0"
+
+
+ZEROES: Final[Mapping[str, Callable[[], Any]]] = {
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": int,
+}
+
+
+class _Struct:
+    """Decodes a struct; its fields are compiled on first use, since structs hold each other."""
+
+    __slots__ = ("_schema", "always", "fields")
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema: Schema | None = schema
+        # name → (type that needs no decoding, or None; decoder; whether its zero is kept)
+        self.fields: dict[str, tuple[type | None, Decode, bool]] = {}
+        self.always: list[tuple[str, Callable[[], Any]]] = []
+
+    def _compile(self) -> None:
+        schema = self._schema
+        if schema is None:
+            return
+        facts = presence_of(schema.name) if schema.name else None
+        for name, part in schema.properties.items():
+            plain: type | None = str if part.type == "string" and not part.format else None
+            if part.type == "boolean":
+                plain = bool
+            nested = part.is_struct
+            pointer = facts is None or name in facts.pointers
+            always = facts is not None and name in facts.always
+            keep = pointer or always or nested
+            self.fields[name] = (plain, _compiled(part), keep)
+            if always:
+                self.always.append((name, _zero_of(part)))
+        self._schema = None
+
+    def __call__(self, value: Any, seen: Seen) -> Any:
+        if self._schema is not None:
+            self._compile()
+        if type(value) is not dict:
+            raise _Slow
+        seen.depth += 1
+        if seen.depth > MAX_DEPTH:
+            raise DecodingError("exceeded max depth")
+        fields = self.fields
+        dropped: list[str] | None = None
+        for name, item in value.items():
+            found = fields.get(name)
+            if found is None:
+                raise _Slow
+            if item is None:
+                dropped = [*dropped, name] if dropped else [name]
+                continue
+            plain, decode, keep = found
+            if plain is type(item):
+                new = item
+            else:
+                new = decode(item, seen)
+                if new is not item:
+                    value[name] = new
+            if not new and (not keep or new == [] or (new == {} and self._is_map(name))):
+                dropped = [*dropped, name] if dropped else [name]
+        if dropped:
+            for name in dropped:
+                del value[name]
+        for name, zero in self.always:
+            if name not in value:
+                value[name] = zero()
+        seen.depth -= 1
+        return value
+
+    def _is_map(self, name: str) -> bool:
+        """Return whether an empty mapping there is a map, which is as good as none."""
+        decode = self.fields[name][1]
+        return not isinstance(decode, _Struct) and decode is not _anything
+
+
+# --- the slow way -----------------------------------------------------------------------------
+
+
+class _Walk:
+    """Walks a value with its path: gathers unknown fields, raises for the first wrong type."""
+
+    def __init__(self, kind: str, unknown: list[str]) -> None:
+        self.kind = kind
+        self.unknown = unknown
+
+    def value(self, schema: Schema, value: Any, path: list[str], at: str, owner: str = "") -> None:
+        """Check a value; `path` names fields as Go does, `at` with the indexes of lists."""
+        if value is None or schema.free:
+            return
+        if len(path) > MAX_DEPTH:
+            raise DecodingError("exceeded max depth")
+        if schema.is_struct:
+            self._struct(schema, value, path, at, owner)
+        elif schema.type == "array":
+            self._expect(isinstance(value, list), schema, value, path, owner)
+            for index, item in enumerate(value):
+                if schema.item is not None:
+                    self.value(schema.item, item, path, f"{at}[{index}]", owner)
+        elif schema.type == "object":
+            self._expect(isinstance(value, dict), schema, value, path, owner)
+            for key, item in value.items():
+                if schema.values is not None:
+                    self.value(schema.values, item, path, f"{at}.{key}", owner)
+        else:
+            self._leaf(schema, value, path, owner)
+
+    def _struct(self, schema: Schema, value: Any, path: list[str], at: str, owner: str) -> None:
+        self._expect(isinstance(value, dict), schema, value, path, owner)
+        name = schema.name.rpartition(".")[2] or owner or self.kind
+        for key, item in value.items():
+            part = schema.properties.get(key)
+            where = f"{at}.{key}" if at else key
+            if part is None:
+                self.unknown.append(where)
+            else:
+                self.value(part, item, [*path, key], where, name)
+
+    def _leaf(self, schema: Schema, value: Any, path: list[str], owner: str) -> None:
+        try:
+            _simple(schema)(value, Seen())
+        except _Slow:
+            pass
+        else:
+            return
+        match schema.format:
+            case "quantity":
+                raise DecodingError(str(QuantityError(str(value))))
+            case "date-time" if isinstance(value, str):
+                raise DecodingError(
+                    f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse '
+                    f'"{value}" as "2006"'
+                )
+            case "byte" if isinstance(value, str):
+                raise DecodingError("illegal base64 data at input byte 0")
+            case _:
+                pass
+        self._refuse(schema, value, path, owner)
+
+    def _expect(
+        self,
+        fine: bool,  # noqa: FBT001 - reads as an assertion
+        schema: Schema,
+        value: Any,
+        path: list[str],
+        owner: str,
+    ) -> None:
+        if not fine:
+            self._refuse(schema, value, path, owner)
+
+    def _refuse(self, schema: Schema, value: Any, path: list[str], owner: str) -> NoReturn:
+        shown, wanted = _go_value(value), _go_type(schema)
+        if not path:
+            raise DecodingError(f"json: cannot unmarshal {shown} into Go value of type {wanted}")
+        where = f"{owner or self.kind}.{'.'.join(path)}"
+        raise DecodingError(
+            f"json: cannot unmarshal {shown} into Go struct field {where} of type {wanted}"
+        )
+
+
+def _go_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, float):
+        return f"number {value!r}"
+    if isinstance(value, int):
+        return "number" if abs(value) < 2**31 else f"number {value}"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _go_type(schema: Schema) -> str:
+    if schema.is_struct:
+        parts = schema.name.split(".")
+        return ".".join(parts[-2:]) if len(parts) > 1 else "struct"
+    if schema.format in {"int32", "int64"}:
+        return schema.format
+    match schema.type:
+        case "boolean":
+            return "bool"
+        case "integer":
+            return "int64"
+        case "number":
+            return "float64"
+        case "array":
+            return f"[]{_go_type(schema.item)}" if schema.item else "[]interface {}"
+        case "object":
+            return f"map[string]{_go_type(schema.values)}" if schema.values else "map[string]string"
+        case _:
+            return "string"
+
+
+def _remove(value: Any, path: str) -> None:
+    """Drop the field at a path such as `spec.containers[0].bogus`.
+
+    Keys of maps may hold dots: the longest key that fits is taken.
+    """
+    found = value
+    rest = path
+    while True:
+        if isinstance(found, list):
+            index, _, rest = rest.removeprefix("[").partition("]")
+            found = found[int(index)]
+            rest = rest.removeprefix(".")
+            continue
+        if rest in found:
+            del found[rest]
+            return
+        keys = [key for key in found if rest.startswith((f"{key}.", f"{key}["))]
+        key = max(keys, key=len)
+        rest = rest[len(key) :].removeprefix(".")
+        found = found[key]

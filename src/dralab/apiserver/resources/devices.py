@@ -1,0 +1,89 @@
+"""The rules of resource.k8s.io as strategies: `api.resource` decides, this asks."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from dralab import cel
+from dralab.api.fields import FieldError
+from dralab.api.kinds import Kind
+from dralab.api.resource import rules
+from dralab.api.strategy import Strategy
+
+Object = dict[str, Any]
+HUBS = (
+    "resource.k8s.io/deviceclasses",
+    "resource.k8s.io/devicetaintrules",
+    "resource.k8s.io/resourceclaims",
+    "resource.k8s.io/resourceclaimtemplates",
+    "resource.k8s.io/resourcepoolstatusrequests",
+    "resource.k8s.io/resourceslices",
+)
+
+
+class DeviceStrategy(Strategy):
+    """One kind of resource.k8s.io under a set of feature gates."""
+
+    # ResetObjectMetaForStatus: a write to the status changes no metadata.
+    status_keeps = frozenset()
+
+    def __init__(self, features: rules.Features = rules.DEFAULT_1_36) -> None:
+        self.features = features
+
+    def prepare_create(self, value: Object, now: str) -> None:
+        """Fill in defaults; drop the status and the fields of features that are off."""
+        value.pop("status", None)
+        self._become(value, rules.default(value, now=now), None)
+
+    def prepare_update(self, new: Object, old: Object, now: str) -> None:
+        """Fill in defaults; drop the fields of features that are off and were not used."""
+        self._become(new, rules.default_update(new, old, now=now), old)
+
+    def prepare_status(self, new: Object, old: Object, now: str) -> None:
+        """The same for the status."""
+        self._become(new, rules.default_update(new, old, now=now), old)
+
+    def _become(self, value: Object, wanted: Object, old: Object | None) -> None:
+        wanted = dict(rules.without_disabled(wanted, self.features, old))
+        value.clear()
+        value.update(wanted)
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with a new object."""
+        return rules.validate_create(value, self.features, compiled)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with a change."""
+        return rules.validate_update(new, old, "", self.features, compiled)
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with a change of the status."""
+        return rules.validate_update(new, old, "status", self.features, compiled)
+
+    def in_version(self, version: str, kind: str, errors: Sequence[FieldError]) -> list[FieldError]:
+        """Return errors with the paths of the version that the client wrote."""
+        return rules.errors_in(version, kind, errors)
+
+
+@lru_cache(maxsize=4096)
+def compiled(expression: str, features: rules.Features, *, derived: bool) -> rules.Compiled:
+    """Return what the compiler says of a selector or a derived attribute."""
+    gates = cel.Features(
+        consumable_capacity="DRAConsumableCapacity" in features,
+        list_type_attributes="DRAListTypeAttributes" in features,
+    )
+    purpose = "derived attribute" if derived else "selector"
+    verdict = cel.check(expression, cel.environment(gates, "new", purpose))
+    if verdict.problems:
+        return rules.Compiled(error=verdict.problems[0])
+    return rules.Compiled(max_cost=verdict.max_cost)
+
+
+def to_hub(kind: Kind, value: Object) -> Object:
+    """Return an object in the version in which its kind is stored."""
+    return rules.convert(value, rules.hub_version(kind.kind))
+
+
+def from_hub(kind: Kind, value: Object) -> Object:
+    """Return a stored object in another version."""
+    return rules.convert(value, kind.version)

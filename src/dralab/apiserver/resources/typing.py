@@ -1,0 +1,56 @@
+"""Objects of clients become objects of the server: typed, canonical, with complaints."""
+
+from collections.abc import Sequence
+
+from dralab.api.decoding import DecodingError, decoder_of
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.options import WriteOptions
+
+
+def decoded(context: Context, kind: Kind, value: Object, options: WriteOptions) -> Object:
+    """Return an object as the server keeps it, before defaults.
+
+    Unknown and repeated fields are dropped, and refused or warned of as the options say.
+    ApiError BadRequest, in Go's words, where a value has the wrong type.
+    """
+    value["kind"], value["apiVersion"] = kind.kind, kind.api_version
+    try:
+        value, unknown = typed(context, kind, value)
+    except DecodingError as error:
+        raise unusable(kind, str(error)) from error
+    if unknown or options.duplicates:
+        complain(complaints(unknown, options.duplicates), kind, options)
+    return value
+
+
+def typed(context: Context, kind: Kind, value: Object) -> tuple[Object, list[str]]:
+    """Return an object in its typed form and the paths of unknown fields; DecodingError."""
+    custom = context.rules.of(kind).decode(value, kind.version)
+    if custom is not None:
+        return custom
+    decoder = decoder_of(kind.api_version, kind.kind)
+    return (value, []) if decoder is None else decoder.decode(value)
+
+
+def complaints(unknown: Sequence[str], duplicates: Sequence[str]) -> list[str]:
+    """Return the sentences about fields that a strict server refuses."""
+    return [f'duplicate field "{path}"' for path in duplicates] + [
+        f'unknown field "{path}"' for path in unknown
+    ]
+
+
+def complain(sentences: Sequence[str], kind: Kind, options: WriteOptions) -> None:
+    """Refuse, warn or say nothing, as the client asked."""
+    if options.validation == "Strict":
+        raise unusable(kind, f"strict decoding error: {', '.join(sentences)}")
+    if options.validation != "Ignore":
+        options.warnings += sentences
+
+
+def unusable(kind: Kind, why: str) -> ApiError:
+    """Return what a client gets whose object cannot be read as one of its kind."""
+    return ApiError.bad_request(
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
+    )
