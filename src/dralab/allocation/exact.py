@@ -37,7 +37,9 @@ def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
             return first(setup, Effort(REPLAY))
         except BudgetError:
             raise SearchError(min(min(found) for found in oracle.errors.values())[1]) from None
-    return _Reduction(setup, oracle, effort).request(0, _fresh(setup, 0, setup.start))
+    return _Reduction(setup, oracle, effort).request(
+        0, _fresh(setup, setup.requests[0][0].claim, setup.start)
+    )
 
 
 def _fresh(setup: Setup, claim: int, state: State) -> Position:

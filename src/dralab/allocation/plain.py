@@ -54,7 +54,9 @@ def first(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
 def solutions(setup: Setup, effort: Effort) -> Iterator[tuple[Picked, ...]]:
     """Yield every solution, in lexicographic order of (claim, request, alternative, devices)."""
     if setup.requests:
-        yield from _Walk(setup, effort).request(0, _fresh(setup, 0, setup.start), ())
+        yield from _Walk(setup, effort).request(
+            0, _fresh(setup, setup.requests[0][0].claim, setup.start), ()
+        )
     else:
         yield ()
 
@@ -170,7 +172,7 @@ def walked(setup: Setup, effort: Effort) -> Sequence[Picked] | None:
     picked: list[Picked] = []
     if not setup.requests:
         return picked
-    position = _fresh(setup, 0, setup.start)
+    position = _fresh(setup, setup.requests[0][0].claim, setup.start)
     for at, terms in enumerate(setup.requests):
         term = terms[0]
         if term.request == 0 and at:

@@ -1,0 +1,260 @@
+"""The conditions of a problem, one by one, and the problem without some of them.
+
+A condition is something that a person could change: a request, a selector, a count, a claim that
+holds a device. What cannot be changed (how large a device is) is not a condition.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from dralab.allocation.pools import View
+from dralab.allocation.problem import (
+    Alternative,
+    Claim,
+    Constraint,
+    Device,
+    DeviceClass,
+    DeviceId,
+    InUse,
+    Problem,
+    Request,
+    ShareId,
+    Taint,
+    Toleration,
+)
+
+Kind = Literal[
+    "held", "taint", "capacity", "count", "constraint", "selector", "class-selector", "request"
+]
+EASIEST_FIRST: Final[tuple[Kind, ...]] = (
+    "held", "taint", "count", "capacity", "constraint", "selector", "class-selector", "request",
+)  # fmt: skip
+"""In which order a remedy is looked for: what costs a person least comes first."""
+
+MOST_SINGLE_DEVICES: Final = 64
+"""Beyond so many devices in use they are one condition for each node, not one for each device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition; which fields say which one depends on `kind`.
+
+    held            `devices` that are in use, `holders` by which claims
+    taint           `claim`, `request`: it does not tolerate `taint`
+    count           `claim`, `request`: more than one device, `number` of them
+    capacity        `claim`, `request`: it asks for `text`, an amount of a capacity
+    constraint      `claim`, `number`: its position, `text`: what it says
+    selector        `claim`, `request`, `number`: its position, `text`: the expression
+    class-selector  `text`, `number` likewise; `request` is the name of the class
+    request         `claim`, `request`: that it is asked at all
+
+    `request` is a request, or an alternative as `request/subrequest`.
+    """
+
+    kind: Kind
+    claim: str = ""
+    request: str = ""
+    number: int = 0
+    text: str = ""
+    taint: Taint | None = None
+    devices: tuple[DeviceId, ...] = ()
+    holders: tuple[str, ...] = ()
+
+
+def conditions_of(problem: Problem, views: Sequence[View]) -> list[Condition]:
+    """Return every condition of a problem on some nodes, the easiest to change first."""
+    found = [*_held(problem.in_use, views), *_asked(problem, views)]
+    classes = {
+        alternative.class_name
+        for claim in problem.claims
+        for request in claim.requests
+        for alternative in request.alternatives
+    }
+    for name in sorted(classes & set(problem.classes)):
+        for index, selector in enumerate(problem.classes[name].selectors):
+            text = selector.text if selector is not None else ""
+            found.append(Condition(kind="class-selector", request=name, number=index, text=text))
+    return sorted(found, key=lambda condition: EASIEST_FIRST.index(condition.kind))
+
+
+def without(problem: Problem, dropped: Iterable[Condition]) -> Problem:
+    """Return the problem without some of its conditions."""
+    gone = frozenset(dropped)
+    if not gone:
+        return problem
+    freed = {device for condition in gone for device in condition.devices}
+    return replace(
+        problem,
+        claims=tuple(_claim(claim, gone) for claim in problem.claims),
+        classes=_classes(problem.classes, gone),
+        in_use=_in_use(problem.in_use, freed) if freed else problem.in_use,
+    )
+
+
+def _held(in_use: InUse, views: Sequence[View]) -> Iterator[Condition]:
+    held = in_use.devices()
+    if not held:
+        return
+    by_node: list[list[DeviceId]] = []
+    seen: set[DeviceId] = set()
+    for view in views:
+        mine = [
+            device
+            for pool in view.pools
+            for device in _devices_of(pool.driver, pool.name, pool.drawing)
+            if device in held and device not in seen
+        ]
+        seen.update(mine)
+        if mine:
+            by_node.append(mine)
+    single = len(seen) <= MOST_SINGLE_DEVICES
+    for devices in by_node:
+        for group in [[device] for device in devices] if single else [devices]:
+            holders = {name for device in group for name in in_use.holders.get(device, ())}
+            yield Condition(kind="held", devices=tuple(group), holders=tuple(sorted(holders)))
+
+
+def _devices_of(driver: str, pool: str, devices: Iterable[Device]) -> Iterator[DeviceId]:
+    for device in devices:
+        yield DeviceId(driver, pool, device.name)
+
+
+def _asked(problem: Problem, views: Sequence[View]) -> Iterator[Condition]:
+    taints = _repelling(views) if problem.features.device_taints else []
+    for claim in problem.claims:
+        name = str(claim)
+        for request in claim.requests:
+            yield Condition(kind="request", claim=name, request=request.name)
+            for alternative in request.alternatives:
+                yield from _of_alternative(name, alternative, taints)
+        for index, constraint in enumerate(claim.constraints):
+            yield Condition(kind="constraint", claim=name, number=index, text=said_by(constraint))
+
+
+def _of_alternative(
+    claim: str, alternative: Alternative, taints: Sequence[Taint]
+) -> Iterator[Condition]:
+    where: Mapping[str, Any] = {"claim": claim, "request": alternative.name}
+    for index, selector in enumerate(alternative.selectors):
+        text = selector.text if selector is not None else ""
+        yield Condition(kind="selector", **where, number=index, text=text)
+    if alternative.mode == "ExactCount" and alternative.count > 1:
+        yield Condition(kind="count", **where, number=alternative.count)
+    for capacity in alternative.capacity:
+        yield Condition(kind="capacity", **where, text=capacity)
+    for taint in taints:
+        if not any(each.covers(taint) for each in alternative.tolerations):
+            yield Condition(kind="taint", **where, taint=taint)
+
+
+def _repelling(views: Sequence[View]) -> list[Taint]:
+    found = {
+        taint
+        for view in views
+        for offer in view.offers()
+        for taint in offer.device.taints
+        if taint.repels
+    }
+    return sorted(found, key=lambda taint: (taint.key, taint.value, taint.effect))
+
+
+def said_by(constraint: Constraint) -> str:
+    """Return a constraint in a few words."""
+    words = {"match": "the same", "distinct": "each another", "total": "in total enough"}
+    return f"{words.get(constraint.kind, 'an unknown rule on')} {constraint.name}".strip()
+
+
+def _claim(claim: Claim, gone: frozenset[Condition]) -> Claim:
+    name = str(claim)
+    requests = tuple(
+        replace(
+            request,
+            alternatives=tuple(
+                _alternative(name, alternative, gone) for alternative in request.alternatives
+            ),
+        )
+        for request in claim.requests
+        if Condition(kind="request", claim=name, request=request.name) not in gone
+    )
+    constraints = tuple(
+        constraint
+        for index, constraint in enumerate(claim.constraints)
+        if not any(
+            (each.kind, each.claim, each.number) == ("constraint", name, index) for each in gone
+        )
+    )
+    return replace(claim, requests=requests, constraints=_still_asked(constraints, requests))
+
+
+def _still_asked(
+    constraints: tuple[Constraint, ...], requests: tuple[Request, ...]
+) -> tuple[Constraint, ...]:
+    """Drop rules on requests that are gone: without requests they would bind all the others."""
+    there = {request.name for request in requests}
+    return tuple(
+        constraint
+        for constraint in constraints
+        if not constraint.requests
+        or any(name.partition("/")[0] in there for name in constraint.requests)
+    )
+
+
+def _alternative(claim: str, alternative: Alternative, gone: frozenset[Condition]) -> Alternative:
+    mine = [each for each in gone if (each.claim, each.request) == (claim, alternative.name)]
+    if not mine:
+        return alternative
+    selectors = {each.number for each in mine if each.kind == "selector"}
+    amounts = {each.text for each in mine if each.kind == "capacity"}
+    tolerated = tuple(
+        Toleration(each.taint.key, "Equal", each.taint.value, each.taint.effect)
+        for each in mine
+        if each.taint is not None
+    )
+    return replace(
+        alternative,
+        selectors=tuple(
+            selector
+            for index, selector in enumerate(alternative.selectors)
+            if index not in selectors
+        ),
+        count=1 if any(each.kind == "count" for each in mine) else alternative.count,
+        tolerations=alternative.tolerations + tolerated,
+        capacity={
+            name: amount for name, amount in alternative.capacity.items() if name not in amounts
+        },
+    )
+
+
+def _classes(
+    classes: Mapping[str, DeviceClass], gone: frozenset[Condition]
+) -> Mapping[str, DeviceClass]:
+    dropped = {(each.request, each.number) for each in gone if each.kind == "class-selector"}
+    if not dropped:
+        return classes
+    return {
+        name: replace(
+            each,
+            selectors=tuple(
+                selector
+                for index, selector in enumerate(each.selectors)
+                if (name, index) not in dropped
+            ),
+        )
+        for name, each in classes.items()
+    }
+
+
+def _in_use(in_use: InUse, freed: set[DeviceId]) -> InUse:
+    return InUse(
+        exclusive=in_use.exclusive - freed,
+        shares=frozenset(share for share in in_use.shares if _device(share) not in freed),
+        consumed={
+            device: amounts for device, amounts in in_use.consumed.items() if device not in freed
+        },
+        holders={device: names for device, names in in_use.holders.items() if device not in freed},
+    )
+
+
+def _device(share: ShareId) -> DeviceId:
+    return share.device

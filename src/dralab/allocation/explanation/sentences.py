@@ -1,0 +1,227 @@
+"""An explanation as text: one sentence that fits into an event, and a page for people."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dralab.allocation.explanation.explain import Explanation, NodeGroup
+from dralab.allocation.explanation.phrases import (
+    UNSUITABLE,
+    amount,
+    devices,
+    impossible,
+    left_out,
+    listed,
+    needed_together,
+    remedy,
+    short_counters,
+    short_offers,
+    short_request,
+    short_shortage,
+)
+from dralab.allocation.facts import (
+    BadRequest,
+    ConstraintOffers,
+    CounterShortage,
+    Fact,
+    PoolUnusable,
+    RequestFacts,
+    Shortage,
+    TooManyDevices,
+)
+
+EVENT_BYTES: Final = 1024
+"""As much as the note of an events.k8s.io Event holds."""
+
+
+def event(explanation: Explanation, limit: int = EVENT_BYTES) -> str:
+    """Return the explanation as one sentence of at most `limit` bytes (UTF-8)."""
+    start = f"cannot allocate {_claims(explanation)}: "
+    fatal = _refusal(explanation)
+    if fatal:
+        return _cut(start + fatal, limit)
+    total = explanation.nodes
+    if not total:
+        return f"{start}there are no nodes."
+    parts = list(_grouped(explanation, most=60))
+    if total != 1:
+        start += f"{total} nodes: "
+    end = _advice(explanation)
+    room = limit - _size(start) - _size(end) - _size("; and others for 00000 nodes") - 1
+    text = ""
+    told = 0
+    for part, count in parts:
+        joined = f"{text}; {part}" if text else part
+        if text and _size(joined) > room:
+            break
+        text = joined
+        told += count
+    if told < total:
+        text += f"; and others for {total - told} nodes"
+    whole = f"{start}{text}.{end}"
+    return whole if _size(whole) <= limit else _cut(f"{start}{text}", limit)
+
+
+def page(explanation: Explanation) -> str:
+    """Return the explanation as several lines, with every group of nodes and every request."""
+    return "\n".join(_lines(explanation))
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    claims = _claims(explanation)
+    yield f"Cannot allocate {claims} on {_on(explanation)}."
+    fatal = _refusal(explanation)
+    if fatal:
+        yield f"  {fatal}"
+    for group in explanation.groups:
+        yield ""
+        yield f"{_nodes(group)}:"
+        for fact in group.facts:
+            yield from (f"  {line}" for line in _told(fact))
+    yield ""
+    if explanation.conflict:
+        yield "These together make it impossible, and none of them can be left out:"
+        yield from (f"  - {text}" for text in needed_together(explanation.conflict))
+    if explanation.remedies:
+        each = "any one of these" if len(explanation.remedies) > 1 else "this"
+        yield f"It would fit if {each} were so:"
+        for found in explanation.remedies:
+            yield f"  - {remedy(found, explanation.fits, 200)}"
+    if not explanation.settled:
+        yield "More steps would be needed to say what exactly is in conflict."
+
+
+def _told(fact: Fact) -> Iterator[str]:
+    match fact:
+        case PoolUnusable():
+            detail = f": {fact.detail}" if fact.detail else ""
+            yield f"pool {fact.driver}/{fact.pool} is {fact.why}{detail}"
+        case BadRequest():
+            yield fact.text
+        case RequestFacts():
+            yield (
+                f"request {fact.request} of {fact.claim} wants {devices(fact.wanted)}: "
+                f"{fact.eligible} of {fact.devices} could serve it"
+            )
+            for item in fact.excluded:
+                yield f"  {left_out(item, 200)}"
+        case Shortage():
+            names = ", ".join(request for _, request in fact.requests)
+            yield (
+                f"requests {names} together want {devices(fact.wanted)}, and {fact.eligible} "
+                "could serve them"
+            )
+        case CounterShortage():
+            yield (
+                f"counter {fact.counter_set}/{fact.counter} of pool {fact.driver}/{fact.pool} has "
+                f"{amount(fact.left)} left, and {amount(fact.least)} are needed at least: short "
+                f"by {amount(fact.least - fact.left)}"
+            )
+        case ConstraintOffers():
+            yield short_offers(fact).format(have="has" if impossible(fact) else "may have")
+        case TooManyDevices():
+            yield f"claim {fact.claim} wants more than {fact.limit} devices"
+
+
+def _grouped(explanation: Explanation, most: int) -> Iterator[tuple[str, int]]:
+    """Yield reasons with the nodes they hold for: one text for all nodes that share it."""
+    counts: dict[str, list[str]] = {}
+    for group in explanation.groups:
+        counts.setdefault(_main_reason(explanation, group.facts, most), []).extend(group.nodes)
+    for text, nodes in sorted(counts.items(), key=lambda item: (-len(item[1]), item[0])):
+        if explanation.nodes == 1:
+            subject, have = f"node {nodes[0]}", "has"
+        else:
+            subject, have = str(len(nodes)), "has" if len(nodes) == 1 else "have"
+        yield text.format(have=f"{subject} {have}"), len(nodes)
+
+
+def _main_reason(explanation: Explanation, facts: Sequence[Fact], most: int) -> str:
+    """Return the first thing that is enough for a no, as a text with a place for `{have}`."""
+    requests = [fact for fact in facts if isinstance(fact, RequestFacts)]
+    for fact in requests:
+        if "/" not in fact.request and fact.eligible < fact.wanted:
+            broken = [item for item in facts if isinstance(item, PoolUnusable)]
+            if broken and not _suitable(fact):
+                detail = f" ({broken[0].detail})" if broken[0].detail else ""
+                detail = detail.replace("{", "{{").replace("}", "}}")
+                pool = f"{broken[0].driver}/{broken[0].pool}"
+                return f"{{have}} pool {pool}, which is {broken[0].why}{detail}"
+            return short_request(fact, most)
+    short = _short_alternatives(requests, most)
+    if short:
+        return short
+    for item in facts:
+        if isinstance(item, Shortage):
+            return short_shortage(item)
+        if isinstance(item, CounterShortage):
+            return short_counters(item)
+        if isinstance(item, TooManyDevices):
+            return f"{{have}} to give more than {item.limit} devices to claim {item.claim}"
+    for item in facts:
+        if isinstance(item, ConstraintOffers) and impossible(item):
+            return short_offers(item)
+    offers = [item for item in facts if isinstance(item, ConstraintOffers)]
+    if offers:
+        return "{have} devices for every request by itself, but none that meet all constraints"
+    names = [item.request for item in explanation.conflict if item.kind == "request"]
+    together = f"requests {listed(names, 4)} together" if len(names) > 1 else "all that is asked"
+    return f"{{have}} devices for every request by itself, but not for {together}"
+
+
+def _short_alternatives(requests: Sequence[RequestFacts], most: int) -> str:
+    """Return the reason where every alternative of some request is short."""
+    by_request: dict[tuple[str, str], list[RequestFacts]] = {}
+    for fact in requests:
+        if "/" in fact.request:
+            name = fact.request.partition("/")[0]
+            by_request.setdefault((fact.claim, name), []).append(fact)
+    for alternatives in by_request.values():
+        if all(fact.eligible < fact.wanted for fact in alternatives):
+            return short_request(alternatives[-1], most)
+    return ""
+
+
+def _suitable(fact: RequestFacts) -> int:
+    return fact.devices - sum(item.count for item in fact.excluded if item.why in UNSUITABLE)
+
+
+def _refusal(explanation: Explanation) -> str:
+    for group in explanation.groups:
+        for fact in group.facts:
+            if isinstance(fact, BadRequest):
+                return fact.text
+    return explanation.error if "CEL" in explanation.error else ""
+
+
+def _advice(explanation: Explanation) -> str:
+    if not explanation.remedies:
+        return ""
+    shown = [remedy(found, explanation.fits, 60) for found in explanation.remedies[:2]]
+    return f" It would fit if {', or if '.join(shown)}."
+
+
+def _claims(explanation: Explanation) -> str:
+    word = "claim" if len(explanation.claims) == 1 else "claims"
+    return f"{word} {listed(explanation.claims, 4)}"
+
+
+def _on(explanation: Explanation) -> str:
+    if not explanation.nodes:
+        return "any node: there are none"
+    return "any node" if explanation.nodes > 1 else f"node {explanation.groups[0].nodes[0]}"
+
+
+def _nodes(group: NodeGroup) -> str:
+    if len(group.nodes) == 1:
+        return f"Node {group.nodes[0]}"
+    return f"{len(group.nodes)} nodes ({listed(group.nodes)})"
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+def _cut(text: str, limit: int) -> str:
+    if _size(text) <= limit:
+        return text
+    return text.encode()[: limit - len("…".encode())].decode(errors="ignore") + "…"

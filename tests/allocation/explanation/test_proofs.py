@@ -1,0 +1,115 @@
+"""Every explanation is proved: by an oracle that knows nothing of how it was found."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+
+from builders import SHARED
+from dralab.allocation import v1
+from dralab.allocation.explanation.conditions import conditions_of
+from dralab.allocation.explanation.explain import explain
+from dralab.allocation.explanation.sentences import event, page
+from dralab.allocation.pools import Catalog
+from problems import Case, TooBigError, cases, matches, tried
+from relaxing import relaxed
+
+FUZZ = SHARED / "cases" / "fuzz-cases.json"
+
+
+def feasible(case, dropped=(), matches_=matches, limit=20_000):
+    return tried(relaxed(case, dropped), limit=limit, matches_=matches_).solution is not None
+
+
+def prove(case, problem, matches_=matches):
+    """Check the whole explanation of an infeasible case; returns it."""
+    node = v1.node(case.node)
+    found = explain(problem, [node])
+    assert found is not None
+    assert found.settled
+    view = Catalog(problem.slices).view(node, problem.features)
+    everything = conditions_of(problem, [view])
+
+    def without(*dropped):
+        return feasible(case, dropped, matches_)
+
+    # (a) the conflict alone is infeasible, and no part of it can be left out
+    core = set(found.conflict)
+    assert core
+    assert not without(*(item for item in everything if item not in core))
+    for part in core:
+        assert without(*(item for item in everything if item not in core or item == part)), part
+    # (b) each remedy makes the whole feasible, and no part of it alone does
+    assert found.remedies
+    for remedy in found.remedies:
+        assert without(*remedy)
+        for part in remedy:
+            assert not without(*(item for item in remedy if item != part))
+    text = event(found)
+    assert len(text.encode()) <= 1024
+    assert text.startswith("cannot allocate claim")
+    assert page(found)
+    return found
+
+
+def test_every_no_of_the_generator_is_proved():
+    seen: Counter[str] = Counter()
+
+    @seed(7)
+    @settings(
+        max_examples=250, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(cases())
+    def look(case):
+        try:
+            if tried(case, limit=3000).solution is not None:
+                assert explain(case.problem(), [v1.node(case.node)]) is None
+                return
+            found = prove(case, case.problem())
+        except TooBigError:
+            assume(False)
+        seen["no"] += 1
+        seen.update({item.kind for item in found.conflict})
+        seen.update({f"drop {item.kind}" for remedy in found.remedies for item in remedy})
+
+    look()
+    assert seen["no"] > 80
+    for kind in ("held", "taint", "count", "capacity", "constraint", "selector", "request"):
+        assert seen[kind], (kind, seen)
+        assert seen[f"drop {kind}"], (kind, seen)
+
+
+@pytest.mark.skipif(not FUZZ.exists(), reason="the case files are not beside the project")
+def test_every_no_of_the_fuzz_cases_is_proved():
+    from dralab.allocation.selectors import CelEnvironment
+    from dralab.cel import compile_selector, device_of
+
+    def by_cel(expression, driver, wire):
+        return compile_selector(expression).evaluate(device_of(wire, driver))
+
+    proved = 0
+    for item in json.loads(FUZZ.read_text()):
+        if item["expectFeasible"]:
+            continue
+        case = Case(
+            claims=item["claims"],
+            slices=item["slices"],
+            classes=item["classes"],
+            node=item["node"],
+            others=_holding(item["allocatedDevices"]),
+            gates=frozenset(item["features"]),
+        )
+        try:
+            prove(case, case.problem(CelEnvironment()), by_cel)
+        except TooBigError:
+            continue
+        proved += 1
+    assert proved > 50
+
+
+def _holding(devices):
+    results = [{"request": "r"} | item for item in devices]
+    status = {"allocation": {"devices": {"results": results}}}
+    return [{"metadata": {"name": "other"}, "status": status}] if results else []
