@@ -25,6 +25,9 @@ TRAVERSAL: Final = 0.1
 PATTERN: Final = 0.25
 CALL: Final = 1
 LIST_BASE: Final = 10
+COMPARABLE: Final = (
+    "int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes",
+)  # fmt: skip
 MAP_BASE: Final = 30
 
 Charge = Callable[[Sequence[Any], Any, str], int]
@@ -181,10 +184,6 @@ BY_FUNCTION: Final[dict[str, Charge]] = {
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
     "validate": _validate,
-    **dict.fromkeys(("slice", "reverse", "lists.range"), _built),
-    **dict.fromkeys(("sort", "distinct"), _compared(0)),
-    "@sortByAssociatedKeys": _compared(1),
-    "flatten": _flattened,
     "_==_": _equality,
     "_!=_": _smaller,
 }  # fmt: skip
@@ -200,6 +199,11 @@ BY_OVERLOAD: Final[dict[str, Charge]] = {
         for order in ("less", "less_equals", "greater", "greater_equals")
         for kind in ("string", "bytes")
     },
+    **dict.fromkeys(("list_slice", "list_reverse", "lists_range"), _built),
+    **dict.fromkeys(("list_flatten", "list_flatten_int"), _flattened),
+    "list_distinct": _compared(0),
+    **{f"list_{name}_sort": _compared(0) for name in COMPARABLE},
+    **{f"list_{name}_sortByAssociatedKeys": _compared(1) for name in COMPARABLE},
     "add_string": _sum,
     "add_bytes": _sum,
     "matches": _pattern,

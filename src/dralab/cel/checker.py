@@ -12,6 +12,7 @@ from dralab.cel.deep import Step, run
 from dralab.cel.environment import Environment
 from dralab.cel.errors import CelError, CompileError, Problem
 from dralab.cel.functions.times import duration, timestamp
+from dralab.cel.literals import impossible_formats, mixed_literals
 from dralab.cel.syntax import (
     Call,
     Comprehension,
@@ -39,6 +40,7 @@ from dralab.cel.types import (
     list_of,
     map_of,
     optional_of,
+    shown,
 )
 from dralab.cel.unification import Bindings, assignable, more_general, substituted
 from dralab.cel.values import TypeValue, Uint
@@ -98,6 +100,10 @@ class Checker:
         """Replace type parameters by what they turned out to be."""
         for node in self.seen:
             node.type = substituted(self.bindings, node.type, free=False)
+        if self.environment.homogeneous:
+            self.problems += mixed_literals(self.seen)
+        if self.environment.checks_literals:
+            self.problems += impossible_formats(self.seen)
 
     def node(self, node: Node) -> Step[Node]:
         """Check an expression and return it, or what it is resolved to."""
@@ -196,7 +202,7 @@ class Checker:
         elif inner.kind == "param":
             self.fits(DYN, inner)
         elif inner.kind not in {"dyn", "any", "error"}:
-            result = self.report(f"type '{inner}' does not support field selection", node)
+            result = self.report(f"type '{shown(inner)}' does not support field selection", node)
         return optional_of(result) if is_optional(given) else result
 
     def call(self, node: Call) -> Step[Node]:
@@ -241,7 +247,7 @@ class Checker:
         for argument in node.args:
             if not self.fits(argument.type, BOOL):
                 found = substituted(self.bindings, argument.type, free=False)
-                self.report(f"expected type 'bool' but found '{found}'", argument)
+                self.report(f"expected type 'bool' but found '{shown(found)}'", argument)
         return BOOL
 
     def resolve(self, node: Call, overloads: tuple[Overload, ...]) -> Type:
@@ -269,8 +275,8 @@ class Checker:
         node.overloads = tuple(fitting)
         if result is not None:
             return result
-        shown = [str(substituted(self.bindings, type_, free=False)) for type_ in given]
-        signature = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
+        names = [shown(substituted(self.bindings, type_, free=False)) for type_ in given]
+        signature = f"{names[0]}.({', '.join(names[1:])})" if member else f"({', '.join(names)})"
         return self.report(
             f"found no matching overload for '{node.function}' applied to '{signature}'", node
         )
@@ -309,15 +315,13 @@ class Checker:
             except CelError:
                 self.report(message, last)
 
-    def joined(self, node: Node, previous: Type | None, current: Type) -> Type:
+    def joined(self, previous: Type | None, current: Type) -> Type:
         """Return the type of an aggregate's elements after one more of them."""
         if previous is None:
             return current
         if self.fits(previous, current):
             return more_general(previous, current)
-        if not self.environment.homogeneous:
-            return DYN
-        return self.report(f"expected type '{previous}' but found '{current}'", node)
+        return DYN
 
     def list_(self, node: ListNode) -> Step[Node]:
         """Check a list literal."""
@@ -327,7 +331,7 @@ class Checker:
             current = checked.type
             if position in node.optional:
                 current = self.unwrapped(checked)
-            element = self.joined(checked, element, current)
+            element = self.joined(element, current)
         node.type = list_of(element or self.new_parameter())
         return node
 
@@ -346,10 +350,10 @@ class Checker:
         value: Type | None = None
         for entry in node.entries:
             entry.key = yield self.node(entry.key)
-            key = self.joined(entry.key, key, entry.key.type)
+            key = self.joined(key, entry.key.type)
             entry.value = yield self.node(entry.value)
             current = self.unwrapped(entry.value) if entry.optional else entry.value.type
-            value = self.joined(entry.value, value, current)
+            value = self.joined(value, current)
         node.type = map_of(key or self.new_parameter(), value or self.new_parameter())
         return node
 
@@ -390,7 +394,7 @@ class Checker:
             self.fits(DYN, ranged)
             return DYN, DYN
         error = self.report(
-            f"expression of type '{ranged}' cannot be range of a comprehension "
+            f"expression of type '{shown(ranged)}' cannot be range of a comprehension "
             "(must be list, map, or dynamic)",
             node.range,
         )

@@ -25,6 +25,7 @@ from dralab.cel.syntax import (
 )
 from dralab.cel.values import (
     MAPS,
+    NOTHING,
     Optional,
     field,
     has_field,
@@ -74,7 +75,7 @@ def is_constant(node: Node) -> bool:
             node.function in FOLDED
             and node.target is None
             and len(node.args) == 1
-            and isinstance(node.args[0], Literal)
+            and is_constant(node.args[0])
         )
     return False
 
@@ -171,14 +172,16 @@ class Evaluation:
         while isinstance(operand, Select) and not operand.test:
             chain.append(operand)
             operand = operand.operand
+        if node.test and is_attribute(operand):
+            # The name at the root of a presence test is free.
+            self.cost -= 1
         value = yield self.node(operand, scope)
         if not is_attribute(operand) and not node.test:
             self.spend(1)
         for link in reversed(chain):
             if isinstance(value, CelError):
                 return value
-            if not link.test:
-                self.spend(1)
+            self.spend(1)
             try:
                 value = (has_field if link.test else field)(value, link.name)
             except CelError as error:
@@ -192,14 +195,28 @@ class Evaluation:
             self.spend(1)
         if isinstance(operand, CelError):
             return operand
-        key = yield self.node(node.args[1], scope)
-        self.spend(1)
+        key = yield self.nested(node.args[1], scope)
         if isinstance(key, CelError):
+            self.spend(1)
             return key
         try:
-            return FUNCTIONS[node.function](operand, key)
+            value = FUNCTIONS[node.function](operand, key)
         except CelError as error:
-            return error
+            value = error
+        # What is optional and absent costs nothing.
+        if node.function == "_[_]" or value is not NOTHING:
+            self.spend(1)
+        return value
+
+    def nested(self, node: Node, scope: Scope) -> Step[Any]:
+        """Return the value of a branch or of a computed index.
+
+        cel-go makes a name at the root of such an expression part of the surrounding attribute,
+        which is free.
+        """
+        if is_attribute(node) and not is_conditional(root(node)):
+            self.cost -= 1
+        return (yield self.node(node, scope))
 
     def logical(self, node: Call, scope: Scope) -> Step[Any]:
         """Return `a && b && …` or `a || b || …`: one operand that decides beats every error."""
@@ -219,9 +236,9 @@ class Evaluation:
         if isinstance(condition, CelError):
             return condition
         if condition is True:
-            return (yield self.node(node.args[1], scope))
+            return (yield self.nested(node.args[1], scope))
         if condition is False:
-            return (yield self.node(node.args[2], scope))
+            return (yield self.nested(node.args[2], scope))
         return no_such_overload()
 
     def alternative(self, node: Call, scope: Scope) -> Step[Any]:
@@ -315,13 +332,8 @@ class Evaluation:
             going = yield self.node(node.condition, inner)
             if going is not True:
                 break
+            # An error does not end the loop: it is one more value of the accumulator.
             accu = yield self.node(node.step, inner)
-            if isinstance(accu, CelError) and node.macro not in {"all", "exists"}:
-                return accu
-        if isinstance(accu, CelError):
-            # As in cel-go, whose result expression reads the accumulator and finds the error.
-            self.spend(1)
-            return accu
         return (yield self.node(node.result, {**scope, node.accu: accu}))
 
 
@@ -336,6 +348,22 @@ def _enter(entries: dict[Any, Any], entry: Entry, key: Any, value: Any) -> None:
             return
         value = value.value
     entries[place] = value
+
+
+def root(node: Node) -> Node:
+    """Return what a chain of selections and indexes starts from."""
+    while True:
+        if isinstance(node, Select) and not node.test:
+            node = node.operand
+        elif isinstance(node, Call) and node.function in {"_[_]", "_[?_]", "_?._"}:
+            node = node.args[0]
+        else:
+            return node
+
+
+def is_conditional(node: Node) -> bool:
+    """Return whether a node is a conditional, which has no price of its own."""
+    return isinstance(node, Call) and node.function == "_?_:_"
 
 
 def is_attribute(node: Node) -> bool:

@@ -85,6 +85,7 @@ def kubernetes() -> Environment:
             resources.SEMVER_SIGNATURES,
             resources.FORMAT_SIGNATURES,
             optionals.SIGNATURES,
+            optionals.EXTRA_SIGNATURES,
             optionals.INSERT_SIGNATURES,
         ),
         macros=macros.ALL,

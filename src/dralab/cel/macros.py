@@ -131,8 +131,11 @@ def _loop(  # noqa: PLR0917 - the parts of a loop, in the order of the text
 
 
 def _map(name: str, target: Node, args: list[Node], offset: int) -> Node:
+    if not isinstance(args[0], Ident):
+        raise MacroError("argument is not an identifier", args[0].offset)
     names = _variables(args[:1])
     condition: Node | None
+    element: Node
     if name == "filter":
         condition, element = args[1], args[0]
     else:

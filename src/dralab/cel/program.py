@@ -22,6 +22,7 @@ from dralab.cel.syntax import Node
 from dralab.cel.types import Type
 from dralab.cel.values import Map, type_name
 
+PRIMITIVES = frozenset({"int", "uint", "double"})
 DEEPEST = "compilation failed: expression recursion limit exceeded"
 
 
@@ -129,10 +130,12 @@ def as_bool(value: Any) -> bool:
     if value is True or value is False:
         return value
     name = type_name(value)
-    raise CelError(
-        f"CEL result of type {name} could not be converted to bool: "
-        f"type conversion error from {name} to 'bool'"
-    )
+    why = f"type conversion error from {name} to 'bool'"
+    if name in PRIMITIVES:
+        why = f"unsupported type conversion from '{name}' to bool"
+    elif name == "kubernetes.Semver":
+        why = "type conversion error from 'Semver' to 'bool'"
+    raise CelError(f"CEL result of type {name} could not be converted to bool: {why}")
 
 
 @lru_cache(maxsize=4096)

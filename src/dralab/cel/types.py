@@ -33,6 +33,25 @@ class Type(NamedTuple):
         return NAMES.get(self.kind, self.kind)
 
 
+def shown(type_: Type) -> str:
+    """Write a type as the messages of the checker do, which know shorter names."""
+    if type_.kind in SHORT_NAMES:
+        return SHORT_NAMES[type_.kind]
+    if type_.params:
+        inner = ", ".join(map(shown, type_.params))
+        name = type_.name or NAMES.get(type_.kind, type_.kind)
+        return f"{name}({inner})"
+    return str(type_)
+
+
+SHORT_NAMES: Final = {
+    "any": "any",
+    "null": "null",
+    "duration": "duration",
+    "timestamp": "timestamp",
+    "error": "!error!",
+}
+
 NAMES: Final = {
     "null": "null_type",
     "duration": "google.protobuf.Duration",

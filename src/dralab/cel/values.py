@@ -317,7 +317,9 @@ def field(operand: Any, name: str) -> Any:
         return operand[name]
     if kind is Optional:
         return optional_field(operand, name)
-    raise no_such_overload()
+    if kind is list:
+        raise CelError("unsupported index type 'string' in list")
+    raise CelError(f"no such key: {name}")
 
 
 def has_field(operand: Any, name: str) -> bool:
@@ -328,7 +330,7 @@ def has_field(operand: Any, name: str) -> bool:
         return name in operand or kind is DefaultMap
     if kind is Optional:
         return operand.present and has_field(operand.value, name)
-    raise no_such_overload()
+    return False
 
 
 def index(operand: Any, key: Any) -> Any:
@@ -345,7 +347,7 @@ def index(operand: Any, key: Any) -> Any:
         return operand[position(key, len(operand))]
     if kind is Optional:
         return optional_index(operand, key)
-    raise no_such_overload()
+    raise CelError(f"no such key: {shown_key(key)}")
 
 
 def position(key: Any, size: int) -> int:
@@ -356,7 +358,7 @@ def position(key: Any, size: int) -> int:
             raise CelError(f"unsupported index value: {key}")
         key = int(key)
     elif kind is not int and kind is not Uint:
-        raise CelError(f"unsupported index type: {type_name(key)}")
+        raise CelError(f"unsupported index type '{type_name(key)}' in list")
     if not 0 <= key < size:
         raise CelError(f"index out of bounds: {int(key)}")
     place: int = key

@@ -21,10 +21,7 @@ def format_string(text: Any, arguments: Any) -> str:
         raise no_such_overload()
     parts: list[str] = []
     used = position = 0
-    while True:
-        percent = text.find("%", position)
-        if percent < 0:
-            break
+    while (percent := text.find("%", position)) >= 0:
         parts.append(text[position:percent])
         if text.startswith("%%", percent):
             parts.append("%")
@@ -35,9 +32,20 @@ def format_string(text: Any, arguments: Any) -> str:
             raise CelError(f"index {used} out of range")
         parts.append(_formatted(verb, precision, arguments[used]))
         used += 1
-    if used < len(arguments):
-        raise CelError("too many arguments supplied to string.format")
     return "".join(parts) + text[position:]
+
+
+def verbs(text: str) -> list[str]:
+    """Return the verbs of a text's clauses; CelError where a clause is none."""
+    found: list[str] = []
+    position = 0
+    while (percent := text.find("%", position)) >= 0:
+        if text.startswith("%%", percent):
+            position = percent + 2
+            continue
+        verb, _, position = _clause(text, percent + 1)
+        found.append(verb)
+    return found
 
 
 def _clause(text: str, position: int) -> tuple[str, int | None, int]:
@@ -56,7 +64,7 @@ def _clause(text: str, position: int) -> tuple[str, int | None, int]:
         raise CelError("unexpected end of string")
     if text[position] not in "sdfebxXo":
         raise CelError(
-            f"could not parse formatting clause: unrecognized formatting clause {text[position]!r}"
+            f'could not parse formatting clause: unrecognized formatting clause "{text[position]}"'
         )
     return text[position], precision, position + 1
 
@@ -70,17 +78,17 @@ def _formatted(verb: str, precision: int | None, value: Any) -> str:
             return str(int(value))
         if kind is float and not math.isfinite(value):
             return _infinite(value)
-        raise _wrong("decimal", "integers", value)
+        raise wrong(verb, type_name(value))
     if verb in "fe":
         return _floating(verb, 6 if precision is None else precision, value)
     if verb == "b":
         if kind in {int, Uint, bool}:
             return format(int(value), "b")
-        raise _wrong("binary", "integers and bools", value)
+        raise wrong(verb, type_name(value))
     if verb == "o":
         if kind in {int, Uint}:
             return format(int(value), "o")
-        raise _wrong("octal", "integers", value)
+        raise wrong(verb, type_name(value))
     digits = ""
     if kind in {int, Uint}:
         digits = format(int(value), "x")
@@ -89,15 +97,26 @@ def _formatted(verb: str, precision: int | None, value: Any) -> str:
     elif kind is bytes:
         digits = value.hex()
     else:
-        raise _wrong("hex", "integers, byte buffers, and strings", value)
+        raise wrong(verb, type_name(value))
     return digits.upper() if verb == "X" else digits
 
 
-def _wrong(clause: str, wanted: str, value: object) -> CelError:
-    return CelError(
-        f"error during formatting: {clause} clause can only be used on {wanted}, "
-        f"was given {type_name(value)}"
-    )
+WRONG: Final = {
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "o": "octal clause can only be used on integers",
+    "b": "only integers and bools can be formatted as binary",
+    "x": "only integers, byte buffers, and strings can be formatted as hex",
+    "X": "only integers, byte buffers, and strings can be formatted as hex",
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
+    "types, durations, and timestamps",
+}
+
+
+def wrong(verb: str, given: str) -> CelError:
+    """Return the error of a clause with an argument of a type that it does not take."""
+    return CelError(f"error during formatting: {WRONG[verb]}, was given {given}")
 
 
 def _infinite(value: float) -> str:
@@ -111,8 +130,7 @@ def _floating(verb: str, precision: int, value: Any) -> str:
     if kind is str and value in {"NaN", "Infinity", "-Infinity"}:
         return str(value)
     if kind not in {float, int, Uint}:
-        word = "fixed-point" if verb == "f" else "scientific"
-        raise _wrong(word, "doubles", value)
+        raise wrong(verb, type_name(value))
     number = float(value)
     if not math.isfinite(number):
         return _infinite(number)
@@ -160,14 +178,10 @@ def _show(value: Any) -> Step[str]:
         entries = []
         for key, element in items(value):
             if type(key) not in {str, bool, int, Uint}:
-                raise _wrong("string", "strings, bools, bytes, ints, doubles, maps, lists", key)
+                raise wrong("s", type_name(key))
             entries.append((_plain(key), (yield _show(element))))
         return "{" + ", ".join(f"{key}: {text}" for key, text in sorted(entries)) + "}"
-    raise _wrong(
-        "string",
-        "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
-        value,
-    )
+    raise wrong("s", type_name(value))
 
 
 def _double(value: float) -> str:

@@ -112,7 +112,7 @@ optional_map_optindex_optional_value _[?_](optional(map(K, V)), K) -> optional(V
 optional_list_index_int _[_](optional(list(V)), int) -> optional(V)
 optional_map_index_value _[_](optional(map(K, V)), K) -> optional(V)
 """
-# The later versions of cel-go's optional library, which Kubernetes does not have.
+# Of the later versions of cel-go's optional library, which cel-go turns on by itself.
 EXTRA_SIGNATURES: Final = """
 list_last list(V).last() -> optional(V)
 list_first list(V).first() -> optional(V)

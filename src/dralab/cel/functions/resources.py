@@ -249,10 +249,10 @@ FORMATS: Final = {
     "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(_dns_1035), 30),
     "labelValue": Format("LabelValue", names.label_value_problems, 40),
     "uri": Format("URI", _uri, 1103),
-    "uuid": Format("uuid", _uuid, 78),
+    "uuid": Format("uuid", _uuid, 70),
     "byte": Format("byte", _base64, 84),
-    "date": Format("date", _date, 100),
-    "datetime": Format("datetime", _datetime, 100),
+    "date": Format("date", _date, 65),
+    "datetime": Format("datetime", _datetime, 65),
 }
 
 

@@ -38,7 +38,7 @@ def duration(value: Any) -> Duration:
         raise no_such_overload()
     found = DURATION.fullmatch(value) if len(value) <= 200 else None
     if found is None:
-        raise CelError(f"time: invalid duration {value!r}")
+        raise CelError("type conversion error from 'string' to 'google.protobuf.Duration'")
     total = 0
     for whole, fraction, unit in PART.findall(found[2]):
         size = UNITS[unit]
