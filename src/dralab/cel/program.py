@@ -15,6 +15,7 @@ from dralab.cel.environment import Environment
 from dralab.cel.errors import CelError, CompileError
 from dralab.cel.estimate import estimate
 from dralab.cel.evaluation import evaluate
+from dralab.cel.generate import generate
 from dralab.cel.parser import parse
 from dralab.cel.paths import Path, paths
 from dralab.cel.projection import projection
@@ -23,6 +24,11 @@ from dralab.cel.types import Type
 from dralab.cel.values import Map, type_name
 
 PRIMITIVES = frozenset({"int", "uint", "double"})
+# What the generated code may raise where it is not sure.
+FAILURES = (
+    CelError, TypeError, AttributeError, ValueError, ArithmeticError, LookupError, RecursionError,
+)  # fmt: skip
+RESERVE = 16
 DEEPEST = "compilation failed: expression recursion limit exceeded"
 
 
@@ -43,6 +49,17 @@ class Program:
     def max_cost(self) -> int:
         """The estimate: no evaluation on a valid input costs more."""
         return estimate(self.tree, self.environment)
+
+    @cached_property
+    def fast(self) -> Callable[..., Any] | None:
+        """The generated form, which takes the variables in the order of their names.
+
+        None where an evaluation may cost more than is granted, or where Python refuses the code.
+        """
+        try:
+            return generate(self.tree, tuple(sorted(self.environment.variables)))
+        except (SyntaxError, RecursionError, MemoryError):  # pragma: no cover - see generate
+            return None
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
@@ -109,8 +126,25 @@ class CompiledSelector:
         """Return a function from a device to its projection onto the paths."""
         return projection(self.paths)
 
+    @cached_property
+    def _fast(self) -> Callable[[Map], Any]:
+        """The generated form; where it could exceed the limit, one that always gives way.
+
+        Estimates are now and then below the actual cost, upstream as here, most of all for
+        named formats, whose patterns they do not know: hence the reserve.
+        """
+        fast = self.program.fast if self.max_cost <= self.limit // RESERVE else None
+        return fast or _give_way
+
     def evaluate(self, device: Map) -> bool:
         """Return whether the selector accepts a device (see `device_value`); raise CelError."""
+        try:
+            value = self._fast(device)
+        except FAILURES:
+            value = None
+        if value is True or value is False:
+            return value
+        # An error, or no bool: the exact evaluation says which, and absorbs what it must.
         value, _ = self.program.value({"device": device}, self.limit)
         return as_bool(value)
 
@@ -123,6 +157,10 @@ class CompiledSelector:
             except CelError as error:
                 return error, cost
         return value, cost
+
+
+def _give_way(_device: Map) -> Any:
+    raise CelError("the exact evaluation decides")
 
 
 def as_bool(value: Any) -> bool:

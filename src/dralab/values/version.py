@@ -1,7 +1,7 @@
 """Semantic versions (semver.org 2.0.0), as attributes carry them and selectors compare them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, total_ordering
 from typing import Final
 
@@ -27,19 +27,20 @@ class Version:
     patch: int
     prerelease: tuple[str, ...] = ()
     build: str = ""
+    # The order of versions as an order of tuples: numbers before words, release last.
+    key: tuple[object, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        identifiers = tuple(
+            (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease
+        )
+        key = (self.major, self.minor, self.patch, not self.prerelease, identifiers)
+        object.__setattr__(self, "key", key)
 
     @classmethod
     def parse(cls, text: str) -> "Version":
         """Return the version a text stands for; ValueError where it is none."""
         return _parse(text)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The order of versions as an order of tuples: numbers before words, release last."""
-        identifiers = tuple(
-            (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease
-        )
-        return (self.major, self.minor, self.patch, not self.prerelease, identifiers)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self.key == other.key
