@@ -114,10 +114,18 @@ def good(documents_read: Iterable[Read]) -> list[Object]:
     return objects
 
 
+def stdin() -> bytes:
+    """Return standard input, which can be read only once but is asked for by several steps."""
+    kept: dict[str, bytes] = click.get_current_context().meta
+    if "dralab.stdin" not in kept:
+        kept["dralab.stdin"] = sys.stdin.buffer.read(MAX_BYTES + 1)
+    return kept["dralab.stdin"]
+
+
 def _contents(files: Iterable[str]) -> Iterable[tuple[str, bytes]]:
     for name in files:
         if name == "-":
-            yield "standard input", sys.stdin.buffer.read(MAX_BYTES + 1)
+            yield "standard input", stdin()
             continue
         path = Path(name)
         inside = (

@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
     "schedule": ("dralab.cli.schedule:schedule", "Put pods of older API generations on nodes."),
     "allocations": ("dralab.cli.allocations:allocations", "Count or list a pod's device sets."),
+    "partitions": ("dralab.cli.partitions:partitions", "List how devices can be cut."),
     "validate": ("dralab.cli.validate:validate", "Tell valid, legacy and invalid documents apart."),
     "cel": ("dralab.cli.cel:cel", "Evaluate one expression for one device."),
 }

@@ -1,0 +1,145 @@
+"""`dralab partitions`: into which sets of partitions a device can be cut."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+import orjson
+
+from dralab.allocation import partitions as core
+from dralab.allocation.problem import Derivation, Selector, Slice
+from dralab.cli import generations
+
+BIG = 1_000_000
+
+
+@click.command(
+    epilog="Example: dralab generate a100 --nodes 1 | dralab partitions -f - --gpu 0 | wc -l"
+)
+@generations.files_option
+@click.option("--api", type=click.Choice(generations.API_NAMES))
+@click.option("--node", help="On this node alone.")
+@click.option("--gpu", type=click.IntRange(0), help="The card with this number on its node.")
+@click.option("--count", is_flag=True, help="Print the number of sets alone.")
+@click.option("--limit", type=click.IntRange(1), default=BIG, show_default=True, help="Most lines.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def partitions(
+    files: tuple[str, ...],
+    api: str | None,
+    node: str | None,
+    gpu: int | None,
+    count: bool,
+    limit: int,
+    output: str,
+) -> None:
+    """Print every set of partitions of each partitionable card, one line a set.
+
+    Pools of every generation are read. Exit code 1 where no card is partitionable.
+    """
+    if not files:
+        raise click.UsageError("nothing to read: give files with -f")
+    api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
+    chosen = _cards(files, api, node, gpu)
+    if not chosen:
+        click.echo("no partitionable device is among the input", err=True)
+        sys.exit(1)
+    left = limit
+    found = []
+    for place, card in chosen:
+        number = 0
+        for devices in core.partition_sets(card):
+            number += 1
+            names = [device.name for device in devices]
+            if count:
+                continue
+            if left == 0:
+                raise click.ClickException(f"more than {limit} sets: raise --limit, or --count")
+            left -= 1
+            if output == "json":
+                found.append({"node": place, "card": card.name, "devices": names})
+            else:
+                click.echo(f"[{' '.join(names)}]")
+        click.echo(f"{place}: {card.name}: {number} sets", err=True)
+        if count:
+            click.echo(str(number))
+    if output == "json" and not count:
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+
+
+def _cards(
+    files: Sequence[str], api: str, node: str | None, gpu: int | None
+) -> list[tuple[str, core.Card]]:
+    """Return (node, card), cards numbered on each node in the order of the input."""
+    numbers: dict[str, int] = {}
+    found = []
+    for place, slices in _pools(files, api).items():
+        for card in core.cards(slices):
+            number = numbers.get(place, 0)
+            numbers[place] = number + 1
+            if node in {None, place} and gpu in {None, number}:
+                found.append((place, card))
+    return found
+
+
+def _pools(files: Sequence[str], api: str) -> dict[str, list[Slice]]:
+    """Return the slices of all pools by node; "" stands for those of no single node."""
+    if api == "v1":
+        slices = _today(files)
+    elif api == "k8srm":
+        from dralab.prototypes.k8srm import offering, reading
+
+        objects = generations.good(generations.read(files, api))
+        pools = [reading.read_pool(item) for item in objects if item["kind"] == "DevicePool"]
+        slices = list(offering.slices(pools))
+    else:
+        slices = _evolution(files)
+    by_node: dict[str, list[Slice]] = {}
+    for each in slices:
+        by_node.setdefault(each.reach.node, []).append(each)
+    return by_node
+
+
+def _today(files: Sequence[str]) -> list[Slice]:
+    from dralab.allocation.v1 import Reader
+    from dralab.api.manifests import load
+    from dralab.api.resource.files import ResourceCheck, add_pool_problems
+    from dralab.kernel.clock import WallClock, rfc3339
+
+    read = load(files, [ResourceCheck(now=rfc3339(WallClock().now()))], stdin=generations.stdin)
+    add_pool_problems(read)
+    if read.problems:
+        for problem in read.problems:
+            click.echo(f"Error: {problem}", err=True)
+        sys.exit(2)
+    reader = Reader(_NoExpressions())
+    return [reader.slice(item.object) for item in read.of("ResourceSlice")]
+
+
+def _evolution(files: Sequence[str]) -> list[Slice]:
+    """Return slices of pools as they are written: their own generator broke their limits."""
+    from dralab.prototypes.evolution.world import World
+
+    objects = []
+    for origin, item, _ in generations.raw(files):
+        parts = item if isinstance(item, list) else [item]
+        pools = [p for p in parts if isinstance(p, dict) and p.get("kind") == "ResourcePool"]
+        try:
+            objects += [{**pool, "apiVersion": "resource.k8s.io/v1alpha2"} for pool in pools]
+            World(objects)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise click.UsageError(
+                f"{origin}: no ResourcePool of dra-evolution: {error!r}; see `dralab validate`"
+            ) from None
+    return list(World(objects).slices)
+
+
+class _NoExpressions:
+    """Slices hold no expressions."""
+
+    def selector(self, text: str) -> Selector:
+        """Refuse: never asked."""
+        raise LookupError(text)
+
+    def derivation(self, text: str) -> Derivation:
+        """Refuse: never asked."""
+        raise LookupError(text)
