@@ -12,6 +12,7 @@ from dralab.apiserver.discovery import documents
 from dralab.apiserver.http import negotiation, routing
 from dralab.apiserver.http.encoding import as_yaml
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.apiserver.http.openapi_pages import OpenApiPages
 from dralab.apiserver.http.routing import NoSuchGroup
 from dralab.apiserver.resources.server import Resources
 
@@ -49,6 +50,7 @@ class Pages:
         self.resources = resources
         self.version = version
         self.address = address
+        self.openapi = OpenApiPages(resources.kinds, version.gitVersion)
         self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
         self._changes = -1
 
@@ -69,6 +71,8 @@ class Pages:
                 return self._health(name, verbose="verbose" in request.query)
             case [("livez" | "readyz" | "healthz") as name, check] if check in CHECKS[name]:
                 return HttpResponse(headers=TEXT, body=b"ok")
+            case ["openapi", *rest] if (found := self.openapi.answer(request, rest)) is not None:
+                return found
             case ["metrics"]:
                 return self._metrics()
             case ["api"] | ["apis"]:

@@ -1,0 +1,101 @@
+"""The OpenAPI documents under `/openapi`: made when first asked for, compressed once, kept.
+
+A document is forgotten when the kinds it describes change; its hash in the index tells clients.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.kinds import Kinds
+from dralab.api.status import ApiError
+from dralab.apiserver import openapi
+from dralab.apiserver.http import negotiation
+from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+
+# A kept document with its tag: plain and compressed.
+Kept = tuple[bytes, bytes, str]
+COMPRESSION: Final = 5
+PLAIN: Final = ("application/json", "application/*", "*/*")
+
+
+class OpenApiPages:
+    """Answers the paths below `/openapi`."""
+
+    def __init__(self, kinds: Kinds, server_version: str) -> None:
+        self.kinds = kinds
+        self.server_version = server_version
+        self._changes = -1
+        self._index: Kept = (b"", b"", "")
+        self._hashes: dict[str, str] = {}
+        self._documents: dict[str, Kept] = {}
+
+    def answer(self, request: HttpRequest, parts: Sequence[str]) -> HttpResponse | None:
+        """Answer a GET; None where there is no such document."""
+        self._refresh()
+        match list(parts):
+            case ["v3"]:
+                return _answer(request, self._index)
+            case ["v3", *place] if (name := "/".join(place)) in self._hashes:
+                return self._document(request, name)
+            case ["v2"]:
+                made = lambda: openapi.version2(self.kinds, self.server_version)  # noqa: E731
+                return _answer(request, self._kept("v2", made))
+            case _:
+                return None
+
+    def _document(self, request: HttpRequest, place: str) -> HttpResponse:
+        hashed = self._hashes[place]
+        asked = request.query.partition("hash=")[2].partition("&")[0]
+        if asked and asked != hashed:
+            # The document has changed since the client read the index.
+            location = f"/openapi/v3/{place}?hash={hashed}"
+            return HttpResponse(status=301, headers=(("Location", location),))
+        kinds = openapi.places(self.kinds)[place]
+        kept = self._kept(
+            f"v3/{place}#{hashed}", lambda: openapi.version3(kinds, self.server_version)
+        )
+        forever = (("Cache-Control", "public, immutable"),) if asked else ()
+        return _answer(request, kept, headers=forever)
+
+    def _refresh(self) -> None:
+        if self._changes == self.kinds.changes:
+            return
+        found, self._hashes = openapi.index(self.kinds, self.server_version)
+        self._index = _packed(found)
+        wanted = {f"v3/{place}#{hashed}" for place, hashed in self._hashes.items()}
+        self._documents = {key: kept for key, kept in self._documents.items() if key in wanted}
+        self._changes = self.kinds.changes
+
+    def _kept(self, key: str, made: Callable[[], dict[str, Any]]) -> Kept:
+        found = self._documents.get(key)
+        if found is None:
+            found = self._documents[key] = _packed(made())
+        return found
+
+
+def _packed(document: dict[str, Any]) -> Kept:
+    body = orjson.dumps(document)
+    tag = hashlib.sha512(body).hexdigest().upper()
+    return body, gzip.compress(body, COMPRESSION, mtime=0), f'"{tag}"'
+
+
+def _answer(
+    request: HttpRequest, kept: Kept, *, headers: Sequence[tuple[str, str]] = ()
+) -> HttpResponse:
+    accept = request.headers.get("accept", "")
+    if accept and not any(clause.media in PLAIN for clause in negotiation.clauses(accept)):
+        raise ApiError(
+            "NotAcceptable",
+            "only the following media types are accepted: application/json",
+        )
+    plain, compressed, tag = kept
+    shown = [("Content-Type", "application/json"), ("ETag", tag), ("Vary", "Accept"), *headers]
+    if request.headers.get("if-none-match") == tag:
+        return HttpResponse(status=304, headers=shown)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return HttpResponse(headers=[*shown, ("Content-Encoding", "gzip")], body=compressed)
+    return HttpResponse(headers=shown, body=plain)

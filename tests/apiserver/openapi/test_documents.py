@@ -1,0 +1,125 @@
+"""OpenAPI documents: whole in themselves, complete for the clients that read them."""
+
+import pytest
+
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.schemas import Schemas
+from dralab.apiserver import openapi
+from dralab.apiserver.openapi.components import references
+
+KINDS = Kinds.standard()
+PLACES = openapi.places(KINDS)
+FOO = Kind(
+    group="example.com",
+    version="v1",
+    kind="Foo",
+    plural="foos",
+    namespaced=True,
+    singular="foo",
+    list_kind="FooList",
+    custom={
+        "name": "v1",
+        "schema": {
+            "openAPIV3Schema": {
+                "type": "object",
+                "description": "A foo.",
+                "properties": {
+                    "spec": {"type": "object", "properties": {"n": {"type": "integer"}}}
+                },
+            }
+        },
+    },
+)
+
+
+def document(place):
+    return openapi.version3(PLACES[place], "v1.36.2")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_document_refers_to_nothing_that_it_does_not_hold(place):
+    found = document(place)
+    names = {f"#/components/schemas/{name}" for name in found["components"]["schemas"]}
+    assert set(references(found)) <= names
+    assert found["paths"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_kubectl_finds_how_each_kind_is_checked_and_explained(place):
+    found = document(place)
+    types = {
+        tuple(sorted(type_.items()))
+        for schema in found["components"]["schemas"].values()
+        for type_ in schema.get("x-kubernetes-group-version-kind", ())
+    }
+    for kind in PLACES[place]:
+        own = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        assert tuple(sorted(own.items())) in types, kind
+        operations = [
+            operation
+            for path in found["paths"].values()
+            for method, operation in path.items()
+            if method == "patch" and operation["x-kubernetes-group-version-kind"] == own
+        ]
+        if "patch" in kind.verbs:
+            assert operations, kind
+            assert all(
+                any(parameter["name"] == "fieldValidation" for parameter in op["parameters"])
+                for op in operations
+            )
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_two_operations_have_the_same_name(place):
+    names = [
+        operation["operationId"]
+        for path in document(place)["paths"].values()
+        for method, operation in path.items()
+        if method != "parameters"
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_lists_say_how_they_merge():
+    schemas = document("api/v1")["components"]["schemas"]
+    containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["x-kubernetes-patch-strategy"] == "merge"
+    assert containers["x-kubernetes-list-map-keys"] == ["name"]
+    assert containers["description"]
+    metadata = schemas["io.k8s.api.core.v1.Pod"]["properties"]["metadata"]
+    assert metadata["allOf"][0]["$ref"].endswith("ObjectMeta")
+
+
+def test_everything_there_is_has_a_definition_in_the_old_document():
+    found = openapi.version2(KINDS, "v1.36.2")
+    names = {f"#/definitions/{name}" for name in found["definitions"]}
+    assert set(references(found)) <= names
+    schemas = Schemas.standard()
+    for kind in KINDS:
+        name = schemas.name_of(kind.api_version, kind.kind)
+        assert name is None or name in found["definitions"]
+
+
+def test_a_custom_resource_is_described_by_its_own_schema():
+    found = openapi.version3([FOO], "v1.36.2")
+    schema = found["components"]["schemas"]["com.example.v1.Foo"]
+    assert schema["description"] == "A foo."
+    assert schema["properties"]["spec"]["properties"] == {"n": {"type": "integer"}}
+    assert schema["properties"]["metadata"]["allOf"]
+    assert schema["x-kubernetes-group-version-kind"] == [
+        {"group": "example.com", "version": "v1", "kind": "Foo"}
+    ]
+    assert "/apis/example.com/v1/namespaces/{namespace}/foos/{name}" in found["paths"]
+    names = {f"#/components/schemas/{name}" for name in found["components"]["schemas"]}
+    assert set(references(found)) <= names
+
+
+def test_the_hash_of_a_document_changes_with_its_kinds_alone():
+    _, before = openapi.index(KINDS, "v1.36.2")
+    more = Kinds([*KINDS, FOO])
+    found, after = openapi.index(more, "v1.36.2")
+    assert {place: after[place] for place in before} == before
+    assert "apis/example.com/v1" in found["paths"]
+    _, other = openapi.index(KINDS, "v1.37.0")
+    assert all(other[place] != hashed for place, hashed in before.items())
