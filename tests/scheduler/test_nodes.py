@@ -243,3 +243,13 @@ def test_what_is_free_is_what_is_offered_less_what_is_there(steps):
         assert table.free("pods")[row] == 110 - count
         fits = bool(room(table, pod_info(pod("x", requests={"cpu": "2"})))[row])
         assert fits == (offer - used >= 2)
+
+
+def test_a_node_may_learn_a_new_resource_later(lab):
+    lab.server.add(NODES, worker("n"))
+    lab.start()
+    lab.add(PODS, pod("p", requests={"example.com/x": "2"}))
+    assert lab.why("p") == "0/1 nodes are available: 1 Insufficient example.com/x."
+    lab.server.patch(NODES, "n", {"status": {"allocatable": {"example.com/x": "2"}}})
+    lab.wait(2)
+    assert lab.node_of("p") == "n"

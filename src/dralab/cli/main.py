@@ -13,6 +13,7 @@ from dralab import __version__
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "demo": ("dralab.cli.demo:demo", "See pods get their devices, in a few seconds."),
     "conformance": ("dralab.cli.conformance:group", "Run files of cases with expected answers."),
     "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
     "apiserver": ("dralab.cli.apiserver:apiserver", "Serve the Kubernetes API alone."),

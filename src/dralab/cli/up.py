@@ -1,20 +1,46 @@
 """`dralab up`: a cluster on this machine."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli.apiserver import serve, server_options
+from dralab.cli.apiserver import note, serve, server_options
+
+if TYPE_CHECKING:
+    from dralab.cluster import Cluster
 
 
 @click.command()
 @server_options
-def up(**options: Any) -> None:
+@click.option("--empty", is_flag=True, help="Do not load the example into an empty cluster.")
+@click.option(
+    "--without",
+    metavar="PART[,PART]",
+    default="",
+    help="Parts to leave out: scheduler, controllers, nodes.",
+)
+def up(*, empty: bool, without: str, **options: Any) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.
 
     Prints `ready: URL` when clients can come. Objects are kept and are there the next time;
-    `--data :memory:` forgets them.
+    `--data :memory:` forgets them. A cluster without any objects of its own gets an example: two
+    nodes with devices, and pods that ask for them.
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
-    serve(**options)
+    from dralab.parts.running import Running
+
+    left_out = [name.strip() for name in without.split(",") if name.strip()]
+    try:
+        running = Running(without=left_out)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--without") from error
+
+    def begin(cluster: "Cluster") -> None:
+        from dralab.parts import example
+
+        if not empty and example.is_empty(cluster.client):
+            example.load(cluster.client)
+            note("loaded the example: two nodes with devices and five pods (--empty leaves it out)")
+
+    serve(**options, parts=[running], begin=begin)

@@ -108,8 +108,11 @@ class NodeTable:
             self._domains.clear()
             better = True
         if old is None or _offer(old) != _offer(obj):
+            offer = _offer(obj)
+            for resource in offer:
+                self._column(resource)
             before = self._allocatable[:, row].copy()
-            self._set_allocatable(row, _offer(obj))
+            self._set_allocatable(row, offer)
             delta = self._allocatable[:, row] - before
             self._free[:, row] += delta
             self._scored[:, row] += delta[:2]

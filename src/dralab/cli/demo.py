@@ -1,0 +1,95 @@
+"""`dralab demo`: a first pod that gets its device."""
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from dralab.cluster import Cluster
+    from dralab.parts.example import Outcome
+    from dralab.runtime.objects import Key
+
+PATIENCE: Final = 12.0
+PAUSE: Final = 0.05
+CALM: Final = 10
+
+
+@click.command()
+@click.option("--show", is_flag=True, help="Print the manifests of the example and end.")
+def demo(show: bool) -> None:
+    """Start a cluster, load the example, and show which pod got which device, and why not.
+
+    Two nodes with foozer GPUs and SR-IOV cards; one pod wants a GPU, one wants two of the same
+    model, two share a claim, and one dreams of a GPU that nobody has.
+
+    Example: `dralab demo`; the same cluster to play with: `dralab up`
+    """
+    from dralab.apiserver.http.serving import AddressInUse
+    from dralab.cli.apiserver import DEFAULT, note
+    from dralab.cluster import Cluster, Options
+    from dralab.parts import example
+    from dralab.parts.running import Running
+
+    if show:
+        click.echo(example.text(), nl=False)
+        return
+    host, _, port = DEFAULT.rpartition(":")
+    cluster = Cluster(Options(host=host, port=int(port)), parts=[Running()])
+    try:
+        cluster.__enter__()
+    except AddressInUse:
+        note(f"{DEFAULT} is taken: serving on a free port instead")
+        cluster = Cluster(Options(host=host), parts=[Running()])
+        cluster.__enter__()
+    try:
+        note(f"serving the Kubernetes API at {cluster.url}")
+        pods = example.load(cluster.client)
+        if not _wait(cluster, pods):
+            raise click.ClickException(
+                f"the example was not scheduled within {PATIENCE:.0f} s; is the machine that busy?"
+            )
+        _show(example.placements(cluster.client, pods))
+    finally:
+        cluster.__exit__(None, None, None)
+
+
+def _wait(cluster: "Cluster", pods: "list[Key]") -> bool:
+    """Wait until every pod has a node or a reason, and nothing has changed for a while."""
+    from dralab.parts import example
+
+    pause, seen, calm = threading.Event(), None, 0
+    for _ in range(int(PATIENCE / PAUSE)):
+        now = example.placements(cluster.client, pods)
+        calm = calm + 1 if now == seen and example.settled(cluster.client, pods) else 0
+        if calm >= CALM:
+            return True
+        seen = now
+        pause.wait(PAUSE)
+    return False
+
+
+def _show(outcomes: "list[Outcome]") -> None:
+    # Wide enough for the example, so that a pipe gets whole lines.
+    console = Console(width=None if Console().is_terminal else 118, highlight=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("POD", "NODE", "CLAIM", "DEVICES"):
+        table.add_column(title)
+    for outcome in outcomes:
+        if not outcome.node:
+            continue
+        claims = dict.fromkeys(given.claim for given in outcome.devices)
+        for number, claim in enumerate(claims):
+            devices = ", ".join(
+                f"{given.request}: {given.device} of {given.driver}"
+                for given in outcome.devices
+                if given.claim == claim
+            )
+            first = (outcome.pod, outcome.node) if number == 0 else ("", "")
+            table.add_row(*first, claim, devices)
+    console.print(table)
+    for outcome in outcomes:
+        if not outcome.node:
+            console.print(f"\n{outcome.pod} stays pending: {outcome.why}")

@@ -1,0 +1,427 @@
+"""ResourceClaims: made from templates, released when their users are done, deleted when unused.
+
+Source: kube-controller-manager's resourceclaim controller (1.36), KEP-5729 for pod groups. Devices
+are given by the scheduler; taking them back is what happens here.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    amend,
+    controller_of,
+    is_deleting,
+    is_finished,
+    key_of,
+    owner_reference,
+    uid_of,
+)
+from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
+SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
+MANAGER: Final = "ResourceClaimController"
+# As the API server cuts generateName (names.SimpleNameGenerator).
+LONGEST_BASE: Final = 57
+
+Wire = Mapping[str, Any]
+
+
+class ResourceClaims:
+    """Makes claims for pods and pod groups, and gives back what nobody uses any more."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.client = manager.client
+        self.manager = manager
+        self.recorder = manager.recorder("resource_claim")
+        self.pods = manager.cache(PODS)
+        self.claims = manager.cache(CLAIMS)
+        self.templates = manager.cache(CLAIM_TEMPLATES)
+        self.groups = manager.cache(POD_GROUPS)
+        self.claims.index("owner", _owners)
+        self.pods.index("group", _group_of)
+        self.pod_queue = manager.queue("resourceclaim/pods", self.sync_pod)
+        self.claim_queue = manager.queue("resourceclaim/claims", self.sync_claim)
+        self.group_queue = manager.queue("resourceclaim/groups", self.sync_group)
+        self.pods.subscribe(self._pod)
+        self.claims.subscribe(self._claim)
+        self.groups.subscribe(self._group)
+
+    # --- what happens
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        pod = new if new is not None else old
+        if pod is None or not _uses_claims(pod):
+            return
+        key = key_of(pod)
+        if new is not None and not is_deleting(new) and not is_finished(new):
+            self.pod_queue.add(key)
+            if old is None or old["spec"].get("nodeName") == new["spec"].get("nodeName"):
+                return
+        for name in claim_names(pod):
+            self.claim_queue.add(Key(key.namespace, name))
+
+    def _claim(self, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self.claim_queue.add(key_of(new))
+            return
+        # A generated claim that was deleted is made again while its pod wants it.
+        owner = controller_of(old or {"metadata": {}})
+        if old is not None and owner is not None:
+            key = Key(key_of(old).namespace, owner["name"])
+            queue = self.pod_queue if owner["kind"] == "Pod" else self.group_queue
+            queue.add(key)
+
+    def _group(self, old: Object | None, new: Object | None) -> None:
+        group = new if new is not None else old
+        if group is None or not (group.get("spec") or {}).get("resourceClaims"):
+            return
+        if new is not None:
+            self.group_queue.add(key_of(new))
+        for status in (group.get("status") or {}).get("resourceClaimStatuses") or ():
+            if status.get("resourceClaimName"):
+                self.claim_queue.add(Key(key_of(group).namespace, status["resourceClaimName"]))
+        for entry in group["spec"]["resourceClaims"]:
+            if entry.get("resourceClaimName"):
+                self.claim_queue.add(Key(key_of(group).namespace, entry["resourceClaimName"]))
+
+    # --- from templates
+
+    def sync_pod(self, key: Key) -> int | None:
+        """Make the claims that a pod still lacks, and reserve those it was bound with."""
+        pod = self.pods.get(key)
+        if pod is None or is_deleting(pod) or is_finished(pod):
+            return None
+        group = self._group_with_claims(pod)
+        statuses = list((pod.get("status") or {}).get("resourceClaimStatuses") or ())
+        known = {item["name"]: item for item in statuses}
+        fresh: list[Wire] = []
+        for entry in pod["spec"].get("resourceClaims") or ():
+            if not entry.get("resourceClaimTemplateName") or self._has_claim(pod, known, entry):
+                continue
+            if group is not None and _shared(group, entry):
+                name = self._name_in_group(group, entry["name"])
+                if name is None:
+                    continue  # the group's own turn makes it, and comes back to its pods
+            else:
+                claim = self._generated(pod, entry, "Pod", "v1")
+                name = claim["metadata"]["name"]
+            fresh.append({"name": entry["name"], "resourceClaimName": name})
+        if fresh:
+            names = {item["name"] for item in fresh}
+            kept = [item for item in statuses if item["name"] not in names]
+            self._tell(PODS, "v1", "Pod", pod, [*kept, *fresh])
+        elif pod["spec"].get("nodeName"):
+            self._reserve(pod, group)
+        return None
+
+    def sync_group(self, key: Key) -> int | None:
+        """Make the claims of a pod group, and tell its members their names."""
+        group = self.groups.get(key)
+        if group is None or is_deleting(group):
+            return None
+        statuses = list((group.get("status") or {}).get("resourceClaimStatuses") or ())
+        known = {item["name"]: item for item in statuses}
+        fresh: list[Wire] = []
+        for entry in group["spec"].get("resourceClaims") or ():
+            if not entry.get("resourceClaimTemplateName") or self._has_claim(group, known, entry):
+                continue
+            claim = self._generated(group, entry, "PodGroup", "scheduling.k8s.io/v1alpha2")
+            fresh.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
+        if fresh:
+            names = {item["name"] for item in fresh}
+            kept = [item for item in statuses if item["name"] not in names]
+            version = "scheduling.k8s.io/v1alpha2"
+            self._tell(POD_GROUPS, version, "PodGroup", group, [*kept, *fresh])
+        for pod in self.pods.find("group", str(key)):
+            self.pod_queue.add(key_of(pod))
+        return None
+
+    def _has_claim(self, owner: Object, known: Mapping[str, Wire], entry: Wire) -> bool:
+        status = known.get(entry["name"])
+        if status is None:
+            return False
+        name = status.get("resourceClaimName")
+        if not name:
+            return True
+        claim = self.claims.get(Key(key_of(owner).namespace, name))
+        return claim is not None and not is_deleting(claim)
+
+    def _generated(self, owner: Object, entry: Wire, kind: str, api_version: str) -> Object:
+        """Return the claim of a template entry: an earlier one or a new one."""
+        for claim in self.claims.find("owner", uid_of(owner)):
+            annotations = claim["metadata"].get("annotations") or {}
+            if annotations.get(ENTRY) == entry["name"] and not is_deleting(claim):
+                return claim
+        key = key_of(owner)
+        name = entry["resourceClaimTemplateName"]
+        try:
+            template = self.templates.get(Key(key.namespace, name)) or self.client.get(
+                CLAIM_TEMPLATES, name, key.namespace
+            )
+            made = self.client.create(
+                CLAIMS, self._body(owner, entry, template, kind, api_version), key.namespace
+            )
+        except ApiError as error:
+            why = error.message
+            if error.reason == "NotFound":
+                why = f'resource claim template "{name}": {error.message}'
+            self.recorder.event(
+                owner,
+                kind,
+                "FailedResourceClaimCreation",
+                f"PodResourceClaim {entry['name']}: {why}",
+                type="Warning",
+                api_version=api_version,
+            )
+            raise
+        self.claims.learn(made)
+        return made
+
+    def _body(
+        self, owner: Object, entry: Wire, template: Object, kind: str, api_version: str
+    ) -> Object:
+        spec = template["spec"]
+        metadata = spec.get("metadata") or {}
+        made: dict[str, Any] = {
+            "generateName": base_name(owner["metadata"]["name"], entry["name"]),
+            "namespace": key_of(owner).namespace,
+            "annotations": {**(metadata.get("annotations") or {}), ENTRY: entry["name"]},
+            "ownerReferences": [owner_reference(owner, api_version=api_version, kind=kind)],
+        }
+        if metadata.get("labels"):
+            made["labels"] = dict(metadata["labels"])
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": made,
+            "spec": deepcopy(spec["spec"]),
+        }
+
+    def _tell(
+        self,
+        resource: Resource,
+        api_version: str,
+        kind: str,
+        obj: Object,
+        statuses: list[Wire],
+    ) -> None:
+        key = key_of(obj)
+        patch: Object = {
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(obj)},
+            "status": {"resourceClaimStatuses": [dict(item) for item in statuses]},
+        }
+        told = self.client.patch(
+            resource,
+            key.name,
+            patch,
+            key.namespace,
+            type="apply",
+            subresource="status",
+            field_manager=MANAGER,
+            force=True,
+        )
+        (self.pods if resource == PODS else self.groups).learn(told)
+
+    def _group_with_claims(self, pod: Object) -> Object | None:
+        name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        return self.groups.get(Key(key_of(pod).namespace, name)) if name else None
+
+    def _name_in_group(self, group: Object, entry: str) -> str | None:
+        for item in (group.get("status") or {}).get("resourceClaimStatuses") or ():
+            if item["name"] == entry:
+                name: str | None = item.get("resourceClaimName")
+                return name
+        return None
+
+    def _reserve(self, pod: Object, group: Object | None) -> None:
+        """Reserve allocated claims for a pod that was bound without them being reserved."""
+        entries = {entry["name"]: entry for entry in pod["spec"].get("resourceClaims") or ()}
+        for entry_name, name in claims_by_entry(pod).items():
+            entry = entries.get(entry_name)
+            claim = self.claims.get(Key(key_of(pod).namespace, name))
+            if claim is None or is_deleting(claim):
+                continue
+            status = claim.get("status") or {}
+            consumer = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
+            if group is not None and entry is not None and _shared(group, entry):
+                continue
+            if "allocation" not in status or _reserves(status, consumer["uid"]):
+                continue
+
+            def change(latest: Object, consumer: Wire = consumer) -> bool:
+                held = latest.get("status") or {}
+                if "allocation" not in held or _reserves(held, consumer["uid"]):
+                    return False
+                held["reservedFor"] = [*(held.get("reservedFor") or ()), dict(consumer)]
+                return True
+
+            self.claims.learn(amend(self.client, CLAIMS, claim, change, subresource="status"))
+
+    # --- release
+
+    def sync_claim(self, key: Key) -> int | None:
+        """Release a claim from users that are done, and delete it where it was made for them."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return None
+        status = claim.get("status") or {}
+        reserved = status.get("reservedFor") or []
+        left = [item for item in reserved if self._is_used_by(key.namespace, item)]
+        unused = not left and (bool(reserved) or is_deleting(claim))
+        if len(left) != len(reserved) or (unused and "allocation" in status):
+            claim = self._release(claim, {item["uid"] for item in left})
+            status = claim.get("status") or {}
+            unused = unused and not status.get("reservedFor")
+        if unused and "allocation" not in status:
+            claim = self._unprotect(claim)
+        if not left and not is_deleting(claim) and self._is_orphan(claim):
+            self._delete(claim)
+        return None
+
+    def _release(self, claim: Object, keep: set[str]) -> Object:
+        def change(latest: Object) -> bool:
+            status = latest.get("status") or {}
+            before = status.get("reservedFor") or []
+            # Who was added since is looked at in the next turn.
+            known = {item["uid"] for item in (claim.get("status") or {}).get("reservedFor") or ()}
+            after = [item for item in before if item["uid"] in keep or item["uid"] not in known]
+            if after == before and (after or "allocation" not in status):
+                return False
+            if after:
+                status["reservedFor"] = after
+            else:
+                for name in ("reservedFor", "allocation", "devices"):
+                    status.pop(name, None)
+            return True
+
+        released = amend(self.client, CLAIMS, claim, change, subresource="status")
+        self.claims.learn(released)
+        return released
+
+    def _unprotect(self, claim: Object) -> Object:
+        def change(latest: Object) -> bool:
+            finalizers = latest["metadata"].get("finalizers") or []
+            if FINALIZER not in finalizers or "allocation" in (latest.get("status") or {}):
+                return False
+            latest["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
+            return True
+
+        return amend(self.client, CLAIMS, claim, change)
+
+    def _is_used_by(self, namespace: str, consumer: Wire) -> bool:
+        if consumer.get("resource") == "podgroups":
+            return self._exists(POD_GROUPS, namespace, consumer) is not None
+        if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
+            return True  # not ours to judge
+        pod = self._exists(PODS, namespace, consumer)
+        if pod is None or is_finished(pod):
+            return False
+        return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
+
+    def _exists(self, resource: Resource, namespace: str, consumer: Wire) -> Object | None:
+        cache = self.pods if resource == PODS else self.groups
+        obj = cache.get(Key(namespace, consumer["name"]))
+        if obj is None or uid_of(obj) != consumer["uid"]:
+            # The cache may be behind the scheduler's: ask before devices are taken away.
+            try:
+                obj = self.client.get(resource, consumer["name"], namespace)
+            except ApiError as error:
+                if error.reason != "NotFound":
+                    raise
+                return None
+        return obj if uid_of(obj) == consumer["uid"] else None
+
+    def _is_orphan(self, claim: Object) -> bool:
+        """Return whether a claim was made for a pod that is done or was replaced."""
+        annotations = claim["metadata"].get("annotations") or {}
+        owner = controller_of(claim)
+        if owner is None or owner["kind"] != "Pod":
+            return False
+        if ENTRY not in annotations and SYNTHETIC not in annotations:
+            return False
+        consumer = {"name": owner["name"], "uid": owner["uid"]}
+        pod = self._exists(PODS, key_of(claim).namespace, consumer)
+        return pod is None or is_finished(pod)
+
+    def _delete(self, claim: Object) -> None:
+        key = key_of(claim)
+        try:
+            self.client.delete(
+                CLAIMS,
+                key.name,
+                key.namespace,
+                options={"preconditions": {"uid": uid_of(claim)}},
+            )
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+
+
+def base_name(owner: str, entry: str) -> str:
+    """Return what the names of generated claims begin with.
+
+    >>> base_name("web", "gpu")
+    'web-gpu-'
+    """
+    full = f"{owner}-{entry}-"
+    if len(full) <= LONGEST_BASE:
+        return full
+    # Cut both in proportion, so that something of each remains.
+    mine = owner[: len(owner) * LONGEST_BASE // len(full)]
+    return f"{mine}-{entry[: len(entry) * LONGEST_BASE // len(full)]}"
+
+
+def claims_by_entry(pod: Object) -> dict[str, str]:
+    """Return the names of a pod's claims, by the names of its entries."""
+    statuses = {
+        item["name"]: item.get("resourceClaimName")
+        for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
+    found = {}
+    for entry in pod["spec"].get("resourceClaims") or ():
+        name = entry.get("resourceClaimName") or statuses.get(entry["name"])
+        if name:
+            found[entry["name"]] = name
+    return found
+
+
+def claim_names(pod: Object) -> list[str]:
+    """Return the names of every claim that a pod uses, the one for extended resources included."""
+    extended = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    names = list(claims_by_entry(pod).values())
+    return [*names, extended["resourceClaimName"]] if extended else names
+
+
+def _uses_claims(pod: Object) -> bool:
+    status = pod.get("status") or {}
+    return bool(pod["spec"].get("resourceClaims") or status.get("extendedResourceClaimStatus"))
+
+
+def _owners(obj: Object) -> Iterable[str]:
+    return [item["uid"] for item in obj["metadata"].get("ownerReferences") or ()]
+
+
+def _group_of(pod: Object) -> Iterable[str]:
+    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    return [str(Key(key_of(pod).namespace, name))] if name else []
+
+
+def _shared(group: Object, entry: Wire) -> bool:
+    names = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    return any(
+        all(entry.get(name) == other.get(name) for name in names)
+        for other in (group.get("spec") or {}).get("resourceClaims") or ()
+    )
+
+
+def _reserves(status: Wire, uid: str) -> bool:
+    return any(item["uid"] == uid for item in status.get("reservedFor") or ())

@@ -1,0 +1,401 @@
+"""Deployments: a ReplicaSet per template, rolled from the old ones to the new one.
+
+Source: kube-controller-manager's deployment controller (rolling and recreate strategies, revisions,
+progress).
+"""
+
+from copy import deepcopy
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.controllers.workloads import (
+    Owned,
+    each,
+    enqueue_owner,
+    percentage,
+    template_hash,
+    write_status,
+)
+from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, condition_of, is_deleting, key_of, uid_of, with_condition
+from dralab.runtime.resources import DEPLOYMENTS, REPLICA_SETS
+
+HASH: Final = "pod-template-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
+DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+MOST: Final = "deployment.kubernetes.io/max-replicas"
+SKIPPED: Final = frozenset(
+    {"kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIRED, MOST}
+)
+
+
+class Deployments:
+    """Moves replicas from old sets to the new one, within maxSurge and maxUnavailable."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.deployments = manager.cache(DEPLOYMENTS)
+        self.owned = Owned(manager, REPLICA_SETS, kind="Deployment", api_version="apps/v1")
+        self.sets = self.owned.cache
+        self.recorder = manager.recorder("deployment-controller")
+        self.queue = manager.queue("deployments", self.reconcile)
+        self.deployments.subscribe(each(self.queue.add))
+        self.sets.subscribe(enqueue_owner(self.owned, self.queue.add, self.deployments))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Take one step of a deployment's rollout."""
+        deployment = self.deployments.get(key)
+        if deployment is None:
+            return None
+        sets = self.owned.of(deployment)
+        if is_deleting(deployment):
+            self._tell(deployment, None, sets)
+            return None
+        new = self._current(deployment, sets)
+        if new is None and not deployment["spec"].get("paused"):
+            new = self._create(deployment, sets)
+        old = [item for item in sets if new is None or uid_of(item) != uid_of(new)]
+        if new is not None:
+            new = self._mark(deployment, new, old)
+        if deployment["spec"].get("paused"):
+            if new is not None and not any(_replicas(item) for item in old):
+                self._scale(deployment, new, deployment["spec"].get("replicas", 1))
+        elif new is not None and self._strategy(deployment) == "Recreate":
+            self._recreate(deployment, new, old)
+        elif new is not None:
+            self._roll(deployment, new, old)
+        sets = self.owned.of(deployment, adopt=False)
+        new = next((item for item in sets if new is not None and uid_of(item) == uid_of(new)), new)
+        self._clean(deployment, new, sets)
+        return self._tell(deployment, new, sets)
+
+    # --- the sets
+
+    def _current(self, deployment: Object, sets: list[Object]) -> Object | None:
+        wanted = _plain(deployment["spec"]["template"])
+        matching = [item for item in sets if _plain(item["spec"]["template"]) == wanted]
+        return min(
+            matching,
+            key=lambda item: (item["metadata"].get("creationTimestamp", ""), key_of(item)),
+            default=None,
+        )
+
+    def _create(self, deployment: Object, sets: list[Object]) -> Object:
+        spec, key = deployment["spec"], key_of(deployment)
+        collisions = (deployment.get("status") or {}).get("collisionCount") or 0
+        name = template_hash(spec["template"], collisions)
+        template = deepcopy(spec["template"])
+        template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = name
+        selector = deepcopy(spec["selector"])
+        selector.setdefault("matchLabels", {})[HASH] = name
+        annotations = {
+            item: value
+            for item, value in (deployment["metadata"].get("annotations") or {}).items()
+            if item not in SKIPPED
+        }
+        total = sum(_replicas(item) for item in sets)
+        wanted = spec.get("replicas", 1)
+        room = wanted + self._surge(deployment) - total
+        first = wanted if not sets else max(0, min(wanted, room))
+        if self._strategy(deployment) == "Recreate" and total:
+            first = 0
+        body = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": f"{key.name}-{name}",
+                "namespace": key.namespace,
+                "labels": dict(template["metadata"]["labels"]),
+                "annotations": {
+                    **annotations,
+                    REVISION: str(_revision(sets) + 1),
+                    DESIRED: str(wanted),
+                    MOST: str(wanted + self._surge(deployment)),
+                },
+                "ownerReferences": [self.owned.reference(deployment)],
+            },
+            "spec": {
+                "replicas": first,
+                "minReadySeconds": spec.get("minReadySeconds", 0),
+                "selector": selector,
+                "template": template,
+            },
+        }
+        try:
+            created = self.client.create(REPLICA_SETS, body, key.namespace)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                # Another template has this hash: count it, and hash again (collisionCount).
+                write_status(
+                    self.manager,
+                    DEPLOYMENTS,
+                    self.deployments,
+                    deployment,
+                    {"collisionCount": collisions + 1},
+                )
+            raise
+        self.sets.learn(created)
+        if first:
+            self._event(deployment, created, 0, first)
+        return created
+
+    def _mark(self, deployment: Object, new: Object, old: list[Object]) -> Object:
+        """Keep revision and desired numbers in the annotations that `kubectl rollout` reads."""
+        latest = _revision(old)
+        revision = int((new["metadata"].get("annotations") or {}).get(REVISION) or 0)
+        if revision <= latest:
+            revision = latest + 1
+        wanted = deployment["spec"].get("replicas", 1)
+        annotations = {
+            REVISION: str(revision),
+            DESIRED: str(wanted),
+            MOST: str(wanted + self._surge(deployment)),
+        }
+        held = new["metadata"].get("annotations") or {}
+        if any(held.get(name) != value for name, value in annotations.items()):
+            new = self._patch_set(new, {"metadata": {"annotations": annotations}})
+        if (deployment["metadata"].get("annotations") or {}).get(REVISION) != str(revision):
+            key = key_of(deployment)
+            patched = self.client.patch(
+                DEPLOYMENTS,
+                key.name,
+                {"metadata": {"annotations": {REVISION: str(revision)}}},
+                key.namespace,
+            )
+            self.deployments.learn(patched)
+        return new
+
+    def _patch_set(self, replica_set: Object, patch: Object) -> Object:
+        key = key_of(replica_set)
+        patched = self.client.patch(REPLICA_SETS, key.name, patch, key.namespace)
+        self.sets.learn(patched)
+        return patched
+
+    def _scale(self, deployment: Object, replica_set: Object, replicas: int) -> None:
+        before = _replicas(replica_set)
+        if before != replicas:
+            self._patch_set(replica_set, {"spec": {"replicas": replicas}})
+            self._event(deployment, replica_set, before, replicas)
+
+    def _event(self, deployment: Object, replica_set: Object, before: int, after: int) -> None:
+        way = "up" if after > before else "down"
+        name = replica_set["metadata"]["name"]
+        self.recorder.event(
+            deployment,
+            "Deployment",
+            "ScalingReplicaSet",
+            f"Scaled {way} replica set {name} from {before} to {after}",
+            api_version="apps/v1",
+        )
+
+    # --- strategies
+
+    def _strategy(self, deployment: Object) -> str:
+        kind: str = (deployment["spec"].get("strategy") or {}).get("type") or "RollingUpdate"
+        return kind
+
+    def _limits(self, deployment: Object) -> tuple[int, int]:
+        """Return maxSurge and maxUnavailable as numbers; never both 0."""
+        rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
+        wanted = deployment["spec"].get("replicas", 1)
+        surge = percentage(rolling.get("maxSurge", "25%"), wanted, up=True)
+        unavailable = percentage(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+        return surge, 1 if surge == 0 and unavailable == 0 else min(unavailable, wanted)
+
+    def _surge(self, deployment: Object) -> int:
+        return 0 if self._strategy(deployment) == "Recreate" else self._limits(deployment)[0]
+
+    def _recreate(self, deployment: Object, new: Object, old: list[Object]) -> None:
+        if any(_replicas(item) for item in old):
+            for item in old:
+                self._scale(deployment, item, 0)
+        elif not any((item.get("status") or {}).get("replicas") for item in old):
+            self._scale(deployment, new, deployment["spec"].get("replicas", 1))
+
+    def _roll(self, deployment: Object, new: Object, old: list[Object]) -> None:
+        wanted = deployment["spec"].get("replicas", 1)
+        surge, unavailable = self._limits(deployment)
+        total = sum(_replicas(item) for item in [new, *old])
+        mine = _replicas(new)
+        if mine > wanted:
+            self._scale(deployment, new, wanted)
+            return
+        if mine < wanted and total < wanted + surge:
+            self._scale(deployment, new, min(wanted, mine + wanted + surge - total))
+            return
+        running = [item for item in old if _replicas(item)]
+        if not running:
+            return
+        ready_new = (new.get("status") or {}).get("availableReplicas") or 0
+        spare = total - (wanted - unavailable) - (mine - ready_new)
+        for item in sorted(running, key=_age):
+            # Pods that never became available go first: nobody misses them.
+            broken = _replicas(item) - ((item.get("status") or {}).get("availableReplicas") or 0)
+            down = min(broken, spare, _replicas(item))
+            if down > 0:
+                self._scale(deployment, item, _replicas(item) - down)
+                return
+        available = sum(
+            (item.get("status") or {}).get("availableReplicas") or 0 for item in [new, *old]
+        )
+        spare = available - (wanted - unavailable)
+        for item in sorted(running, key=_age):
+            down = min(spare, _replicas(item))
+            if down > 0:
+                self._scale(deployment, item, _replicas(item) - down)
+                spare -= down
+
+    def _clean(self, deployment: Object, new: Object | None, sets: list[Object]) -> None:
+        """Delete old sets beyond revisionHistoryLimit."""
+        limit = deployment["spec"].get("revisionHistoryLimit")
+        if limit is None:
+            return
+        done = [
+            item
+            for item in sets
+            if (new is None or uid_of(item) != uid_of(new))
+            and not _replicas(item)
+            and not (item.get("status") or {}).get("replicas")
+            and not is_deleting(item)
+        ]
+        for item in sorted(done, key=lambda each: _revision([each]))[: max(0, len(done) - limit)]:
+            key = key_of(item)
+            self.client.delete(
+                REPLICA_SETS, key.name, key.namespace, options={"propagationPolicy": "Background"}
+            )
+
+    # --- status
+
+    def _tell(self, deployment: Object, new: Object | None, sets: list[Object]) -> int | None:
+        wanted = deployment["spec"].get("replicas", 1)
+        total = _status(sets, "replicas")
+        available = _status(sets, "availableReplicas")
+        updated = _status([new], "replicas") if new is not None else 0
+        needed = wanted - self._limits(deployment)[1]
+        now = self.manager.now()
+        conditions: list[dict[str, Any]] = list(
+            (deployment.get("status") or {}).get("conditions") or ()
+        )
+        enough = available >= needed
+        conditions = with_update_time(
+            conditions,
+            {
+                "type": "Available",
+                "status": "True" if enough else "False",
+                "reason": "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+                "message": "Deployment has minimum availability."
+                if enough
+                else "Deployment does not have minimum availability.",
+            },
+            now,
+        )
+        complete = updated == wanted == total and available == wanted
+        again: int | None = None
+        if new is not None and not deployment["spec"].get("paused"):
+            conditions, again = self._progress(
+                deployment, new, conditions, complete=complete, moved=updated + available
+            )
+        status: dict[str, Any] = {
+            "observedGeneration": deployment["metadata"].get("generation", 0),
+            "replicas": total or None,
+            "updatedReplicas": updated or None,
+            "readyReplicas": _status(sets, "readyReplicas") or None,
+            "availableReplicas": available or None,
+            "unavailableReplicas": max(0, total - available, wanted - available) or None,
+            "conditions": conditions,
+        }
+        write_status(self.manager, DEPLOYMENTS, self.deployments, deployment, status)
+        return again
+
+    def _progress(
+        self,
+        deployment: Object,
+        new: Object,
+        conditions: list[dict[str, Any]],
+        *,
+        complete: bool,
+        moved: int,
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        name = new["metadata"]["name"]
+        known = condition_of(deployment, "Progressing") or {}
+        now = self.manager.engine.clock.now()
+        if complete:
+            reason, status = "NewReplicaSetAvailable", "True"
+            message = f'ReplicaSet "{name}" has successfully progressed.'
+        else:
+            reason, status = "ReplicaSetUpdated", "True"
+            message = f'ReplicaSet "{name}" is progressing.'
+        before = deployment.get("status") or {}
+        held = (before.get("updatedReplicas") or 0) + (before.get("availableReplicas") or 0)
+        deadline = deployment["spec"].get("progressDeadlineSeconds")
+        since = known.get("lastUpdateTime")
+        stuck = (
+            not complete
+            and held == moved
+            and known.get("reason")
+            in {
+                "ReplicaSetUpdated",
+                "ProgressDeadlineExceeded",
+                "NewReplicaSetCreated",
+            }
+        )
+        again: int | None = None
+        if stuck and since and deadline and deadline < 2**31 - 1:
+            left = from_rfc3339(since) + deadline * SECOND - now
+            if left <= 0:
+                reason, status = "ProgressDeadlineExceeded", "False"
+                message = f'ReplicaSet "{name}" has timed out progressing.'
+            else:
+                return conditions, left
+        elif not complete and deadline and deadline < 2**31 - 1:
+            again = deadline * SECOND
+        condition = {"type": "Progressing", "status": status, "reason": reason, "message": message}
+        return with_update_time(
+            conditions, condition, self.manager.now(), moved=not stuck and not complete
+        ), again
+
+
+def with_update_time(
+    conditions: list[dict[str, Any]], new: dict[str, Any], now: str, *, moved: bool = False
+) -> list[dict[str, Any]]:
+    """Return the conditions with `new` in place; lastUpdateTime moves with what it says."""
+    held = next((item for item in conditions if item["type"] == new["type"]), {})
+    same = all(held.get(name) == new[name] for name in ("status", "reason", "message"))
+    updated = held.get("lastUpdateTime", now) if same and not moved else now
+    return with_condition(conditions, {**new, "lastUpdateTime": updated}, now=now)
+
+
+def _plain(template: dict[str, Any]) -> dict[str, Any]:
+    """Return a template without the label that tells sets apart."""
+    metadata = template.get("metadata") or {}
+    own = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH}
+    rest = {
+        name: value
+        for name, value in metadata.items()
+        if name not in {"labels", "creationTimestamp"}
+    }
+    return {"metadata": {**rest, "labels": own}, "spec": template.get("spec")}
+
+
+def _replicas(replica_set: Object) -> int:
+    count: int = replica_set["spec"].get("replicas", 1)
+    return count
+
+
+def _revision(sets: list[Object]) -> int:
+    return max(
+        (int((item["metadata"].get("annotations") or {}).get(REVISION) or 0) for item in sets),
+        default=0,
+    )
+
+
+def _age(replica_set: Object) -> tuple[str, str]:
+    metadata = replica_set["metadata"]
+    return metadata.get("creationTimestamp", ""), metadata["name"]
+
+
+def _status(sets: list[Object], field: str) -> int:
+    return sum((item.get("status") or {}).get(field) or 0 for item in sets)

@@ -1,0 +1,304 @@
+"""Device taint eviction: pods leave devices whose NoExecute taints they do not tolerate.
+
+Source: kube-controller-manager's devicetainteviction controller. Only tolerations copied into the
+allocation result whose effect is exactly NoExecute count.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, is_finished, key_of, uid_of, with_condition
+from dralab.runtime.resources import CLAIMS, POD_GROUPS, PODS, SLICES, TAINT_RULES
+
+Wire = Mapping[str, Any]
+STATUS_PERIOD: Final = 10 * SECOND
+
+
+class DeviceTaintEviction:
+    """Deletes pods in time, and says in the status of rules how far that is."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.recorder = manager.recorder("device-taint-eviction")
+        self.pods = manager.cache(PODS)
+        self.claims = manager.cache(CLAIMS)
+        self.slices = manager.cache(SLICES)
+        self.rules = manager.cache(TAINT_RULES)
+        self.groups = manager.cache(POD_GROUPS)
+        self.claims.index("device", _devices)
+        self.claims.index("consumer", _consumers)
+        self.slices.index("pool", _pool)
+        self.pods.index("group", _group_of)
+        self.queue = manager.queue("device-taint-eviction", self.reconcile)
+        self.rule_queue = manager.queue("device-taint-eviction/rules", self.sync_rule)
+        self._since: dict[tuple[str, str], int] = {}
+        self.claims.subscribe(self._claim)
+        self.slices.subscribe(self._slice)
+        self.rules.subscribe(self._rule)
+        self.pods.subscribe(self._pod)
+
+    def _claim(self, old: Object | None, new: Object | None) -> None:
+        for claim in (old, new):
+            if claim is not None:
+                for pod in self._pods_of(claim):
+                    self.queue.add(key_of(pod))
+                self._rules_may_change()
+
+    def _slice(self, old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            if obj is None:
+                continue
+            spec = obj["spec"]
+            tainted = any(device.get("taints") for device in spec.get("devices") or ())
+            if tainted or (old is not None and new is not None):
+                for claim in self.claims.find("device", f"{spec['driver']}/{spec['pool']['name']}"):
+                    for pod in self._pods_of(claim):
+                        self.queue.add(key_of(pod))
+
+    def _rule(self, old: Object | None, new: Object | None) -> None:
+        for rule in (old, new):
+            if rule is not None:
+                for claim in self.claims:
+                    if any(_selects(rule, result) for result in _results(claim)):
+                        for pod in self._pods_of(claim):
+                            self.queue.add(key_of(pod))
+        if new is not None:
+            self.rule_queue.add(key_of(new))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        if new is not None and new["spec"].get("resourceClaims"):
+            self.queue.add(key_of(new))
+        if old is not None and new is None and old["spec"].get("resourceClaims"):
+            self._rules_may_change()
+
+    def _rules_may_change(self) -> None:
+        for rule in self.rules:
+            self.rule_queue.add_after(key_of(rule), STATUS_PERIOD)
+
+    # --- eviction
+
+    def reconcile(self, key: Key) -> int | None:
+        """Delete a pod whose time on its devices is over; look again when it will be."""
+        pod = self.pods.get(key)
+        if pod is None or is_deleting(pod) or is_finished(pod) or not pod["spec"].get("nodeName"):
+            return None
+        when = self.eviction_time(pod)
+        if when is None:
+            return None
+        now = self.manager.engine.clock.now()
+        if when > now:
+            return when - now
+        self._evict(pod)
+        return None
+
+    def eviction_time(self, pod: Object) -> int | None:
+        """Return when a pod must leave (ns since the epoch); None: it may stay."""
+        times = [
+            when
+            for claim in self._claims_of(pod)
+            for result in _results(claim)
+            if not result.get("adminAccess")
+            for taint in self._taints(result)
+            if (when := self._leaves(taint, result)) is not None
+        ]
+        return min(times, default=None)
+
+    def _leaves(self, taint: Wire, result: Wire) -> int | None:
+        added = taint.get("timeAdded")
+        if added:
+            since = int(from_rfc3339(added))
+        else:
+            # A server sets the time; where it did not, the first sight counts.
+            name = f"{result['driver']}/{result['pool']}/{result['device']}"
+            mark = name, f"{taint['key']}={taint.get('value', '')}"
+            since = self._since.setdefault(mark, self.manager.engine.clock.now())
+        matching = [
+            toleration
+            for toleration in result.get("tolerations") or ()
+            if toleration.get("effect") == "NoExecute" and _tolerates(toleration, taint)
+        ]
+        if not matching:
+            return since
+        seconds = [item.get("tolerationSeconds") for item in matching]
+        if None in seconds:
+            return None
+        return since + max(0, min(int(item) for item in seconds if item is not None)) * SECOND
+
+    def _taints(self, result: Wire) -> Iterator[Wire]:
+        pool = f"{result['driver']}/{result['pool']}"
+        slices = self.slices.find("pool", pool)
+        newest = max((item["spec"]["pool"]["generation"] for item in slices), default=0)
+        for item in slices:
+            if item["spec"]["pool"]["generation"] != newest:
+                continue
+            for device in item["spec"].get("devices") or ():
+                if device["name"] == result["device"]:
+                    for taint in device.get("taints") or ():
+                        if taint.get("effect") == "NoExecute":
+                            yield taint
+        for rule in self.rules:
+            taint = rule["spec"]["taint"]
+            if taint.get("effect") == "NoExecute" and _selects(rule, result):
+                yield taint
+
+    def _evict(self, pod: Object) -> None:
+        key = key_of(pod)
+        now = self.manager.now()
+        self.recorder.event(
+            pod, "Pod", "DeviceTaintManagerEviction", f"Marking for deletion Pod {key}"
+        )
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByDeviceTaintManager",
+            "message": "Device Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": now,
+        }
+        try:
+            self.client.patch(
+                PODS,
+                key.name,
+                {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}},
+                key.namespace,
+                type="strategic",
+                subresource="status",
+            )
+            self.client.delete(
+                PODS, key.name, key.namespace, options={"preconditions": {"uid": uid_of(pod)}}
+            )
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+        self._rules_may_change()
+
+    # --- the status of rules
+
+    def sync_rule(self, key: Key) -> int | None:
+        """Say in a rule's status how far its eviction is."""
+        rule = self.rules.get(key)
+        if rule is None:
+            return None
+        now = self.manager.now()
+        reason, message, going = self._progress(rule)
+        status = rule.get("status") or {}
+        known = next(
+            (c for c in status.get("conditions") or () if c["type"] == "EvictionInProgress"), None
+        )
+        new = {
+            "type": "EvictionInProgress",
+            "status": "True" if going else "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": rule["metadata"].get("generation", 0),
+        }
+        if known is not None and all(known.get(name) == new[name] for name in new):
+            return None
+        conditions = with_condition(status.get("conditions") or (), new, now=now)
+        body = {**rule, "status": {**status, "conditions": conditions}}
+        self.rules.learn(self.client.update(TAINT_RULES, body, subresource="status"))
+        return STATUS_PERIOD if going else None
+
+    def _progress(self, rule: Object) -> tuple[str, str, bool]:
+        effect = rule["spec"]["taint"].get("effect")
+        pods: dict[str, Object] = {}
+        namespaces: set[str] = set()
+        devices: set[tuple[str, str, str]] = set()
+        for claim in self.claims:
+            hit = [item for item in _results(claim) if _selects(rule, item)]
+            taint = {**rule["spec"]["taint"], "effect": "NoExecute"}
+            leaving = [item for item in hit if self._leaves(taint, item) is not None]
+            devices |= {(item["driver"], item["pool"], item["device"]) for item in leaving}
+            if leaving:
+                for pod in self._pods_of(claim):
+                    pods[uid_of(pod)] = pod
+                    namespaces.add(key_of(pod).namespace)
+        counted = f"{len(pods)} pods needs to be evicted in {len(namespaces)} different namespaces"
+        if effect == "None":
+            return (
+                "NoEffect",
+                f"{len(devices)} published devices selected; with effect NoExecute, {counted}",
+                False,
+            )
+        if effect != "NoExecute":
+            return "OtherEffect", f"effect {effect} does not evict", False
+        if pods:
+            return "PodsPendingEviction", counted, True
+        evicted = any(
+            condition.get("reason") == "PodsPendingEviction"
+            for condition in (rule.get("status") or {}).get("conditions") or ()
+        )
+        done = evicted or (rule.get("status") or {}).get("conditions")
+        return (
+            ("Completed", "no pods are left to evict", False)
+            if done
+            else (
+                "NotStarted",
+                "no pods to evict so far",
+                False,
+            )
+        )
+
+    # --- who uses what
+
+    def _pods_of(self, claim: Object) -> list[Object]:
+        namespace = key_of(claim).namespace
+        found = []
+        for item in (claim.get("status") or {}).get("reservedFor") or ():
+            if item.get("resource") == "pods":
+                pod = self.pods.get(Key(namespace, item["name"]))
+                if pod is not None and uid_of(pod) == item["uid"]:
+                    found.append(pod)
+            elif item.get("resource") == "podgroups":
+                found += self.pods.find("group", str(Key(namespace, item["name"])))
+        return found
+
+    def _claims_of(self, pod: Object) -> list[Object]:
+        found = self.claims.find("consumer", uid_of(pod))
+        name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        group = self.groups.get(Key(key_of(pod).namespace, name)) if name else None
+        return found if group is None else [*found, *self.claims.find("consumer", uid_of(group))]
+
+
+def _results(claim: Object) -> list[Wire]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return list((allocation.get("devices") or {}).get("results") or ())
+
+
+def _devices(claim: Object) -> list[str]:
+    return sorted({f"{item['driver']}/{item['pool']}" for item in _results(claim)})
+
+
+def _consumers(claim: Object) -> list[str]:
+    return [item["uid"] for item in (claim.get("status") or {}).get("reservedFor") or ()]
+
+
+def _pool(obj: Object) -> list[str]:
+    return [f"{obj['spec']['driver']}/{obj['spec']['pool']['name']}"]
+
+
+def _group_of(pod: Object) -> list[str]:
+    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    return [str(Key(key_of(pod).namespace, name))] if name else []
+
+
+def _selects(rule: Object, result: Wire) -> bool:
+    """Return whether a rule is about a device: no selector selects none, an empty one all."""
+    selector = rule["spec"].get("deviceSelector")
+    return selector is not None and all(
+        selector.get(name) in {None, result[name]} for name in ("driver", "pool", "device")
+    )
+
+
+def _tolerates(toleration: Wire, taint: Wire) -> bool:
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    if (toleration.get("operator") or "Equal") != "Equal":
+        return False
+    return (toleration.get("value") or "") == (taint.get("value") or "")

@@ -1,0 +1,235 @@
+"""Garbage collection: what has lost its last owner goes; what is deleted in foreground waits.
+
+Source: kube-controller-manager's garbagecollector: background, Foreground and Orphan propagation,
+`blockOwnerDeletion`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError
+from dralab.runtime.cache import Cache
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, amend, is_deleting, key_of, uid_of
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+# Kinds that own nothing and are owned by nothing worth collecting.
+IGNORED: Final = frozenset({"events", "events.k8s.io/events"})
+NEEDED: Final = frozenset({"list", "watch", "delete"})
+
+
+class Item(NamedTuple):
+    """One object anywhere in the cluster."""
+
+    resource: Resource
+    key: Key
+
+
+class GarbageCollector:
+    """Watches every kind that can be deleted, custom ones included."""
+
+    def __init__(self, manager: Manager, kinds: Kinds | None = None) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.queue = manager.queue("garbage-collector", self.reconcile)
+        self.caches: dict[Resource, Cache] = {}
+        self._kinds: dict[tuple[str, str], Resource] = {}
+        self._by_uid: dict[str, Item] = {}
+        self._dependents: dict[str, set[Item]] = {}
+        hubs: set[str] = set()
+        for kind in kinds or Kinds.standard():
+            if kind.hub in IGNORED or not NEEDED.issubset(kind.verbs):
+                continue
+            resource = _resource(kind)
+            self._kinds[kind.group, kind.kind] = resource
+            if kind.hub not in hubs:
+                hubs.add(kind.hub)
+                self._follow(resource)
+        manager.cache(CRDS).subscribe(self._definition)
+
+    def _follow(self, resource: Resource) -> None:
+        cache = self.manager.cache(resource)
+        self.caches[resource] = cache
+        cache.subscribe(lambda old, new: self._changed(resource, old, new))
+
+    def _definition(self, _old: Object | None, new: Object | None) -> None:
+        if new is None:
+            return
+        spec = new["spec"]
+        served = [item for item in spec["versions"] if item.get("served")]
+        stored = [item for item in served if item.get("storage")] or served
+        if not stored:
+            return
+        resource = Resource(
+            spec["group"], stored[0]["name"], spec["names"]["plural"], spec["scope"] == "Namespaced"
+        )
+        self._kinds[spec["group"], spec["names"]["kind"]] = resource
+        if resource not in self.caches:
+            self._follow(resource)
+
+    def _changed(self, resource: Resource, old: Object | None, new: Object | None) -> None:
+        obj = new if new is not None else old
+        if obj is None:
+            return
+        item = Item(resource, key_of(obj))
+        for reference in _owners(old):
+            held = self._dependents.get(reference["uid"])
+            if held is not None:
+                held.discard(item)
+                if not held:
+                    del self._dependents[reference["uid"]]
+        if new is None:
+            self._by_uid.pop(uid_of(obj), None)
+            # Its dependents have one owner less; owners that waited for it may go on.
+            for dependent in sorted(self._dependents.get(uid_of(obj), ())):
+                self.queue.add(dependent)
+            for reference in _owners(old):
+                owner = self._by_uid.get(reference["uid"])
+                if owner is not None:
+                    self.queue.add(owner)
+            return
+        self._by_uid[uid_of(new)] = item
+        for reference in _owners(new):
+            self._dependents.setdefault(reference["uid"], set()).add(item)
+        if _owners(new) or _waits(new):
+            self.queue.add(item)
+            for reference in _owners(new):
+                owner = self._by_uid.get(reference["uid"])
+                if owner is not None and is_deleting(new):
+                    self.queue.add(owner)
+
+    def reconcile(self, item: Item) -> int | None:
+        """Delete an object without owners; let one go on that waited for its dependents."""
+        cache = self.caches.get(item.resource)
+        obj = cache.get(item.key) if cache is not None else None
+        if obj is None:
+            return None
+        finalizers = obj["metadata"].get("finalizers") or ()
+        if is_deleting(obj):
+            if ORPHAN in finalizers:
+                self._orphan_dependents(item, obj)
+            elif FOREGROUND in finalizers:
+                self._delete_dependents(item, obj)
+            return None
+        references = _owners(obj)
+        if not references:
+            return None
+        present: list[Mapping[str, Any]] = []
+        gone: list[Mapping[str, Any]] = []
+        for reference in references:
+            (present if self._is_there(item, reference) else gone).append(reference)
+        waiting = [item for item in present if self._is_foreground(item)]
+        if present and len(waiting) < len(present):
+            if gone:
+                self._drop_references(item, obj, {reference["uid"] for reference in gone})
+            return None
+        policy = "Foreground" if waiting and self._dependents.get(uid_of(obj)) else "Background"
+        if ORPHAN in finalizers:
+            policy = "Orphan"
+        self._delete(item, obj, policy)
+        return None
+
+    def _is_there(self, item: Item, reference: Mapping[str, Any]) -> bool:
+        known = self._by_uid.get(reference["uid"])
+        if known is not None:
+            # A namespaced owner in another namespace is no owner.
+            return known.key.namespace in {"", item.key.namespace}
+        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+        resource = self._kinds.get((group, reference.get("kind", "")))
+        if resource is None:
+            return True  # a kind that is not served: never delete what cannot be judged
+        namespace = item.key.namespace if resource.namespaced else ""
+        if resource.namespaced and not namespace:
+            return True
+        try:
+            owner = self.client.get(resource, reference["name"], namespace)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return False
+        return bool(uid_of(owner) == reference["uid"])
+
+    def _is_foreground(self, reference: Mapping[str, Any]) -> bool:
+        known = self._by_uid.get(reference["uid"])
+        owner = self.caches[known.resource].get(known.key) if known is not None else None
+        return (
+            owner is not None
+            and is_deleting(owner)
+            and FOREGROUND in (owner["metadata"].get("finalizers") or ())
+        )
+
+    def _delete_dependents(self, item: Item, obj: Object) -> None:
+        blocking = False
+        for dependent in sorted(self._dependents.get(uid_of(obj), ())):
+            found = self.caches[dependent.resource].get(dependent.key)
+            if found is None:
+                continue
+            if any(
+                reference["uid"] == uid_of(obj) and reference.get("blockOwnerDeletion")
+                for reference in _owners(found)
+            ):
+                blocking = True
+            if not is_deleting(found):
+                self.queue.add(dependent)
+        if not blocking:
+            self._drop_finalizer(item, obj, FOREGROUND)
+
+    def _orphan_dependents(self, item: Item, obj: Object) -> None:
+        for dependent in sorted(self._dependents.get(uid_of(obj), ())):
+            found = self.caches[dependent.resource].get(dependent.key)
+            if found is not None:
+                self._drop_references(dependent, found, {uid_of(obj)})
+        self._drop_finalizer(item, obj, ORPHAN)
+
+    def _drop_references(self, item: Item, obj: Object, uids: set[str]) -> None:
+        def change(latest: Object) -> bool:
+            references = latest["metadata"].get("ownerReferences") or []
+            left = [reference for reference in references if reference["uid"] not in uids]
+            if len(left) == len(references):
+                return False
+            latest["metadata"]["ownerReferences"] = left
+            return True
+
+        self._amend(item, obj, change)
+
+    def _drop_finalizer(self, item: Item, obj: Object, finalizer: str) -> None:
+        def change(latest: Object) -> bool:
+            finalizers = latest["metadata"].get("finalizers") or []
+            if finalizer not in finalizers:
+                return False
+            latest["metadata"]["finalizers"] = [name for name in finalizers if name != finalizer]
+            return True
+
+        self._amend(item, obj, change)
+
+    def _amend(self, item: Item, obj: Object, change: Any) -> None:
+        try:
+            amend(self.client, item.resource, obj, change)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+
+    def _delete(self, item: Item, obj: Object, policy: str) -> None:
+        options = {"propagationPolicy": policy, "preconditions": {"uid": uid_of(obj)}}
+        try:
+            self.client.delete(item.resource, item.key.name, item.key.namespace, options=options)
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+
+
+def _resource(kind: Kind) -> Resource:
+    return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+
+
+def _owners(obj: Object | None) -> list[Mapping[str, Any]]:
+    return list((obj or {"metadata": {}})["metadata"].get("ownerReferences") or ())
+
+
+def _waits(obj: Object) -> bool:
+    finalizers: Iterable[str] = obj["metadata"].get("finalizers") or ()
+    return is_deleting(obj) and (FOREGROUND in finalizers or ORPHAN in finalizers)

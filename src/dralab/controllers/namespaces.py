@@ -1,0 +1,106 @@
+"""Namespaces: when one is deleted its contents go first, then the namespace itself."""
+
+from typing import Any, Final
+
+from dralab.api.kinds import Kinds
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, key_of, uid_of, with_condition
+from dralab.runtime.resources import NAMESPACES
+
+AGAIN: Final = 5 * SECOND
+
+
+class Namespaces:
+    """Empties namespaces that are being deleted."""
+
+    def __init__(self, manager: Manager, kinds: Kinds | None = None) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.namespaces = manager.cache(NAMESPACES)
+        self.queue = manager.queue("namespaces", self.reconcile)
+        self._kinds = kinds or Kinds.standard()
+        self._definitions = manager.cache(
+            Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+        )
+        self.namespaces.subscribe(self._namespace)
+
+    def _namespace(self, _old: Object | None, new: Object | None) -> None:
+        if new is not None and is_deleting(new):
+            self.queue.add(key_of(new))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Delete what is in a namespace; finish its own deletion once it is empty."""
+        namespace = self.namespaces.get(key)
+        if namespace is None or not is_deleting(namespace):
+            return None
+        left: dict[str, int] = {}
+        for resource in self._resources():
+            remaining = self._empty(resource, key.name)
+            if remaining:
+                left[f"{resource.plural}.{resource.group}".rstrip(".")] = remaining
+        if left:
+            self._tell(namespace, left)
+            return AGAIN
+        finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+        if "kubernetes" not in finalizers:
+            return None
+        spec = {**namespace["spec"], "finalizers": [f for f in finalizers if f != "kubernetes"]}
+        self.client.update(NAMESPACES, {**namespace, "spec": spec}, subresource="finalize")
+        return None
+
+    def _resources(self) -> list[Resource]:
+        found: dict[str, Resource] = {}
+        for kind in self._kinds:
+            # Pods go last: what makes them is gone by then.
+            if kind.namespaced and {"list", "delete"} <= set(kind.verbs) and kind.hub not in found:
+                found[kind.hub] = Resource(kind.group, kind.version, kind.plural)
+        for definition in self._definitions:
+            spec = definition["spec"]
+            version = next((v["name"] for v in spec["versions"] if v.get("served")), None)
+            if spec["scope"] == "Namespaced" and version is not None:
+                resource = Resource(spec["group"], version, spec["names"]["plural"])
+                found[f"{resource.group}/{resource.plural}"] = resource
+        return sorted(found.values(), key=lambda resource: (resource.plural == "pods", resource))
+
+    def _empty(self, resource: Resource, namespace: str) -> int:
+        try:
+            items = self.client.list(resource, namespace).items
+        except ApiError as error:
+            if error.code in {404, 405}:
+                return 0
+            raise
+        for obj in items:
+            if is_deleting(obj):
+                continue
+            options: dict[str, Any] = {
+                "propagationPolicy": "Background",
+                "preconditions": {"uid": uid_of(obj)},
+            }
+            try:
+                self.client.delete(resource, obj["metadata"]["name"], namespace, options=options)
+            except ApiError as error:
+                if error.reason not in {"NotFound", "Conflict"}:
+                    raise
+        return len(self.client.list(resource, namespace).items) if items else 0
+
+    def _tell(self, namespace: Object, left: dict[str, int]) -> None:
+        counted = ", ".join(
+            f"{name} has {count} resource instances" for name, count in left.items()
+        )
+        status = namespace.get("status") or {}
+        condition = {
+            "type": "NamespaceContentRemaining",
+            "status": "True",
+            "reason": "SomeResourcesRemain",
+            "message": f"Some resources are remaining: {counted}",
+        }
+        conditions = with_condition(
+            status.get("conditions") or (), condition, now=self.manager.now()
+        )
+        if conditions == status.get("conditions"):
+            return
+        body = {**namespace, "status": {**status, "conditions": conditions}}
+        self.namespaces.learn(self.client.update(NAMESPACES, body, subresource="status"))

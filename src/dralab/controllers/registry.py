@@ -1,0 +1,32 @@
+"""Which controllers there are, by the names that kube-controller-manager gives them."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from dralab.controllers.claims import ResourceClaims
+from dralab.controllers.deployments import Deployments
+from dralab.controllers.device_taints import DeviceTaintEviction
+from dralab.controllers.garbage import GarbageCollector
+from dralab.controllers.namespaces import Namespaces
+from dralab.controllers.replica_sets import ReplicaSets
+from dralab.controllers.stateful_sets import StatefulSets
+from dralab.runtime.manager import Manager
+
+CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
+    "resourceclaim-controller": ResourceClaims,
+    "device-taint-eviction-controller": DeviceTaintEviction,
+    "garbage-collector-controller": GarbageCollector,
+    "namespace-controller": Namespaces,
+    "replicaset-controller": ReplicaSets,
+    "deployment-controller": Deployments,
+    "statefulset-controller": StatefulSets,
+}
+
+
+def assemble(manager: Manager, *, without: Collection[str] = ()) -> list[Any]:
+    """Put the controllers on a manager, in a fixed order; return them."""
+    unknown = sorted(set(without) - set(CONTROLLERS))
+    if unknown:
+        known = ", ".join(CONTROLLERS)
+        raise ValueError(f"there is no controller {unknown[0]!r}; there are: {known}")
+    return [make(manager) for name, make in CONTROLLERS.items() if name not in without]

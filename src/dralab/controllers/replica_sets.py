@@ -1,0 +1,116 @@
+"""ReplicaSets: as many pods as asked for (kube-controller-manager's replicaset controller)."""
+
+from typing import Any
+
+from dralab.api.status import ApiError
+from dralab.controllers.workloads import (
+    BURST,
+    Owned,
+    PodControl,
+    available_at,
+    deletion_rank,
+    each,
+    enqueue_owner,
+    is_active,
+    is_available,
+    pod_from_template,
+    write_status,
+)
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, is_ready, key_of, with_condition
+from dralab.runtime.resources import PODS, REPLICA_SETS
+
+
+class ReplicaSets:
+    """Creates and deletes pods until their number is right."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.sets = manager.cache(REPLICA_SETS)
+        self.owned = Owned(manager, PODS, kind="ReplicaSet", api_version="apps/v1")
+        recorder = manager.recorder("replicaset-controller")
+        self.control = PodControl(manager, recorder, kind="ReplicaSet", api_version="apps/v1")
+        self.queue = manager.queue("replicasets", self.reconcile)
+        self.sets.subscribe(each(self.queue.add))
+        self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Bring a set to its number of pods, and say how it stands."""
+        replica_set = self.sets.get(key)
+        if replica_set is None:
+            return None
+        pods = [pod for pod in self.owned.of(replica_set) if is_active(pod)]
+        failure: ApiError | None = None
+        if not is_deleting(replica_set):
+            try:
+                pods = self._scale(replica_set, pods)
+            except ApiError as error:
+                failure = error
+        again = self._tell(replica_set, pods, failure)
+        if failure is not None:
+            raise failure
+        return again
+
+    def _scale(self, replica_set: Object, pods: list[Object]) -> list[Object]:
+        spec = replica_set["spec"]
+        wanted = spec.get("replicas", 1)
+        missing = wanted - len(pods)
+        if missing > 0:
+            reference = self.owned.reference(replica_set)
+            key = key_of(replica_set)
+            made = []
+            for _ in range(min(missing, BURST)):
+                body = pod_from_template(
+                    spec["template"],
+                    reference=reference,
+                    namespace=key.namespace,
+                    generateName=f"{key.name}-",
+                )
+                made.append(self.control.create(replica_set, body))
+            return [*pods, *made]
+        if missing < 0:
+            going = sorted(pods, key=deletion_rank)[: min(-missing, BURST)]
+            for pod in going:
+                self.control.delete(replica_set, pod)
+            return [pod for pod in pods if pod not in going]
+        return pods
+
+    def _tell(
+        self, replica_set: Object, pods: list[Object], failure: ApiError | None
+    ) -> int | None:
+        spec, now = replica_set["spec"], self.manager.engine.clock.now()
+        patience = spec.get("minReadySeconds") or 0
+        wanted_labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+        ready = [pod for pod in pods if is_ready(pod)]
+        available = [pod for pod in ready if is_available(pod, patience, now)]
+        status: dict[str, Any] = {
+            "replicas": len(pods),
+            "fullyLabeledReplicas": sum(
+                wanted_labels.items() <= (pod["metadata"].get("labels") or {}).items()
+                for pod in pods
+            )
+            or None,
+            "readyReplicas": len(ready) or None,
+            "availableReplicas": len(available) or None,
+            "observedGeneration": replica_set["metadata"].get("generation", 0),
+        }
+        before = (replica_set.get("status") or {}).get("conditions") or []
+        others = [condition for condition in before if condition["type"] != "ReplicaFailure"]
+        if failure is not None:
+            condition = {
+                "type": "ReplicaFailure",
+                "status": "True",
+                "reason": "FailedCreate",
+                "message": failure.message,
+            }
+            status["conditions"] = with_condition(before, condition, now=self.manager.now())
+        elif len(others) != len(before):
+            status["conditions"] = others or None
+        write_status(self.manager, REPLICA_SETS, self.sets, replica_set, status)
+        later = [
+            available_at(pod, patience) - now
+            for pod in ready
+            if not is_available(pod, patience, now)
+        ]
+        return min(later, default=None)

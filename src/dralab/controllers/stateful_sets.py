@@ -1,0 +1,266 @@
+"""StatefulSets: pods with names that stay, one after the other.
+
+Source: kube-controller-manager's statefulset controller: ordinals, OrderedReady and Parallel,
+RollingUpdate with a partition and OnDelete, claims from volumeClaimTemplates, revisions.
+"""
+
+from copy import deepcopy
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.controllers.workloads import (
+    Owned,
+    PodControl,
+    available_at,
+    each,
+    enqueue_owner,
+    is_available,
+    pod_from_template,
+    template_hash,
+    write_status,
+)
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, is_finished, is_ready, key_of
+from dralab.runtime.resources import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS, VOLUME_CLAIMS
+
+REVISION: Final = "controller-revision-hash"
+POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+
+
+class StatefulSets:
+    """Creates pods in order, updates and deletes them in reverse."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.sets = manager.cache(STATEFUL_SETS)
+        self.owned = Owned(manager, PODS, kind="StatefulSet", api_version="apps/v1")
+        self.revisions = Owned(
+            manager, CONTROLLER_REVISIONS, kind="StatefulSet", api_version="apps/v1"
+        )
+        recorder = manager.recorder("statefulset-controller")
+        self.control = PodControl(manager, recorder, kind="StatefulSet", api_version="apps/v1")
+        self.queue = manager.queue("statefulsets", self.reconcile)
+        self.sets.subscribe(each(self.queue.add))
+        self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Take the next steps of a set, and say how it stands."""
+        stateful = self.sets.get(key)
+        if stateful is None:
+            return None
+        update = self._revision(stateful)
+        status = stateful.get("status") or {}
+        current = status.get("currentRevision") or update
+        pods = {
+            number: pod
+            for pod in self.owned.of(stateful)
+            if (number := _ordinal(stateful, pod)) is not None
+        }
+        failure: ApiError | None = None
+        if not is_deleting(stateful):
+            try:
+                self._step(stateful, pods, current, update)
+            except ApiError as error:
+                failure = error
+        again = self._tell(stateful, current, update)
+        if failure is not None:
+            raise failure
+        return again
+
+    # --- steps
+
+    def _step(self, stateful: Object, pods: dict[int, Object], current: str, update: str) -> None:
+        spec = stateful["spec"]
+        first = (spec.get("ordinals") or {}).get("start") or 0
+        wanted = range(first, first + spec.get("replicas", 1))
+        ordered = spec.get("podManagementPolicy") != "Parallel"
+        for number in wanted:
+            pod = pods.get(number)
+            if pod is not None and is_finished(pod) and not is_deleting(pod):
+                self.control.delete(stateful, pod)
+                return
+            if pod is None:
+                revision = self._revision_for(stateful, number, current, update)
+                pods[number] = self._create(stateful, number, revision)
+                if ordered:
+                    return
+            elif ordered and (is_deleting(pod) or not self._is_available(stateful, pod)):
+                return
+        for number in sorted((n for n in pods if n not in wanted), reverse=True):
+            if not is_deleting(pods[number]):
+                self.control.delete(stateful, pods[number])
+            if ordered:
+                return
+        self._roll(stateful, {n: pods[n] for n in wanted}, update)
+
+    def _roll(self, stateful: Object, pods: dict[int, Object], update: str) -> None:
+        strategy = stateful["spec"].get("updateStrategy") or {}
+        if strategy.get("type") == "OnDelete":
+            return
+        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        most = (strategy.get("rollingUpdate") or {}).get("maxUnavailable") or 1
+        away = sum(not self._is_available(stateful, pod) for pod in pods.values())
+        for number in sorted(pods, reverse=True):
+            pod = pods[number]
+            if number < partition:
+                return
+            if is_deleting(pod):
+                return
+            if (pod["metadata"].get("labels") or {}).get(REVISION) != update:
+                broken = not self._is_available(stateful, pod)
+                if away >= int(most) and not broken:
+                    return
+                self.control.delete(stateful, pod)
+                return
+            if not self._is_available(stateful, pod) and away >= int(most):
+                return
+
+    def _is_available(self, stateful: Object, pod: Object) -> bool:
+        patience = stateful["spec"].get("minReadySeconds") or 0
+        now = self.manager.engine.clock.now()
+        return not is_deleting(pod) and is_available(pod, patience, now)
+
+    def _revision_for(self, stateful: Object, number: int, current: str, update: str) -> str:
+        strategy = stateful["spec"].get("updateStrategy") or {}
+        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        return current if number < partition else update
+
+    def _create(self, stateful: Object, number: int, revision: str) -> Object:
+        key, spec = key_of(stateful), stateful["spec"]
+        name = f"{key.name}-{number}"
+        template = self._template(stateful, revision)
+        body = pod_from_template(
+            template, reference=self.owned.reference(stateful), namespace=key.namespace, name=name
+        )
+        labels = body["metadata"].setdefault("labels", {})
+        labels |= {POD_NAME: name, POD_INDEX: str(number), REVISION: revision}
+        body["spec"].setdefault("hostname", name)
+        if spec.get("serviceName"):
+            body["spec"].setdefault("subdomain", spec["serviceName"])
+        self._volume_claims(stateful, name, body)
+        return self.control.create(stateful, body)
+
+    def _volume_claims(self, stateful: Object, name: str, body: Object) -> None:
+        volumes = body["spec"].get("volumes") or []
+        for template in stateful["spec"].get("volumeClaimTemplates") or ():
+            entry = template["metadata"]["name"]
+            claim = f"{entry}-{name}"
+            metadata = {
+                **template["metadata"],
+                "name": claim,
+                "namespace": key_of(stateful).namespace,
+                "labels": {
+                    **(template["metadata"].get("labels") or {}),
+                    **(stateful["spec"]["selector"].get("matchLabels") or {}),
+                },
+            }
+            made = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": metadata,
+                "spec": deepcopy(template["spec"]),
+            }
+            try:
+                self.client.create(VOLUME_CLAIMS, made, key_of(stateful).namespace)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            source = {"name": entry, "persistentVolumeClaim": {"claimName": claim}}
+            volumes = [item for item in volumes if item["name"] != entry] + [source]
+        if volumes:
+            body["spec"]["volumes"] = volumes
+
+    # --- revisions
+
+    def _revision(self, stateful: Object) -> str:
+        """Return the name of the template's revision; note it where it is new."""
+        key = key_of(stateful)
+        template = stateful["spec"]["template"]
+        known = self.revisions.of(stateful, adopt=False)
+        for item in known:
+            if (item.get("data") or {}).get("spec", {}).get("template") == template:
+                name: str = item["metadata"]["name"]
+                return name
+        name = f"{key.name}-{template_hash(template)}"
+        body = {
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "metadata": {
+                "name": name,
+                "namespace": key.namespace,
+                "labels": {
+                    **(stateful["spec"]["selector"].get("matchLabels") or {}),
+                    REVISION: name,
+                },
+                "ownerReferences": [self.revisions.reference(stateful)],
+            },
+            "data": {"spec": {"template": template}},
+            "revision": max((item.get("revision", 0) for item in known), default=0) + 1,
+        }
+        try:
+            self.revisions.cache.learn(
+                self.client.create(CONTROLLER_REVISIONS, body, key.namespace)
+            )
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        return name
+
+    def _template(self, stateful: Object, revision: str) -> dict[str, Any]:
+        for item in self.revisions.of(stateful, adopt=False):
+            if item["metadata"]["name"] == revision:
+                found: dict[str, Any] = item["data"]["spec"]["template"]
+                return found
+        template: dict[str, Any] = stateful["spec"]["template"]
+        return template
+
+    # --- status
+
+    def _tell(self, stateful: Object, current: str, update: str) -> int | None:
+        pods = [
+            pod
+            for pod in self.owned.of(stateful, adopt=False)
+            if _ordinal(stateful, pod) is not None
+        ]
+        alive = [pod for pod in pods if not is_deleting(pod) and not is_finished(pod)]
+        updated = [
+            pod for pod in alive if (pod["metadata"].get("labels") or {}).get(REVISION) == update
+        ]
+        available = [pod for pod in alive if self._is_available(stateful, pod)]
+        replicas = stateful["spec"].get("replicas", 1)
+        if len(updated) == len(alive) == replicas and len(available) == replicas:
+            current = update
+        status: dict[str, Any] = {
+            "replicas": len(alive),
+            "readyReplicas": sum(is_ready(pod) for pod in alive) or None,
+            "availableReplicas": len(available),
+            "updatedReplicas": len(updated) or None,
+            "currentReplicas": sum(
+                (pod["metadata"].get("labels") or {}).get(REVISION) == current for pod in alive
+            )
+            or None,
+            "currentRevision": current,
+            "updateRevision": update,
+            "observedGeneration": stateful["metadata"].get("generation", 0),
+            "collisionCount": (stateful.get("status") or {}).get("collisionCount") or 0,
+        }
+        written = write_status(self.manager, STATEFUL_SETS, self.sets, stateful, status)
+        del written
+        patience = stateful["spec"].get("minReadySeconds") or 0
+        now = self.manager.engine.clock.now()
+        later = [
+            when - now
+            for pod in alive
+            if is_ready(pod) and (when := available_at(pod, patience)) > now
+        ]
+        return min(later, default=None)
+
+
+def _ordinal(stateful: Object, pod: Object) -> int | None:
+    prefix, _, number = pod["metadata"]["name"].rpartition("-")
+    if prefix != stateful["metadata"]["name"] or not number.isdecimal():
+        return None
+    return int(number)

@@ -1,0 +1,318 @@
+"""What workload controllers share: pods from templates, whose pods are whose, hashes.
+
+Source: k8s.io/kubernetes `controller_utils.go`, `controller_ref_manager.go`.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.runtime.cache import Cache
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.events import Recorder
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    condition_of,
+    controller_of,
+    is_deleting,
+    is_finished,
+    is_ready,
+    key_of,
+    owner_reference,
+    uid_of,
+)
+from dralab.runtime.resources import PODS
+from dralab.values import labels
+
+# The letters of names that no word is made of (k8s.io/apimachinery util/rand).
+SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
+BURST: Final = 500
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+
+
+class Owned:
+    """The objects of one collection that belong to objects of one kind.
+
+    Who owns what is the controller reference; what has none but fits a selector is adopted, and
+    what fits no more is let go.
+    """
+
+    def __init__(
+        self, manager: Manager, resource: Resource, *, kind: str, api_version: str
+    ) -> None:
+        self.client = manager.client
+        self.cache = manager.cache(resource)
+        self.cache.index("controller", _controller_uid)
+        self.cache.index("namespace of orphans", _orphan_namespace)
+        self.resource = resource
+        self.kind = kind
+        self.api_version = api_version
+
+    def of(self, owner: Object, *, adopt: bool = True) -> list[Object]:
+        """Return what belongs to an owner, by name; adopt and release on the way."""
+        selector_mapping = (owner.get("spec") or {}).get("selector")
+        found = self.cache.find("controller", uid_of(owner))
+        if not adopt or not selector_mapping or is_deleting(owner):
+            return found
+        selector = labels.from_mapping(selector_mapping)
+        mine = []
+        for obj in found:
+            if selector.accepts(obj["metadata"].get("labels") or {}):
+                mine.append(obj)
+            elif not is_deleting(obj):
+                self._refer(obj, [])
+        for obj in self.cache.find("namespace of orphans", key_of(owner).namespace):
+            own = obj["metadata"].get("labels") or {}
+            if not is_deleting(obj) and not is_finished(obj) and selector.accepts(own):
+                reference = self.reference(owner)
+                adopted = self._refer(obj, [reference])
+                if adopted is not None:
+                    mine.append(adopted)
+        return sorted(mine, key=key_of)
+
+    def reference(self, owner: Object) -> dict[str, Any]:
+        """Return the reference by which an owner controls."""
+        return owner_reference(owner, api_version=self.api_version, kind=self.kind)
+
+    def owner_key(self, obj: Object) -> Key | None:
+        """Return the key of an object's owner, where it is of this kind."""
+        reference = controller_of(obj)
+        if reference is None or reference["kind"] != self.kind:
+            return None
+        if reference["apiVersion"].partition("/")[0] != self.api_version.partition("/")[0]:
+            return None
+        return Key(key_of(obj).namespace, reference["name"])
+
+    def _refer(self, obj: Object, references: list[Mapping[str, Any]]) -> Object | None:
+        others = [
+            item
+            for item in obj["metadata"].get("ownerReferences") or ()
+            if not item.get("controller")
+        ]
+        metadata = {
+            "uid": uid_of(obj),
+            "resourceVersion": obj["metadata"].get("resourceVersion"),
+            "ownerReferences": [*others, *references],
+        }
+        key = key_of(obj)
+        try:
+            changed = self.client.patch(
+                self.resource, key.name, {"metadata": metadata}, key.namespace
+            )
+        except ApiError as error:
+            if error.reason in {"NotFound", "Conflict", "Invalid"}:
+                return None
+            raise
+        self.cache.learn(changed)
+        return changed
+
+
+class PodControl:
+    """Creates and deletes the pods of an owner, and tells it in events."""
+
+    def __init__(
+        self, manager: Manager, recorder: Recorder, *, kind: str, api_version: str
+    ) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.pods = manager.cache(PODS)
+        self.recorder = recorder
+        self.kind = kind
+        self.api_version = api_version
+
+    def create(self, owner: Object, body: Object) -> Object:
+        """Create a pod; ApiError is told to the owner and passed on."""
+        try:
+            created = self.client.create(PODS, body, key_of(owner).namespace)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                self.recorder.event(
+                    owner,
+                    self.kind,
+                    "FailedCreate",
+                    f"Error creating: {error.message}",
+                    type="Warning",
+                    api_version=self.api_version,
+                )
+            raise
+        self.pods.learn(created)
+        name = created["metadata"]["name"]
+        self.recorder.event(
+            owner,
+            self.kind,
+            "SuccessfulCreate",
+            f"Created pod: {name}",
+            api_version=self.api_version,
+        )
+        return created
+
+    def delete(self, owner: Object, pod: Object) -> None:
+        """Delete a pod; that it is gone already is no error."""
+        key = key_of(pod)
+        try:
+            self.client.delete(
+                PODS, key.name, key.namespace, options={"preconditions": {"uid": uid_of(pod)}}
+            )
+        except ApiError as error:
+            if error.reason in {"NotFound", "Conflict"}:
+                return
+            raise
+        self.pods.learn_deletion(pod, self.manager.now())
+        self.recorder.event(
+            owner,
+            self.kind,
+            "SuccessfulDelete",
+            f"Deleted pod: {key.name}",
+            api_version=self.api_version,
+        )
+
+
+def pod_from_template(
+    template: Mapping[str, Any], *, reference: Mapping[str, Any], namespace: str, **name: str
+) -> Object:
+    """Return a pod of a template; `name` is either `name=` or `generateName=`."""
+    metadata = template.get("metadata") or {}
+    made: dict[str, Any] = {**name, "namespace": namespace, "ownerReferences": [dict(reference)]}
+    for field in ("labels", "annotations", "finalizers"):
+        if metadata.get(field):
+            made[field] = deepcopy(metadata[field])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": deepcopy(template["spec"])}
+
+
+def is_active(pod: Object) -> bool:
+    """Return whether a pod counts: it neither ended nor is it ending."""
+    return not is_finished(pod) and not is_deleting(pod)
+
+
+def is_available(pod: Object, min_ready_seconds: int, now: int) -> bool:
+    """Return whether a pod has been ready for long enough."""
+    if not is_ready(pod):
+        return False
+    return not min_ready_seconds or available_at(pod, min_ready_seconds) <= now
+
+
+def available_at(pod: Object, min_ready_seconds: int) -> int:
+    """Return when a ready pod becomes available, in ns since the epoch."""
+    since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
+    return (from_rfc3339(since) if since else 0) + min_ready_seconds * SECOND
+
+
+def deletion_rank(pod: Object) -> tuple[Any, ...]:
+    """Return what decides who goes first when there are too many (ActivePodsWithRanks)."""
+    phase = (pod.get("status") or {}).get("phase", "")
+    annotations = pod["metadata"].get("annotations") or {}
+    try:
+        cost = int(annotations.get(DELETION_COST, 0))
+    except ValueError:
+        cost = 0
+    created = pod["metadata"].get("creationTimestamp", "")
+    return (
+        bool(pod["spec"].get("nodeName")),
+        {"Pending": 0, "Unknown": 1, "Running": 2}.get(phase, 0),
+        is_ready(pod),
+        cost,
+        _Reversed(created),
+        pod["metadata"]["name"],
+    )
+
+
+class _Reversed:
+    """A text that sorts the other way round: newer first."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __lt__(self, other: "_Reversed") -> bool:
+        return self.text > other.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
+    """Return a short name for a pod template, of letters that make no words.
+
+    Upstream hashes Go's memory layout, so no two implementations can agree on the value.
+    """
+    content = orjson.dumps([template, collisions], option=orjson.OPT_SORT_KEYS)
+    number = int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
+    letters = []
+    for _ in range(10):
+        number, rest = divmod(number, len(SAFE))
+        letters.append(SAFE[rest])
+    return "".join(letters)
+
+
+def percentage(value: Any, of: int, *, up: bool) -> int:
+    """Return an IntOrString as a number: `25%` of `of`, rounded up or down."""
+    if isinstance(value, str) and value.endswith("%"):
+        product = of * int(value[:-1])
+        return -(-product // 100) if up else product // 100
+    return int(value or 0)
+
+
+def each(add: Callable[[Key], None]) -> Callable[[Object | None, Object | None], None]:
+    """Return a subscriber that has every new or changed object looked at."""
+
+    def change(_old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            add(key_of(new))
+
+    return change
+
+
+def enqueue_owner(
+    owned: Owned, add: Callable[[Key], None], owners: Cache
+) -> Callable[[Object | None, Object | None], None]:
+    """Return a subscriber that has an owner looked at when something of its changes."""
+
+    def change(old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            if obj is None:
+                continue
+            key = owned.owner_key(obj)
+            if key is not None:
+                add(key)
+        if new is not None and controller_of(new) is None and old is None:
+            # An orphan that appears may be adopted by whoever selects it.
+            for owner in owners.namespace(key_of(new).namespace):
+                wanted = (owner.get("spec") or {}).get("selector")
+                own = new["metadata"].get("labels") or {}
+                if wanted and labels.from_mapping(wanted).accepts(own):
+                    add(key_of(owner))
+
+    return change
+
+
+def write_status(
+    manager: Manager, resource: Resource, cache: Cache, obj: Object, status: dict[str, Any]
+) -> Object:
+    """Write a status where it differs; return the object as it then is."""
+    before = obj.get("status") or {}
+    if all(before.get(name) == value for name, value in status.items()):
+        return obj
+    body = {**obj, "status": {**before, **status}}
+    body["status"] = {name: value for name, value in body["status"].items() if value is not None}
+    written = manager.client.update(resource, body, subresource="status")
+    cache.learn(written)
+    return written
+
+
+def _controller_uid(obj: Object) -> Iterable[str]:
+    reference = controller_of(obj)
+    return () if reference is None else (reference["uid"],)
+
+
+def _orphan_namespace(obj: Object) -> Iterable[str]:
+    return (key_of(obj).namespace,) if controller_of(obj) is None else ()

@@ -1,0 +1,119 @@
+"""The example: two nodes with devices, and pods that ask for them.
+
+`load` puts it into any cluster; `is_empty` tells whether one has anything of its own yet;
+`placements` tells what became of the pods.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+
+import yaml
+
+from dralab.api.kinds import Kinds
+from dralab.api.status import ApiError
+from dralab.runtime.client import Client, Object, Resource
+from dralab.runtime.objects import Key, condition_of, key_of
+from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One device that a pod got."""
+
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a pod: a node and devices, or the reason why it has none."""
+
+    pod: str
+    node: str
+    devices: tuple[Given, ...]
+    why: str
+
+
+def text() -> str:
+    """Return the manifests, as YAML."""
+    return files("dralab.parts").joinpath("data/example.yaml").read_text(encoding="utf-8")
+
+
+def objects() -> Iterator[Object]:
+    """Yield the objects, in an order in which they can be created."""
+    for document in yaml.safe_load_all(text()):
+        if document is not None:
+            yield document
+
+
+def is_empty(client: Client) -> bool:
+    """Return whether a cluster has no nodes, no pods and no devices yet."""
+    return not any(client.list(resource).items for resource in (NODES, PODS, SLICES))
+
+
+def load(client: Client) -> list[Key]:
+    """Create the example's objects; what is there already stays. Return the keys of its pods."""
+    kinds = Kinds.standard()
+    pods = []
+    for obj in objects():
+        group, _, version = obj["apiVersion"].rpartition("/")
+        kind = next(
+            item
+            for item in kinds
+            if (item.group, item.version, item.kind) == (group, version, obj["kind"])
+        )
+        resource = Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+        try:
+            made = client.create(resource, obj, obj["metadata"].get("namespace", ""))
+            if "status" in obj and made.get("status") != obj["status"]:
+                # Servers differ in which kinds may bring their status along.
+                client.update(resource, {**made, "status": obj["status"]}, subresource="status")
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        if resource == PODS:
+            pods.append(key_of(obj))
+    return pods
+
+
+def settled(client: Client, pods: list[Key]) -> bool:
+    """Return whether every pod has a node or a reason why it has none."""
+    return all(
+        pod["spec"].get("nodeName") or condition_of(pod, "PodScheduled") is not None
+        for pod in (client.get(PODS, key.name, key.namespace) for key in pods)
+    )
+
+
+def placements(client: Client, pods: list[Key]) -> list[Outcome]:
+    """Return what became of the pods, in their order."""
+    claims = client.list(CLAIMS).items
+    found = []
+    for key in pods:
+        pod = client.get(PODS, key.name, key.namespace)
+        uid = pod["metadata"]["uid"]
+        given = [
+            Given(
+                claim["metadata"]["name"],
+                item["request"],
+                item["driver"],
+                item["pool"],
+                item["device"],
+            )
+            for claim in claims
+            if any(
+                user["uid"] == uid for user in (claim.get("status") or {}).get("reservedFor", ())
+            )
+            for item in claim["status"]["allocation"]["devices"].get("results", ())
+        ]
+        scheduled = condition_of(pod, "PodScheduled") or {}
+        why = "" if pod["spec"].get("nodeName") else scheduled.get("message", "")
+        found.append(Outcome(key.name, pod["spec"].get("nodeName", ""), tuple(given), why))
+    return found
+
+
+def _users(claim: Object) -> list[str]:
+    return [user["uid"] for user in (claim.get("status") or {}).get("reservedFor") or ()]

@@ -1,0 +1,73 @@
+"""Scheduler and controllers, on one engine, beside a server or far from it.
+
+A `Cluster` takes a `Running` as one of its parts; `dralab scheduler` uses the same pieces against
+any server. In simulated time hand `assemble` a manager on a `SimulatedEngine`.
+"""
+
+from collections.abc import Collection
+from typing import Final, Protocol
+
+from dralab.allocation.selectors import CelEnvironment
+from dralab.controllers import registry
+from dralab.kernel.clock import Clock
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.client import Client
+from dralab.runtime.live import LiveEngine
+from dralab.runtime.manager import Manager
+from dralab.scheduler.scheduler import Scheduler
+
+SCHEDULER: Final = "scheduler"
+CONTROLLERS: Final = "controllers"
+NODES: Final = "nodes"
+PARTS: Final = (SCHEDULER, CONTROLLERS, NODES)
+
+
+class Host(Protocol):
+    """What parts need of a cluster."""
+
+    @property
+    def client(self) -> Client:
+        """A client of its server."""
+        ...
+
+    clock: Clock
+    seed: int | None
+
+
+class Running:
+    """The parts of a cluster that need no node: `without` names those to leave out."""
+
+    def __init__(self, *, without: Collection[str] = ()) -> None:
+        unknown = sorted(set(without) - set(PARTS))
+        if unknown:
+            raise ValueError(f"there is no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
+        self.without = frozenset(without)
+        self.engine: LiveEngine | None = None
+        self.manager: Manager | None = None
+        self.scheduler: Scheduler | None = None
+
+    def start(self, cluster: Host) -> None:
+        """Begin beside a server that answers."""
+        randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
+        self.engine = LiveEngine(name="dralab-parts", clock=cluster.clock)
+        self.manager = Manager(self.engine, cluster.client, randomness)
+        self.scheduler = assemble(self.manager, without=self.without)
+        self.manager.start()
+        self.engine.start()
+
+    def stop(self) -> None:
+        """End; what was being written is written."""
+        if self.manager is not None:
+            self.manager.stop()
+        if self.engine is not None:
+            self.engine.stop()
+        self.engine = self.manager = self.scheduler = None
+
+
+def assemble(manager: Manager, *, without: Collection[str] = ()) -> Scheduler | None:
+    """Put scheduler and controllers on a manager; return the scheduler, if it is one of them."""
+    if CONTROLLERS not in without:
+        registry.assemble(manager)
+    if SCHEDULER in without:
+        return None
+    return Scheduler(manager, CelEnvironment())
