@@ -6,9 +6,13 @@ from typing import Any, Final
 from dralab.controllers.claims import ResourceClaims
 from dralab.controllers.deployments import Deployments
 from dralab.controllers.device_taints import DeviceTaintEviction
+from dralab.controllers.event_ttl import EventTtl
 from dralab.controllers.garbage import GarbageCollector
 from dralab.controllers.namespaces import Namespaces
+from dralab.controllers.node_lifecycle import NodeLifecycle
+from dralab.controllers.pod_gc import PodGarbage
 from dralab.controllers.replica_sets import ReplicaSets
+from dralab.controllers.service_accounts import ServiceAccounts
 from dralab.controllers.stateful_sets import StatefulSets
 from dralab.runtime.manager import Manager
 
@@ -17,6 +21,10 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "device-taint-eviction-controller": DeviceTaintEviction,
     "garbage-collector-controller": GarbageCollector,
     "namespace-controller": Namespaces,
+    "node-lifecycle-controller": NodeLifecycle,
+    "pod-garbage-collector-controller": PodGarbage,
+    "serviceaccount-controller": ServiceAccounts,
+    "event-ttl": EventTtl,
     "replicaset-controller": ReplicaSets,
     "deployment-controller": Deployments,
     "statefulset-controller": StatefulSets,

@@ -1,0 +1,274 @@
+"""Nodes: taints from their conditions, Unknown where the lease runs out, pods that must leave.
+
+Sources: kube-controller-manager's node-lifecycle and taint-eviction controllers. A node without a
+lease never had a kubelet: its conditions are believed as they stand.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    amend,
+    condition_of,
+    is_deleting,
+    is_finished,
+    key_of,
+    uid_of,
+    with_condition,
+)
+from dralab.runtime.resources import LEASES, NODES, PODS
+
+Wire = Mapping[str, Any]
+LEASE_NAMESPACE: Final = "kube-node-lease"
+# --node-monitor-grace-period since 1.32.
+GRACE: Final = 50 * SECOND
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+CORDONED: Final = "node.kubernetes.io/unschedulable"
+# Condition → status that taints → taint (NoSchedule).
+PRESSURES: Final = (
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+)
+OURS: Final = frozenset({NOT_READY, UNREACHABLE, CORDONED, *(item[2] for item in PRESSURES)})
+REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class NodeLifecycle:
+    """Keeps the taints of nodes, and evicts pods that do not tolerate them."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.nodes = manager.cache(NODES)
+        self.leases = manager.cache(LEASES)
+        self.pods = manager.cache(PODS)
+        self.pods.index("node", lambda pod: [pod["spec"].get("nodeName") or ""])
+        self.recorder = manager.recorder("node-controller")
+        self.queue = manager.queue("node-lifecycle", self.reconcile)
+        self.pod_queue = manager.queue("taint-eviction", self.sync_pod)
+        self.nodes.subscribe(self._node)
+        self.leases.subscribe(self._lease)
+        self.pods.subscribe(self._pod)
+
+    def _node(self, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            return
+        self.queue.add(key_of(new))
+        if old is None or _taints(old) != _taints(new):
+            for pod in self.pods.find("node", new["metadata"]["name"]):
+                self.pod_queue.add(key_of(pod))
+
+    def _lease(self, old: Object | None, new: Object | None) -> None:
+        lease = new if new is not None else old
+        if lease is None or lease["metadata"].get("namespace") != LEASE_NAMESPACE:
+            return
+        node = self.nodes.get(Key("", lease["metadata"]["name"]))
+        # A renewal of a healthy node changes nothing: the timer of its last look finds it.
+        if node is not None and (old is None or new is None or _ready(node) == "Unknown"):
+            self.queue.add(key_of(node))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        node = "" if new is None else new["spec"].get("nodeName")
+        if new is not None and node and (old is None or old["spec"].get("nodeName") != node):
+            self.pod_queue.add(key_of(new))
+
+    # --- nodes
+
+    def reconcile(self, key: Key) -> int | None:
+        """Judge a node by its lease and conditions; look again when the lease runs out."""
+        node = self.nodes.get(key)
+        if node is None:
+            return None
+        left = self._lease_left(key.name)
+        if left is not None and left <= 0 and _ready(node) != "Unknown":
+            node = self._mark_unknown(node)
+        self._taint(node)
+        return left if left is not None and left > 0 else None
+
+    def _lease_left(self, name: str) -> int | None:
+        lease = self.leases.get(Key(LEASE_NAMESPACE, name))
+        renewed = ((lease or {}).get("spec") or {}).get("renewTime")
+        if renewed is None:
+            return None
+        return from_rfc3339(renewed) + GRACE - self.manager.engine.clock.now()
+
+    def _mark_unknown(self, node: Object) -> Object:
+        now = self.manager.now()
+        status = node.get("status") or {}
+        conditions = list(status.get("conditions") or ())
+        for type_ in REPORTED:
+            held = condition_of(node, type_) or {}
+            unknown = {
+                **held,
+                "type": type_,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown",
+                "message": "Kubelet stopped posting node status.",
+            }
+            conditions = with_condition(conditions, unknown, now=now)
+        body = {**node, "status": {**status, "conditions": conditions}}
+        told = self.client.update(NODES, body, subresource="status")
+        self.nodes.learn(told)
+        self.recorder.event(
+            node,
+            "Node",
+            "NodeNotReady",
+            f"Node {node['metadata']['name']} status is now: NodeNotReady",
+        )
+        for pod in self.pods.find("node", node["metadata"]["name"]):
+            self._mark_pod(pod)
+        return told
+
+    def _mark_pod(self, pod: Object) -> None:
+        if is_finished(pod) or (condition_of(pod, "Ready") or {}).get("status") != "True":
+            return
+        key = key_of(pod)
+        condition = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "NodeNotReady",
+            "message": "",
+            "lastTransitionTime": self.manager.now(),
+        }
+        try:
+            self.client.patch(
+                PODS,
+                key.name,
+                {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}},
+                key.namespace,
+                type="strategic",
+                subresource="status",
+            )
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+
+    def _taint(self, node: Object) -> None:
+        wanted = _wanted(node)
+
+        def change(latest: Object) -> bool:
+            spec = latest.setdefault("spec", {})
+            held = spec.get("taints") or []
+            kept = [
+                taint
+                for taint in held
+                if taint["key"] not in OURS or (taint["key"], taint["effect"]) in wanted
+            ]
+            known = {(taint["key"], taint["effect"]) for taint in kept}
+            new = [
+                {"key": key, "effect": effect, "timeAdded": self.manager.now()}
+                for key, effect in wanted
+                if (key, effect) not in known
+            ]
+            if len(kept) == len(held) and not new:
+                return False
+            if kept or new:
+                spec["taints"] = [*kept, *new]
+            else:
+                spec.pop("taints", None)
+            return True
+
+        self.nodes.learn(amend(self.client, NODES, node, change))
+
+    # --- pods
+
+    def sync_pod(self, key: Key) -> int | None:
+        """Delete a pod whose time on a tainted node is over; look again when it will be."""
+        pod = self.pods.get(key)
+        if pod is None or is_deleting(pod) or is_finished(pod):
+            return None
+        node = self.nodes.get(Key("", pod["spec"].get("nodeName") or ""))
+        when = None if node is None else _leaves(pod, node)
+        if when is None:
+            return None
+        left = when - self.manager.engine.clock.now()
+        if left > 0:
+            return left
+        self.recorder.event(pod, "Pod", "TaintManagerEviction", f"Marking for deletion Pod {key}")
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": self.manager.now(),
+        }
+        try:
+            self.client.patch(
+                PODS,
+                key.name,
+                {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}},
+                key.namespace,
+                type="strategic",
+                subresource="status",
+            )
+            options = {"preconditions": {"uid": uid_of(pod)}}
+            self.client.delete(PODS, key.name, key.namespace, options=options)
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+        return None
+
+
+def _wanted(node: Object) -> list[tuple[str, str]]:
+    """Return the taints that a node's conditions ask for: key and effect."""
+    found: list[tuple[str, str]] = []
+    ready = _ready(node)
+    if ready == "Unknown":
+        found += [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
+    elif ready != "True":
+        found += [(NOT_READY, "NoSchedule")]
+        if ready == "False":
+            found += [(NOT_READY, "NoExecute")]
+    for type_, status, key in PRESSURES:
+        if (condition_of(node, type_) or {}).get("status") == status:
+            found.append((key, "NoSchedule"))
+    if (node.get("spec") or {}).get("unschedulable"):
+        found.append((CORDONED, "NoSchedule"))
+    return found
+
+
+def _leaves(pod: Object, node: Object) -> int | None:
+    """Return when a pod must leave a node; None: it may stay."""
+    times = []
+    for taint in _taints(node):
+        if taint.get("effect") != "NoExecute":
+            continue
+        added = from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else 0
+        matching = [
+            toleration
+            for toleration in pod["spec"].get("tolerations") or ()
+            if toleration.get("effect") in {None, "", "NoExecute"} and _covers(toleration, taint)
+        ]
+        if not matching:
+            return int(added)
+        seconds = [item["tolerationSeconds"] for item in matching if "tolerationSeconds" in item]
+        if seconds:
+            times.append(int(added) + max(0, min(seconds)) * SECOND)
+    return min(times, default=None)
+
+
+def _covers(toleration: Wire, taint: Wire) -> bool:
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == (
+        taint.get("value") or ""
+    )
+
+
+def _ready(node: Object) -> str:
+    status: str = (condition_of(node, "Ready") or {}).get("status", "")
+    return status
+
+
+def _taints(node: Object) -> list[Wire]:
+    return list((node.get("spec") or {}).get("taints") or ())

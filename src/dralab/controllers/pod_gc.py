@@ -1,0 +1,91 @@
+"""Pods that nobody will end: on nodes that are gone, finished long ago, deleted before they ran.
+
+Source: kube-controller-manager's podgc controller.
+"""
+
+from typing import Final
+
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, is_finished, key_of, uid_of
+from dralab.runtime.resources import NODES, PODS
+
+PERIOD: Final = 20 * SECOND
+QUARANTINE: Final = 40 * SECOND
+MOST_FINISHED: Final = 12_500
+
+
+class PodGarbage:
+    """Looks every 20 seconds; a node must be missing for 40 before its pods go."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.pods = manager.cache(PODS)
+        self.nodes = manager.cache(NODES)
+        self._missing: dict[str, int] = {}
+        manager.every(PERIOD, self.collect)
+
+    def collect(self) -> None:
+        """Delete what nobody will end."""
+        now = self.manager.engine.clock.now()
+        finished: list[Object] = []
+        missing: dict[str, int] = {}
+        for pod in self.pods:
+            node = pod["spec"].get("nodeName")
+            if is_finished(pod):
+                finished.append(pod)
+            if not node:
+                if is_deleting(pod):
+                    self._delete(pod)
+                continue
+            if self.nodes.get(Key("", node)) is None:
+                since = missing.setdefault(node, self._missing.get(node, now))
+                if now - since >= QUARANTINE:
+                    self._delete(pod, orphaned=True)
+        self._missing = missing
+        surplus = len(finished) - MOST_FINISHED
+        if surplus > 0:
+            finished.sort(
+                key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), key_of(pod))
+            )
+            for pod in finished[:surplus]:
+                self._delete(pod)
+
+    def _delete(self, pod: Object, *, orphaned: bool = False) -> None:
+        key = key_of(pod)
+        try:
+            if orphaned and not is_finished(pod):
+                condition = {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": "PodGC: node no longer exists",
+                    "lastTransitionTime": self.manager.now(),
+                }
+                self.client.patch(
+                    PODS,
+                    key.name,
+                    {
+                        "metadata": {"uid": uid_of(pod)},
+                        "status": {"phase": "Failed", "conditions": [condition]},
+                    },
+                    key.namespace,
+                    type="strategic",
+                    subresource="status",
+                )
+            self.client.delete(
+                PODS,
+                key.name,
+                key.namespace,
+                options={"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(pod)}},
+            )
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+
+
+def _age(pod: Object) -> tuple[str, Key]:
+    return pod["metadata"].get("creationTimestamp", ""), key_of(pod)
