@@ -210,3 +210,61 @@ def openb(
     if curve is not None:
         experiment.write_curve(outcome, curve)
     show(outcome.table(), output)
+
+
+@simulate.command()
+@click.argument("scenario", type=FILE)
+@click.option("--scheduler", help="Use this one instead of the scenario's; `external` for outside.")
+@click.option("--seed", type=int, help="Use this seed instead of the scenario's.")
+@click.option(
+    "--report", type=click.Path(path_type=Path, file_okay=False), help="Write all files here."
+)
+@click.option("--resume", type=FILE, help="Go on from the checkpoint of a run that was stopped.")
+@click.option("--parquet", is_flag=True, help="Tables as Parquet, too (extra: parquet).")
+@LENIENT
+@OUTPUT
+def run(
+    scenario: Path,
+    scheduler: str | None,
+    seed: int | None,
+    report: Path | None,
+    resume: Path | None,
+    parquet: bool,
+    lenient: bool,
+    output: str,
+) -> None:
+    """Run a scenario file: fleet, workload, scheduler, life cycle, faults, seed, stop.
+
+    Example: `dralab simulate run scenario.yaml --report results/`
+    """
+    from dralab.cli._progress import watching
+    from dralab.simulation import outputs
+    from dralab.simulation.scenarios import scenario as scenarios
+    from dralab.simulation.scenarios.execute import Run
+
+    complaints = Complaints(lenient=lenient)
+    with bad_input():
+        loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, complaints=complaints)
+        work = Run(loaded) if resume is None else Run.resumed(loaded, resume)
+    report_skipped(complaints)
+    with bad_input(), watching(loaded.name) as watcher:
+        result = work.go(watcher.show, watcher.stop)
+    for note in result.notes:
+        click.echo(f"note: {note}", err=True)
+    if report is not None:
+        outputs.write(result, report, parquet=parquet)
+    if not result.complete:
+        checkpoint = (report or Path()) / "checkpoint"
+        work.save(checkpoint)
+        click.echo(
+            f"stopped: what there is so far was kept; go on with --resume {checkpoint}", err=True
+        )
+    summary = outputs.summary(result)
+    show(summary if output != "table" else _flat(summary), output)
+    if not result.complete:
+        raise SystemExit(1)
+
+
+def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
+    head = {k: v for k, v in summary.items() if k not in {"metrics", "notes"}}
+    return head | dict(summary["metrics"])

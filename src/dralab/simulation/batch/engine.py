@@ -101,6 +101,7 @@ class Simulation:
         self._news: dict[str, Any] = {}
         self._asking: Event | None = None
         self._busy_until = 0
+        self._begun = False
         self._registering = self.options.dynamic_jobs
         self._talking: dict[Way, int] = {}
         self._static_left = 0
@@ -125,8 +126,22 @@ class Simulation:
 
     # --- the run ----------------------------------------------------------------------------
 
-    def run(self, until: int | None = None) -> None:
-        """Run to the end, or to a time; jobs that still run then have no end."""
+    def run(self, until: int | None = None, stop: Callable[[], bool] | None = None) -> bool:
+        """Run to the end, or to a time; jobs that still run then have no end.
+
+        Return False where `stop` asked to leave off earlier; `run` again goes on from there.
+        """
+        if not self._begun:
+            self._begin()
+        while (when := self.events.next_time()) is not None and (until is None or when <= until):
+            self.events.step()
+            if stop is not None and stop():
+                return False
+        self.scheduler.end(self.events.now())
+        return True
+
+    def _begin(self) -> None:
+        self._begun = True
         self.scheduler.begin(
             Beginning(
                 platform=self.platform,
@@ -139,8 +154,6 @@ class Simulation:
                 },
             )
         )
-        self.events.run(until)
-        self.scheduler.end(self.events.now())
 
     @property
     def waiting(self) -> list[Record]:

@@ -27,7 +27,15 @@ class GpuCluster:
             self.gpus[index, : node.gpus] = WHOLE_GPU
         self.count: Ints = np.array([node.gpus for node in nodes], dtype=np.int64)
         self.model: Ints = np.array([number[node.model] for node in nodes], dtype=np.int64)
-        # One bit per kind of GPU pod that ever came: bit 0 shares a GPU, bit n has n whole ones.
+        self.slots: Ints = np.array([node.pods for node in nodes], dtype=np.int64)
+        self.full_cpu, self.full_memory = self.cpu.copy(), self.memory.copy()
+        self.down: Flags = np.zeros(len(nodes), dtype=bool)
+        # By what scores scale: the largest node, as the authors' constants are of their traces.
+        self.largest_cpu = int(max(self.cpu.max(initial=1), 1))
+        self.largest_gpu = int(max(self.gpus.sum(axis=1).max(initial=0), WHOLE_GPU))
+        self._labelled: dict[str, Flags] = {}
+        self._kind_counts: dict[tuple[int, int], int] = {}
+        # One bit per kind of GPU pod on the node: bit 0 shares a GPU, bit n has n whole ones.
         self.kinds: Ints = np.zeros(len(nodes), dtype=np.int64)
         self.changed: list[int] = []
         self.capacity = int(self.gpus.sum())
@@ -46,7 +54,9 @@ class GpuCluster:
 
     def feasible(self, shape: Shape, nodes: Ints) -> Flags:
         """Return which of the nodes have the CPU and the GPUs for a shape (memory is apart)."""
-        fits: Flags = self.cpu[nodes] >= shape.cpu
+        fits: Flags = (self.cpu[nodes] >= shape.cpu) & ~self.down[nodes]
+        if shape.labels:
+            fits &= self._with_labels(shape.labels)[nodes]
         if shape.gpus:
             left = self.gpus[nodes]
             if shape.gpus == 1:
@@ -60,19 +70,43 @@ class GpuCluster:
 
     def place(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
         """Take what a pod asks for from a node; `gpus` has an index for each share it takes."""
-        self.cpu[node] -= shape.cpu
-        self.memory[node] -= memory
+        self._change(node, shape, memory, gpus, 1)
+
+    def release(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
+        """Give back what `place` took."""
+        self._change(node, shape, memory, gpus, -1)
+
+    def set_down(self, node: int, *, down: bool) -> None:
+        """Let a node take no pod, or take pods again."""
+        self.down[node] = down
+        self.changed.append(node)
+
+    def _change(self, node: int, shape: Shape, memory: int, gpus: Sequence[int], sign: int) -> None:
+        self.cpu[node] -= sign * shape.cpu
+        self.memory[node] -= sign * memory
+        self.slots[node] -= sign
         for gpu in gpus:
-            self.gpus[node, gpu] -= shape.milli
+            self.gpus[node, gpu] -= sign * shape.milli
         if shape.gpus:
-            self.kinds[node] |= kind(shape)
-        self.used += shape.demand
+            bit = kind(shape)
+            count = self._kind_counts.get((node, bit), 0) + sign
+            self._kind_counts[node, bit] = count
+            self.kinds[node] = self.kinds[node] | bit if count else self.kinds[node] & ~bit
+        self.used += sign * shape.demand
         if self.fragmentation is not None:
             one = slice(node, node + 1)
             self.lost[node] = self.fragmentation.of(self.cpu[one], self.gpus[one], self.model[one])[
                 0
             ]
         self.changed.append(node)
+
+    def _with_labels(self, labels: str) -> Flags:
+        found = self._labelled.get(labels)
+        if found is None:
+            wanted = frozenset(labels.split(","))
+            found = np.array([wanted <= node.labels for node in self.nodes], dtype=bool)
+            self._labelled[labels] = found
+        return found
 
     def whole_gpus(self, node: int, shape: Shape) -> list[int]:
         """Return the GPUs for a pod that does not share: the lowest-numbered with enough left."""

@@ -51,9 +51,11 @@ class Fragmentation:
         self._cpu_only: Flags = self._gpus == 0
         sizes = sorted({shape.milli for shape in shapes})
         self._sizes: Ints = np.array(sizes, dtype=np.int64)
-        self._size_of = np.array([sizes.index(shape.milli) for shape in shapes])
+        self._size_of: Ints = np.array(
+            [sizes.index(shape.milli) for shape in shapes], dtype=np.int64
+        )
         self._allowed: Flags = np.array(
-            [[allows(shape.models, model) for shape in shapes] for model in models]
+            [[allows(shape.models, model) for shape in shapes] for model in models], dtype=bool
         ).reshape(len(models), len(shapes))
 
     def of(self, cpu: Ints, gpus: Ints, model: Ints) -> Floats:

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - every policy takes what any of them needs
 """The policies of the FGD paper: a score per node and shape, and the GPUs to take.
 
 A score depends on nothing but the node's state and the pod's shape, so it is computed again only
@@ -6,6 +7,7 @@ the authors' simulator; -1 is a node that cannot take the pod.
 """
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -16,9 +18,8 @@ from dralab.simulation.openb.cluster import GpuCluster, kind
 from dralab.simulation.openb.fragmentation import Floats, Fragmentation, Ints
 from dralab.simulation.workloads.openb import WHOLE_GPU, Shape
 
-# The largest node of the traces, by which the authors' plugins scale.
-LARGEST_CPU: Final = 128_000
-LARGEST_GPU: Final = 8_000
+# More would take memory for shapes that hardly come again.
+MOST_KNOWN: Final = 512
 
 
 @dataclass(slots=True)
@@ -34,7 +35,11 @@ class _Known:
 class Policy(Protocol):
     """Which node, and which of its GPUs."""
 
-    def score(self, cluster: GpuCluster, shape: Shape, nodes: Ints) -> tuple[Ints, Ints | None]:
+    uses_memory: bool
+
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
         """Return a score per node, and the GPU to share per node where the policy minds."""
         ...
 
@@ -45,65 +50,87 @@ class Scores:
     def __init__(self, cluster: GpuCluster, policy: Policy) -> None:
         self.cluster = cluster
         self.policy = policy
-        self._known: dict[Shape, _Known] = {}
+        self._known: OrderedDict[tuple[Shape, int], _Known] = OrderedDict()
         self._all = np.arange(len(cluster.nodes), dtype=np.int64)
 
-    def of(self, shape: Shape) -> tuple[Ints, Ints]:
+    def of(self, shape: Shape, memory: int = 0) -> tuple[Ints, Ints]:
         """Return, per node, its score (-1: cannot) and the GPU to share (-1: no wish)."""
-        known = self._known.get(shape)
+        key = (shape, memory if self.policy.uses_memory else 0)
+        known = self._known.get(key)
         changes = self.cluster.changed
         if known is None:
             count = len(self._all)
-            known = self._known[shape] = _Known(np.full(count, -1), np.full(count, -1))
+            known = self._known[key] = _Known(np.full(count, -1), np.full(count, -1))
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
             stale = self._all
         elif known.seen < len(changes):
             stale = np.array(sorted(set(changes[known.seen :])), dtype=np.int64)
         else:
             return known.scores, known.gpu
+        self._known.move_to_end(key)
         known.seen = len(changes)
         fits = self.cluster.feasible(shape, stale)
         known.scores[stale[~fits]] = -1
         nodes = stale[fits]
         if len(nodes):
-            scores, gpu = self.policy.score(self.cluster, shape, nodes)
+            scores, gpu = self.policy.score(self.cluster, shape, memory, nodes)
             known.scores[nodes] = scores
             if gpu is not None:
                 known.gpu[nodes] = gpu
         return known.scores, known.gpu
 
 
-class FirstFit:
+class _WithoutMemory:
+    """Memory decides whether a node can, not how good it is."""
+
+    uses_memory = False
+
+
+class FirstFit(_WithoutMemory):
     """All nodes that can are equal: the first is taken."""
 
-    def score(self, cluster: GpuCluster, shape: Shape, nodes: Ints) -> tuple[Ints, Ints | None]:  # noqa: ARG002 - the shape of every policy
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
         """Return zeros."""
         return np.zeros(len(nodes), dtype=np.int64), None
 
 
-class BestFit:
+class BestFit(_WithoutMemory):
     """The node that has the least left afterwards, CPU and GPU weighing the same."""
 
-    def score(self, cluster: GpuCluster, shape: Shape, nodes: Ints) -> tuple[Ints, Ints | None]:
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
         """Return 100 for a node that would be full, less the more is left."""
-        cpu = (cluster.cpu[nodes] - shape.cpu) / LARGEST_CPU
-        gpu = (cluster.gpus[nodes].sum(axis=1) - shape.demand) / LARGEST_GPU
+        cpu = (cluster.cpu[nodes] - shape.cpu) / cluster.largest_cpu
+        gpu = (cluster.gpus[nodes].sum(axis=1) - shape.demand) / cluster.largest_gpu
         return _truncated(100 * (1 - 0.5 * cpu - 0.5 * gpu)) + 100, None
 
 
-class DotProduct:
+class DotProduct(_WithoutMemory):
     """The node whose rest points least in the direction of the pod's demand."""
 
-    def score(self, cluster: GpuCluster, shape: Shape, nodes: Ints) -> tuple[Ints, Ints | None]:
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
         """Return 100 less half the product."""
-        cpu = cluster.cpu[nodes] / LARGEST_CPU * (shape.cpu / LARGEST_CPU)
-        gpu = cluster.gpus[nodes].sum(axis=1) / LARGEST_GPU * (shape.demand / LARGEST_GPU)
+        cpu = cluster.cpu[nodes] / cluster.largest_cpu * (shape.cpu / cluster.largest_cpu)
+        gpu = (
+            cluster.gpus[nodes].sum(axis=1)
+            / cluster.largest_gpu
+            * (shape.demand / cluster.largest_gpu)
+        )
         return _truncated(100 * (1 - 0.5 * (cpu + gpu))) + 100, None
 
 
-class GpuPacking:
+class GpuPacking(_WithoutMemory):
     """GPUs in use before idle ones, idle ones on nodes in use before nodes that are all idle."""
 
-    def score(self, cluster: GpuCluster, shape: Shape, nodes: Ints) -> tuple[Ints, Ints | None]:
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
         """Return the authors' three bands."""
         if not shape.gpus:
             return np.zeros(len(nodes), dtype=np.int64), None
@@ -120,26 +147,63 @@ class GpuPacking:
         ), None
 
 
-class GpuClustering:
+class GpuClustering(_WithoutMemory):
     """Nodes that already run pods with as many GPUs, and only those, come first."""
 
-    def score(self, cluster: GpuCluster, shape: Shape, nodes: Ints) -> tuple[Ints, Ints | None]:
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
         """Return the band of the node's kinds, plus up to 25 for how full it is."""
         if not shape.gpus:
             return np.zeros(len(nodes), dtype=np.int64), None
-        full = 25 * (LARGEST_GPU - cluster.gpus[nodes].sum(axis=1)) // LARGEST_GPU
+        full = 25 * (cluster.largest_gpu - cluster.gpus[nodes].sum(axis=1)) // cluster.largest_gpu
         kinds, own = cluster.kinds[nodes], kind(shape)
         band = np.select([kinds == own, kinds & own != 0, kinds == 0], [75, 50, 25], 0)
         return full + band, None
 
 
-class FragmentationGradient:
+class WorstFit(_WithoutMemory):
+    """The node that has the most left afterwards."""
+
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
+        """Return what best fit would, turned round."""
+        scores, _ = BestFit().score(cluster, shape, memory, nodes)
+        return 1000 - scores, None
+
+
+class DefaultProfile:
+    """kube-scheduler's default scores that differ between nodes: least allocated, and balance.
+
+    NodeResourcesFit (LeastAllocated over CPU and memory) and NodeResourcesBalancedAllocation, each
+    with weight 1; ties are broken at random.
+    """
+
+    uses_memory = True
+
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
+        """Return the sum of both, in hundredths as whole numbers."""
+        full_cpu = np.maximum(cluster.full_cpu[nodes], 1)
+        full_memory = np.maximum(cluster.full_memory[nodes], 1)
+        cpu = (cluster.cpu[nodes] - shape.cpu) / full_cpu
+        rest = (cluster.memory[nodes] - memory) / full_memory
+        least = (_truncated(100 * cpu) + _truncated(100 * rest)) // 2
+        balance = _truncated(100 * (1 - np.abs(cpu - rest) / 2))
+        return np.maximum(least + balance, 0), None
+
+
+class FragmentationGradient(_WithoutMemory):
     """FGD: the node, and on it the GPU, where the fragmentation grows least."""
 
     def __init__(self, fragmentation: Fragmentation) -> None:
         self.fragmentation = fragmentation
 
-    def score(self, cluster: GpuCluster, shape: Shape, nodes: Ints) -> tuple[Ints, Ints | None]:
+    def score(
+        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+    ) -> tuple[Ints, Ints | None]:
         """Return 100 times the sigmoid of (fall of F / 1000): 50 where nothing changes."""
         cpu, model = cluster.cpu[nodes] - shape.cpu, cluster.model[nodes]
         left, before = cluster.gpus[nodes], cluster.lost[nodes]
@@ -179,26 +243,38 @@ POLICIES: Final[Mapping[str, Callable[[Fragmentation], Policy]]] = {
     "bestfit": lambda _: BestFit(),
     "fgd": FragmentationGradient,
     "firstfit": lambda _: FirstFit(),
+    "worstfit": lambda _: WorstFit(),
+    "default": lambda _: DefaultProfile(),
 }
+TIES_AT_RANDOM: Final = frozenset({"random", "default"})
 
 
 class Chooser:
     """A policy at work: picks the node and the GPUs of one pod after the other."""
 
-    def __init__(self, cluster: GpuCluster, name: str, chance: random.Random) -> None:
+    def __init__(
+        self,
+        cluster: GpuCluster,
+        name: str,
+        chance: random.Random,
+        custom: Policy | None = None,
+    ) -> None:
         if cluster.fragmentation is None:
             raise ValueError("the cluster must follow its fragmentation")
         self.cluster = cluster
         self.name = name
         self.chance = chance
-        self.scores = Scores(cluster, POLICIES[name](cluster.fragmentation))
+        policy = POLICIES[name](cluster.fragmentation) if custom is None else custom
+        self.scores = Scores(cluster, policy)
 
     def choose(self, shape: Shape, memory: int) -> tuple[int, list[int]] | None:
         """Return the node and the index of each GPU share; None where no node can."""
-        scores, wished = self.scores.of(shape)
-        masked = np.where(self.cluster.memory >= memory, scores, -1)
-        if self.name == "random":
-            able = np.flatnonzero(masked >= 0)
+        scores, wished = self.scores.of(shape, memory)
+        room = (self.cluster.memory >= memory) & (self.cluster.slots > 0)
+        masked = np.where(room, scores, -1)
+        if self.name in TIES_AT_RANDOM:
+            best = 0 if self.name == "random" else max(0, int(masked.max()))
+            able = np.flatnonzero(masked >= best)
             if not len(able):
                 return None
             node = int(able[self.chance.randrange(len(able))])

@@ -31,15 +31,21 @@ class GpuNode:
     memory: int
     gpus: int
     model: str
+    pods: int = 1001
+    labels: frozenset[str] = frozenset()
 
 
 class Shape(NamedTuple):
-    """What a pod asks of CPU and GPUs; `models` are the allowed ones, joined by `|`."""
+    """What a pod asks of CPU and GPUs; `models` are the allowed ones, joined by `|`.
+
+    `labels` are those its node must have, `key=value` joined by `,`.
+    """
 
     cpu: int
     milli: int
     gpus: int
     models: str
+    labels: str = ""
 
     @property
     def demand(self) -> int:

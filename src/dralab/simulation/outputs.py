@@ -1,0 +1,105 @@
+"""The files of a run: summary, tasks and samples, as JSON, CSV and (with an extra) Parquet."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation import metrics
+from dralab.simulation.results import Result
+
+TASK_COLUMNS: Final = (
+    "id", "user", "state", "submitted", "bound", "started", "ended", "wait", "run", "turnaround",
+    "bounded_slowdown", "width", "gpu_milli", "places", "evictions", "reason",
+)  # fmt: skip
+SAMPLE_COLUMNS: Final = ("time", "waiting", "running", "cpu", "gpu", "fragmented")
+Row = tuple[Any, ...]
+
+
+def write(result: Result, folder: Path, *, parquet: bool = False) -> list[Path]:
+    """Write `summary.json`, `tasks.csv` and `samples.csv`; the same run gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / "summary.json", folder / "tasks.csv", folder / "samples.csv"]
+    paths[0].write_bytes(
+        orjson.dumps(summary(result), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    )
+    tables: Mapping[str, tuple[Sequence[str], list[Row]]] = {
+        "tasks": (TASK_COLUMNS, task_rows(result)),
+        "samples": (SAMPLE_COLUMNS, sample_rows(result)),
+    }
+    for name, (columns, rows) in tables.items():
+        text = "\n".join([",".join(columns), *(",".join(map(_cell, row)) for row in rows)])
+        (folder / f"{name}.csv").write_text(text + "\n", encoding="utf-8")
+        if parquet:
+            paths.append(folder / f"{name}.parquet")
+            write_parquet(paths[-1], columns, rows)
+    return paths
+
+
+def summary(result: Result) -> dict[str, Any]:
+    """Return what identifies the run and all its numbers."""
+    return {
+        "name": result.name,
+        "scheduler": result.scheduler,
+        "seed": result.seed,
+        "complete": result.complete,
+        "simulated_until": result.end / SECOND,
+        "metrics": metrics.of(result),
+        "notes": list(result.notes),
+    }
+
+
+def task_rows(result: Result) -> list[Row]:
+    """Return a row per task; times in seconds, None where they never came."""
+    rows: list[Row] = []
+    for task in result.tasks:
+        over = task.started is not None and task.ended is not None
+        rows.append(
+            (
+                task.id,
+                task.user,
+                task.state,
+                *(_seconds(t) for t in (task.submitted, task.bound, task.started, task.ended)),
+                metrics.wait(task) if task.started is not None else None,
+                metrics.run_time(task) if over else None,
+                metrics.turnaround(task) if over else None,
+                metrics.bounded_slowdown(task) if over else None,
+                task.width,
+                task.gpu_milli,
+                " ".join(result.lanes[lane] for lane in task.lanes),
+                task.evictions,
+                task.reason,
+            )
+        )
+    return rows
+
+
+def sample_rows(result: Result) -> list[Row]:
+    """Return a row per sample; time in seconds."""
+    return [(_seconds(sample.when), *sample[1:]) for sample in result.samples]
+
+
+def write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Write a table; needs the extra `parquet`."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise RuntimeError("Parquet needs an extra: pip install 'dralab[parquet]'") from None
+    data = {name: [row[index] for row in rows] for index, name in enumerate(columns)}
+    pq.write_table(pa.table(data), path)
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / SECOND
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6f}"
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text

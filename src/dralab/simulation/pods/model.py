@@ -1,0 +1,82 @@
+"""What is run, and under which circumstances. Times are nanoseconds since the run began."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dralab.simulation.workloads.openb import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod. `duration` None: it runs until the end of the simulation.
+
+    Pods of one `gang` start together or not at all. A higher `priority` goes first.
+    """
+
+    name: str
+    namespace: str = "default"
+    shape: Shape
+    memory: int = 0
+    arrives: int = 0
+    duration: int | None = None
+    priority: int = 0
+    queue: str = ""
+    gang: str = ""
+    user: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The most that the pods of a queue may hold together; None: no limit."""
+
+    cpu: int | None = None
+    gpu_milli: int | None = None
+    pods: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A delay with jitter: drawn uniformly between `delay` and `delay + jitter`."""
+
+    delay: int = 0
+    jitter: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeCycle:
+    """What happens to a pod besides running.
+
+    `start` lies between binding and running, `release` between its end and the freeing of what it
+    held (a kubelet that has not looked yet). A run fails with `failure`, at a random part of it,
+    and is tried again up to `retries` times.
+    """
+
+    start: Stage = field(default_factory=Stage)
+    release: Stage = field(default_factory=Stage)
+    failure: float = 0.0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A node is down from `at` for `duration` (None: for ever); its pods are evicted and wait."""
+
+    node: str
+    at: int
+    duration: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomFaults:
+    """Every node fails after times drawn exponentially around `between`, for around `repair`."""
+
+    between: int
+    repair: int
+
+
+PodState = Literal["Pending", "Bound", "Running", "Succeeded", "Failed"]

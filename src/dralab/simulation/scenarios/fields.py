@@ -1,0 +1,207 @@
+"""Reading a YAML mapping field by field, with errors that name the line and the field."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dralab.api.yaml_documents import YamlError, documents
+from dralab.kernel.clock import SECOND
+from dralab.simulation.errors import InputError
+from dralab.simulation.json_input import is_number, nanoseconds
+from dralab.values.quantity import QuantityError, parse_any
+
+DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+LARGEST_FILE: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file and the lines of its fields."""
+
+    path: Path
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def error(self, where: str, problem: str) -> InputError:
+        """Return an error about a field, with its line or that of its nearest parent."""
+        known = where
+        while known and known not in self.lines:
+            known = known[: max(known.rfind("."), known.rfind("["), 0)]
+        return InputError(self.path, problem, line=self.lines.get(known), where=where)
+
+
+def load(path: Path) -> "Fields":
+    """Return the mapping of a YAML file with one document."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise InputError(path, f"has more than {LARGEST_FILE} bytes")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    try:
+        found = [d for d in documents(raw, positions=True) if d.value is not None]
+    except YamlError as error:
+        raise InputError(path, error.message, line=error.line or None) from None
+    if len(found) != 1 or not isinstance(found[0].value, dict):
+        raise InputError(path, "must hold one mapping")
+    if found[0].repeated:
+        where, line = found[0].repeated[0]
+        raise InputError(path, "is given twice", line=line, where=where)
+    return Fields(Place(path, found[0].positions), "", found[0].value)
+
+
+class Fields:
+    """One mapping; every method removes nothing but remembers what was asked for."""
+
+    def __init__(self, place: Place, where: str, value: Any) -> None:
+        self.place = place
+        self.where = where
+        if not isinstance(value, dict):
+            raise place.error(where, "must be a mapping")
+        self.value: dict[str, Any] = value
+        self._known: set[str] = set()
+
+    @property
+    def folder(self) -> Path:
+        """Where files that are named lie."""
+        return self.place.path.parent
+
+    def path_to(self, key: str) -> str:
+        """Return the full path of a field."""
+        return f"{self.where}.{key}" if self.where else key
+
+    def error(self, key: str, problem: str) -> InputError:
+        """Return an error about a field."""
+        return self.place.error(self.path_to(key), problem)
+
+    def has(self, key: str) -> bool:
+        """Return whether a field is given (and not null)."""
+        self._known.add(key)
+        return self.value.get(key) is not None
+
+    def raw(self, key: str) -> Any:
+        """Return a value as it is."""
+        self._known.add(key)
+        return self.value.get(key)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return a text (numbers are texts, too)."""
+        value = self.raw(key)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+            raise self.error(key, "must be a text" if self.has(key) else "must be given")
+        return str(value)
+
+    def choice(self, key: str, known: Mapping[str, Any], default: str | None = None) -> str:
+        """Return one of the known names."""
+        value = self.text(key, default)
+        if value not in known:
+            raise self.error(key, f"{value!r} is none of {', '.join(known)}")
+        return value
+
+    def number(self, key: str, default: float | None = None, *, least: float = 0.0) -> float:
+        """Return a number that is at least `least`."""
+        value = self.raw(key)
+        if value is None and default is not None:
+            return default
+        if value is None or not is_number(value) or not least <= value < 1e18:
+            raise self.error(key, f"must be a number, at least {least:g}, and is {value!r}")
+        return float(value)
+
+    def whole(self, key: str, default: int | None = None, *, least: int = 0) -> int:
+        """Return a whole number that is at least `least`."""
+        value = self.number(key, default, least=least)
+        if value != int(value):
+            raise self.error(key, f"must be a whole number and is {value!r}")
+        return int(value)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return true or false."""
+        value = self.raw(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.error(key, "must be true or false")
+        return value
+
+    def duration(self, key: str, default: int | None = None) -> int:
+        """Return nanoseconds from `90`, `1.5h`, `1h30m`."""
+        value = self.raw(key)
+        if value is None and default is not None:
+            return default
+        try:
+            return duration(value)
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
+
+    def quantity(self, key: str, default: str | None = None, *, scale: int = 1) -> int:
+        """Return a quantity times `scale`, rounded up: `cpu` in milli has scale 1000."""
+        value = self.raw(key)
+        try:
+            number = parse_any(default if value is None and default is not None else value)
+        except QuantityError:
+            raise self.error(key, f"{value!r} is no quantity: write 4, 500m or 16Gi") from None
+        if number < 0:
+            raise self.error(key, "must not be negative")
+        return -int(-number * scale // 1)
+
+    def mapping(self, key: str) -> "Fields":
+        """Return a mapping inside; an empty one where it is not given."""
+        value = self.raw(key)
+        return Fields(self.place, self.path_to(key), {} if value is None else value)
+
+    def mappings(self, key: str) -> Iterator["Fields"]:
+        """Yield the mappings of a list."""
+        value = self.raw(key)
+        if value is None:
+            return
+        if not isinstance(value, list):
+            raise self.error(key, "must be a list")
+        for index, item in enumerate(value):
+            yield Fields(self.place, f"{self.path_to(key)}[{index}]", item)
+
+    def labels(self, key: str) -> frozenset[str]:
+        """Return a mapping of texts as `key=value`."""
+        inner = self.mapping(key)
+        return frozenset(f"{name}={inner.text(name)}" for name in inner.value)
+
+    def file(self, key: str) -> Path:
+        """Return a file inside the folder of this one."""
+        from dralab.simulation.errors import inside
+
+        try:
+            return inside(self.folder, self.text(key), file=self.place.path, where="")
+        except InputError as error:
+            raise self.error(key, error.problem) from None
+
+    def one_of(self, readers: Mapping[str, Callable[["Fields"], Any]]) -> Any:
+        """Call the reader of the one field that is given."""
+        given = [key for key in readers if self.has(key)]
+        if len(given) != 1:
+            raise self.place.error(self.where, f"must have exactly one of {', '.join(readers)}")
+        return readers[given[0]](self)
+
+    def done(self) -> None:
+        """Refuse fields that nobody asked for."""
+        for key in self.value:
+            if key not in self._known:
+                known = ", ".join(sorted(self._known))
+                raise self.error(key, f"is not known here; known are {known}")
+
+
+def duration(value: object) -> int:
+    """Return nanoseconds.
+
+    >>> duration("1h30m") == duration(5400) == duration("1.5h")
+    True
+    """
+    if is_number(value) and value >= 0:  # type: ignore[operator]  # is_number says it
+        return nanoseconds(value)  # type: ignore[arg-type]
+    text = value if isinstance(value, str) else ""
+    parts = DURATION.findall(text)
+    if not parts or "".join(a + b for a, b in parts) != text:
+        raise ValueError(f"{value!r} is no duration: write 90, 90s, 1h30m or 7d")
+    return round(sum(float(number) * UNITS[unit] for number, unit in parts) * SECOND)

@@ -1,0 +1,174 @@
+"""`fleet:` of a scenario: on which nodes, from whatever format they are described in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dralab.api.manifests import load as load_manifests
+from dralab.fleet import shapes
+from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.platforms import xml
+from dralab.simulation.platforms.platform import Platform, plain
+from dralab.simulation.scenarios.fields import Fields
+from dralab.simulation.workloads import openb
+from dralab.simulation.workloads.openb import GpuNode
+from dralab.values.quantity import QuantityError, parse_any
+
+MOST_NODES: Final = 1_000_000
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "alibabacloud.com/gpu-count")
+MODEL_LABELS: Final = (
+    "nvidia.com/gpu.product", "alibabacloud.com/gpu-card-model", "amd.com/gpu.product-name",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Nodes for pods, or a platform for rigid jobs."""
+
+    nodes: tuple[GpuNode, ...] = ()
+    platform: Platform | None = None
+
+    def as_platform(self) -> Platform:
+        """Return the machines: one a node where only nodes are known."""
+        return plain(len(self.nodes)) if self.platform is None else self.platform
+
+    def as_nodes(self) -> tuple[GpuNode, ...]:
+        """Return the nodes: one a machine where only machines are known."""
+        if self.platform is None:
+            return self.nodes
+        return tuple(
+            GpuNode(
+                f"{index}-{host.name}",
+                1000 * int(host.properties.get("core", host.cores)),
+                _bytes(host.properties.get("memory", "4Gi")),
+                0,
+                "",
+                110,
+            )
+            for index, host in enumerate(self.platform.compute)
+        )
+
+
+def read(scenario: Fields, complaints: Complaints) -> Fleet:
+    """Return the fleet of a scenario; InputError names what is wrong."""
+    fields = scenario.mapping("fleet")
+    readers = {
+        "nodes": _nodes,
+        "hosts": lambda f: Fleet(platform=plain(f.whole("hosts", least=1))),
+        "openb": lambda f: _openb(f, complaints),
+        "platform": lambda f: Fleet(
+            platform=xml.read(f.file("platform"), master=f.text("master", "master_host"))
+        ),
+        "manifests": lambda f: Fleet(nodes=_from_manifests(f)),
+        "shape": _from_shape,
+    }
+    fleet: Fleet = fields.one_of(readers)
+    fields.done()
+    if not fleet.nodes and fleet.platform is None:
+        raise scenario.error("fleet", "has no node")
+    return fleet
+
+
+def _nodes(fields: Fields) -> Fleet:
+    nodes: list[GpuNode] = []
+    for group in fields.mappings("nodes"):
+        count = group.whole("count", 1, least=1)
+        if len(nodes) + count > MOST_NODES:
+            raise group.error("count", f"there would be more than {MOST_NODES} nodes")
+        name = group.text("name", "node")
+        cpu, memory = group.quantity("cpu", scale=1000), group.quantity("memory", "64Gi")
+        gpus, model = group.whole("gpus", 0), group.text("model", "gpu")
+        pods, labels = group.whole("pods", 110, least=1), group.labels("labels")
+        group.done()
+        known = {node.name for node in nodes}
+        for index in range(count):
+            full = name if count == 1 else f"{name}-{index}"
+            if full in known:
+                raise group.error("name", f"there are two nodes {full!r}")
+            own = labels | {f"kubernetes.io/hostname={full}"}
+            nodes.append(GpuNode(full, cpu, memory, gpus, model if gpus else "", pods, own))
+    return Fleet(nodes=tuple(nodes))
+
+
+def _openb(fields: Fields, complaints: Complaints) -> Fleet:
+    """The traces count memory in MiB."""
+    nodes = openb.read_nodes(fields.file("openb"), complaints=complaints)
+    return Fleet(nodes=tuple(replace(node, memory=node.memory << 20) for node in nodes))
+
+
+def _from_shape(fields: Fields) -> Fleet:
+    shape = fields.mapping("shape")
+    try:
+        sample = shapes.sample(
+            shape.text("name"),
+            nodes=shape.whole("nodes", 1, least=1),
+            seed=shape.whole("seed", 0),
+            gpus=shape.whole("gpus", 8, least=1),
+        )
+    except ValueError as error:
+        raise shape.error("name", str(error)) from None
+    shape.done()
+    devices: dict[str, int] = {}
+    models: dict[str, str] = {}
+    for pool in sample.pools:
+        units = {device.unit or device.name for device in pool.devices}
+        if pool.node and not pool.name.endswith("nics"):
+            devices[pool.node] = devices.get(pool.node, 0) + len(units)
+            first = pool.devices[0].attributes if pool.devices else {}
+            model = first.get("productName") or pool.attributes.get("model") or pool.driver
+            models.setdefault(pool.node, str(model))
+    return Fleet(
+        nodes=tuple(
+            GpuNode(
+                node.name,
+                int(1000 * parse_any(node.cpu)),
+                int(parse_any(node.memory)),
+                devices.get(node.name, 0),
+                models.get(node.name, ""),
+                110,
+                frozenset(f"{key}={value}" for key, value in node.labels.items()),
+            )
+            for node in sample.nodes
+        )
+    )
+
+
+def _from_manifests(fields: Fields) -> tuple[GpuNode, ...]:
+    path = fields.file("manifests")
+    nodes = [m.object for m in load_manifests([str(path)]).objects if m.kind == "Node"]
+    return tuple(node_of(node, path.name) for node in nodes)
+
+
+def node_of(node: Mapping[str, Any], file: str) -> GpuNode:
+    """Return a node from its object, by what it can allocate."""
+    metadata, status = node.get("metadata") or {}, node.get("status") or {}
+    name = str(metadata.get("name", ""))
+    amounts = status.get("allocatable") or status.get("capacity") or {}
+    labels = {str(k): str(v) for k, v in (metadata.get("labels") or {}).items()}
+
+    def amount(key: str, default: str) -> Any:
+        try:
+            return parse_any(amounts.get(key, default))
+        except QuantityError:
+            raise InputError(
+                file, f"{amounts[key]!r} is no quantity", where=f"Node {name}: {key}"
+            ) from None
+
+    gpus = sum(int(amount(key, "0")) for key in GPU_RESOURCES)
+    model = next((labels[key] for key in MODEL_LABELS if key in labels), "gpu")
+    return GpuNode(
+        name,
+        int(1000 * amount("cpu", "0")),
+        int(amount("memory", "0")),
+        gpus,
+        model if gpus else "",
+        int(amount("pods", "110")),
+        frozenset(f"{key}={value}" for key, value in labels.items()),
+    )
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(parse_any(text))
+    except QuantityError:
+        return 4 << 30

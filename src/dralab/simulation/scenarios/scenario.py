@@ -1,0 +1,200 @@
+"""One YAML file, read and checked: `load` it, then `run` it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from dralab.simulation.batch.engine import Options, Simulation
+from dralab.simulation.batch.messages import Scheduler
+from dralab.simulation.batch.schedulers import SCHEDULERS
+from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.openb.policies import POLICIES
+from dralab.simulation.pods.engine import Circumstances, PodSimulation
+from dralab.simulation.pods.model import Fault, LifeCycle, Pod, Quota, RandomFaults, Stage
+from dralab.simulation.scenarios import custom, fleet, workload
+from dralab.simulation.scenarios.fields import Fields
+from dralab.simulation.scenarios.fields import load as load_fields
+from dralab.simulation.scenarios.fleet import Fleet
+from dralab.simulation.scenarios.workload import Work
+
+EXTERNAL: Final = "external"
+Engine = Simulation | PodSimulation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything that decides a run."""
+
+    name: str
+    file: Path
+    seed: int
+    fleet: Fleet
+    work: Work
+    scheduler: str
+    circumstances: Circumstances
+    external: Mapping[str, object]
+    skipped: int = 0
+    energy: bool = False
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether rigid jobs are scheduled, not pods."""
+        if custom.is_file(self.scheduler):
+            return self.work.jobs is not None and self.fleet.platform is not None
+        return self.scheduler in SCHEDULERS
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return the workload as pods."""
+        if self.work.jobs is None:
+            return self.work.pods
+        return workload.as_pods(self.work.jobs, str(self.file))
+
+    def engine(self) -> Engine:
+        """Return the run, not begun; InputError where workload and scheduler do not go together."""
+        if self.scheduler == EXTERNAL:
+            raise InputError(self.file, "needs an outside scheduler: use --scheduler external")
+        if not self.is_batch:
+            made = custom.policy(self.scheduler, self.file)
+            return PodSimulation(
+                self.fleet.as_nodes(), self.pods(), self.scheduler, self.circumstances, made
+            )
+        if self.work.jobs is None:
+            raise InputError(
+                self.file, f"{self.scheduler!r} schedules rigid jobs, not pods", where="scheduler"
+            )
+        platform = self.fleet.as_platform()
+        for job in self.work.jobs.jobs:
+            if job.width > platform.width:
+                raise InputError(
+                    self.work.jobs.source,
+                    f"asks for {job.width} machines; there are {platform.width}",
+                    where=f"job {job.id}",
+                )
+        scheduler: Scheduler = (
+            SCHEDULERS[self.scheduler]()
+            if self.scheduler in SCHEDULERS
+            else custom.batch_scheduler(self.scheduler, self.file)
+        )
+        return Simulation(
+            platform, [self.work.jobs], scheduler, options=Options(energy=self.energy)
+        )
+
+
+def load(
+    path: Path,
+    *,
+    seed: int | None = None,
+    scheduler: str | None = None,
+    complaints: Complaints | None = None,
+    change: Callable[[Fields], None] | None = None,
+) -> Scenario:
+    """Return the scenario of a file; `seed` and `scheduler` replace what it says."""
+    complaints = Complaints() if complaints is None else complaints
+    fields = load_fields(path)
+    if change is not None:
+        change(fields)
+    for key in ("apiVersion", "kind"):
+        fields.raw(key)
+    own_seed = fields.whole("seed", 0)
+    own_scheduler, blocking = _scheduler(fields)
+    chosen = scheduler or own_scheduler
+    if chosen not in SCHEDULERS and chosen not in POLICIES and chosen != EXTERNAL:
+        if not custom.is_file(chosen):
+            known = ", ".join([*SCHEDULERS, *POLICIES, EXTERNAL, "file.py:Class"])
+            raise fields.error("scheduler", f"{chosen!r} is none of {known}")
+        custom.check(chosen, path)
+    used_seed = own_seed if seed is None else seed
+    machines = fleet.read(fields, complaints)
+    work = workload.read(fields, used_seed, complaints)
+    external = fields.mapping("external").value
+    circumstances = _circumstances(fields, machines, used_seed)
+    scenario = Scenario(
+        name=fields.text("name", path.stem),
+        file=path,
+        seed=used_seed,
+        fleet=machines,
+        work=work,
+        scheduler=chosen,
+        circumstances=replace(circumstances, blocking=blocking),
+        external=external,
+        skipped=len(complaints.skipped),
+        energy=fields.flag("energy", default=False),
+    )
+    fields.done()
+    return scenario
+
+
+def _scheduler(fields: Fields) -> tuple[str, bool]:
+    if not isinstance(fields.raw("scheduler"), Mapping):
+        return fields.text("scheduler", "default"), False
+    inner = fields.mapping("scheduler")
+    found = inner.text("name", "default"), inner.flag("strict_order", default=False)
+    inner.done()
+    return found
+
+
+def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
+    life = fields.mapping("lifecycle")
+    failure = life.number("failure", 0.0)
+    if failure > 1:
+        raise life.error("failure", "is a probability: from 0 to 1")
+    cycle = LifeCycle(
+        start=_stage(life, "start"),
+        release=_stage(life, "release"),
+        failure=failure,
+        retries=life.whole("retries", 0),
+    )
+    life.done()
+    stop = fields.mapping("stop")
+    until = stop.duration("at") if stop.has("at") else None
+    stop.done()
+    faults, at_random = _faults(fields, machines)
+    if at_random is not None and until is None:
+        raise fields.error("stop", "give `at`: with random faults a run may never end by itself")
+    queues = fields.mapping("queues")
+    return Circumstances(
+        seed=seed,
+        life=cycle,
+        faults=faults,
+        random_faults=at_random,
+        quotas={name: _quota(queues.mapping(name)) for name in sorted(queues.value)},
+        until=until,
+    )
+
+
+def _stage(life: Fields, key: str) -> Stage:
+    if not isinstance(life.raw(key), Mapping):
+        return Stage(delay=life.duration(key, 0))
+    inner = life.mapping(key)
+    stage = Stage(delay=inner.duration("delay", 0), jitter=inner.duration("jitter", 0))
+    inner.done()
+    return stage
+
+
+def _faults(fields: Fields, machines: Fleet) -> tuple[list[Fault], RandomFaults | None]:
+    if isinstance(fields.raw("faults"), Mapping):
+        inner = fields.mapping("faults")
+        found = RandomFaults(between=inner.duration("every"), repair=inner.duration("repair"))
+        inner.done()
+        return [], found
+    names = {node.name for node in machines.as_nodes()} if fields.has("faults") else set()
+    faults = []
+    for entry in fields.mappings("faults"):
+        node = entry.text("node")
+        if node not in names:
+            raise entry.error("node", f"there is no node {node!r}")
+        length = entry.duration("for") if entry.has("for") else None
+        faults.append(Fault(node=node, at=entry.duration("at"), duration=length))
+        entry.done()
+    return faults, None
+
+
+def _quota(fields: Fields) -> Quota:
+    quota = Quota(
+        cpu=fields.quantity("cpu", scale=1000) if fields.has("cpu") else None,
+        gpu_milli=fields.quantity("gpus", scale=1000) if fields.has("gpus") else None,
+        pods=fields.whole("pods") if fields.has("pods") else None,
+    )
+    fields.done()
+    return quota
