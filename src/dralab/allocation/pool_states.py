@@ -6,11 +6,11 @@ for one node holds for every other that comes to look the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from dralab.allocation.board import Board, Left, State, bits, overdrawn
 from dralab.allocation.pools import Pool, View
-from dralab.allocation.problem import Device, Features, Node, Path, Slice
+from dralab.allocation.problem import NO_REACH, Device, Features, Node, Path, Slice
 from dralab.values.quantity import Number
 
 Amounts = tuple[Number, ...] | None
@@ -18,12 +18,17 @@ Taking = tuple[tuple[int, Amounts], ...]
 NOWHERE: Final = Node("")
 # States that one shape remembers; beyond it they are forgotten, which costs time alone.
 MOST_STATES: Final = 200_000
+# Attributes with at most so many values over a whole fleet are read from the start.
+FEW: Final = 16
 
 
 class PoolState:
-    """What is in use in a pool of one shape; equal states are one object.
+    """What can still be had of a pool of one shape; equal states are one object.
 
-    `free` are the devices that nobody has and whose counters would still do.
+    `free` are the devices that nobody has and whose counters would still do. In `state` all
+    others count as used, whole devices are not marked as charged, and a unit of which nothing is
+    free has nothing left: so states that cannot be told apart by what comes are the same. What is
+    really in use is kept by the fleet, pool by pool.
     """
 
     __slots__ = ("free", "moves", "shape", "state")
@@ -64,16 +69,27 @@ class PoolShape:
         self._fitting: dict[tuple[int, Left], int] = {}
         self._states: dict[object, PoolState] = {}
         totals = tuple(unit.total for unit in self.board.units)
+        self.spent = [
+            Left((0,) * len(total.counters), (None,) * len(total.groups)) for total in totals
+        ]
         self.empty = self.interned(State(0, 0, totals, {}))
 
     def interned(self, state: State, before: PoolState | None = None) -> PoolState:
         """Return the one object for a state; `before` is a state that differs in little."""
-        key = (state.used, state.charged, tuple(sorted(state.room.items())))
+        free = self._free(state, before)
+        used = self.everything & ~free
+        left = state.left
+        for unit, mine in enumerate(left):
+            if not free & self.members[unit] and mine is not self.spent[unit]:
+                left = (*left[:unit], self.spent[unit], *left[unit + 1 :])
+        charged = state.charged & self.board.shareable
+        key = (used, charged, left, tuple(sorted(state.room.items())))
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MOST_STATES:
                 self._states.clear()
-            found = self._states[key] = PoolState(self, state, self._free(state, before))
+            found = PoolState(self, State(used, charged, left, state.room), free)
+            self._states[key] = found
         return found
 
     def _free(self, state: State, before: PoolState | None) -> int:
@@ -105,53 +121,63 @@ class PoolShape:
             self._fitting[key] = found
         return found
 
-    def released(self, before: PoolState, given_back: Taking, last: int) -> PoolState:
-        """Return the state once devices are given back; `last` are those that nobody has now."""
-        state = before.state
-        used, charged = state.used & ~last, state.charged & ~last
-        room = dict(state.room)
-        touched = set()
-        for number, amounts in given_back:
-            draw = self.board.draws[number]
-            if draw is not None and last >> number & 1:
-                touched.add(draw.unit)
-            if amounts is None:
-                continue
-            if last >> number & 1:
+    def released(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
+        """Return the state once devices are given back.
+
+        `held` are all that are in use after it, `whole` those of them that are not shared.
+        """
+        room = dict(before.state.room)
+        touched = 0
+        for number, amounts in taken:
+            touched |= 1 << number
+            if not held >> number & 1:
                 room.pop(number, None)
-            elif number in room:
+            elif amounts is not None and number in room:
                 room[number] = tuple(
                     have + amount for have, amount in zip(room[number], amounts, strict=True)
                 )
-        left = list(state.left)
-        for unit in touched:
-            left[unit] = self._rest(unit, charged)
-        return self.interned(State(used, charged, tuple(left), room), before)
+        return self._settled(before, room, touched, held, whole)
 
-    def _rest(self, unit: int, charged: int) -> Left:
+    def holding(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
+        """Return the state once devices are in use, whether they fit or not.
+
+        `held` and `whole` as for `released`.
+        """
+        room = dict(before.state.room)
+        touched = 0
+        for number, amounts in taken:
+            touched |= 1 << number
+            if amounts is not None:
+                had = self.board.room(before.state._replace(room=room), number)
+                room[number] = tuple(have - want for have, want in zip(had, amounts, strict=True))
+        return self._settled(before, room, touched, held, whole)
+
+    def _settled(
+        self,
+        before: PoolState,
+        room: Mapping[int, tuple[Number, ...]],
+        touched: int,
+        held: int,
+        whole: int,
+    ) -> PoolState:
+        """Return the state after devices changed hands, their units counted anew."""
+        left = list(before.state.left)
+        for unit, members in enumerate(self.members):
+            if members & touched:
+                left[unit] = self._rest(unit, held)
+                touched |= members
+        used = before.state.used & ~touched | whole & touched
+        state = State(used, held & self.board.shareable, tuple(left), room)
+        return self.interned(state, before)
+
+    def _rest(self, unit: int, held: int) -> Left:
         """Return what a unit has left when these devices are in use."""
         left = self.board.units[unit].total
-        for number in bits(self.members[unit] & charged):
+        for number in bits(self.members[unit] & held):
             draw = self.board.draws[number]
             if draw is not None:
                 left = overdrawn(left, draw)
         return left
-
-    def standing(self, used: Iterable[int], shared: Mapping[int, tuple[Number, ...]]) -> PoolState:
-        """Return the state in which whole devices and amounts of shared devices are in use."""
-        mask = 0
-        for number in used:
-            mask |= 1 << number
-        charged = mask
-        room = {}
-        for number, amounts in shared.items():
-            charged |= 1 << number
-            capacity = self.board.offers[number].device.capacity
-            room[number] = tuple(
-                item.value - amount for item, amount in zip(capacity.values(), amounts, strict=True)
-            )
-        left = tuple(self._rest(unit, charged) for unit in range(len(self.members)))
-        return self.interned(State(mask, charged, left, room))
 
 
 class Shapes:
@@ -160,19 +186,55 @@ class Shapes:
     def __init__(self, features: Features) -> None:
         self.features = features
         self.live: set[Path] = set()
+        self.version = 0
+        # What `live` comes to: names of attributes, whether capacities are read, and whether
+        # whole maps of attributes are.
+        self._attributes: list[str] = []
+        self._capacity = False
+        self._whole = False
         self._shapes: dict[object, PoolShape] = {}
         self._projections: dict[tuple[Device, ...], tuple[object, ...]] = {}
         self._ids: dict[object, int] = {}
 
-    def widen(self, paths: Iterable[Path]) -> bool:
-        """Read these paths from now on; True where that may split shapes."""
+    def look_at(self, groups: Iterable[tuple[Device, ...]]) -> None:
+        """Read from the start what tells few devices apart: it is likely to be asked about.
+
+        Splitting shapes by a model or a NUMA node costs little and saves splitting them later;
+        splitting them by a serial number would leave every node its own shape.
+        """
+        values: dict[str, set[object] | None] = {}
+        for devices in groups:
+            for device in devices:
+                for name, value in device.attributes.items():
+                    known = values.get(name)
+                    if known is None:
+                        if name not in values:
+                            values[name] = {value}
+                        continue
+                    known.add(value)
+                    if len(known) > FEW:
+                        values[name] = None
+        paths = []
+        for name, few in values.items():
+            if few is not None:
+                domain, _, id_ = name.rpartition("/")
+                paths.append(("attributes", domain, id_))
+        self.widen(paths)
+
+    def widen(self, paths: Iterable[Path]) -> None:
+        """Read these paths from now on; a new `version` says that this may split shapes."""
         news = {path for path in paths if path not in self.live and path not in ALWAYS}
-        if not news:
-            return False
-        self.live |= news
-        self._projections.clear()
-        self._shapes.clear()
-        return True
+        if news:
+            self.live |= news
+            self.version += 1
+            exact = [path for path in sorted(self.live) if len(path) == 3]
+            self._attributes = [f"{path[1]}/{path[2]}" for path in exact if path[0] != "capacity"]
+            self._capacity = any(path[:1] == ("capacity",) or not path for path in self.live)
+            self._whole = any(
+                len(path) < 3 and path[:1] in {(), ("attributes",)} for path in self.live
+            )
+            self._projections.clear()
+            self._shapes.clear()
 
     def shape(self, pool: Pool, slices: Sequence[Slice]) -> PoolShape:
         """Return the shape of a whole pool, made of these slices in order."""
@@ -200,30 +262,32 @@ class Shapes:
 
     def _seen(self, device: Device) -> object:
         """Return all of a device that an allocation can depend on, its name apart."""
-        attributes = tuple(
-            (name, value)
-            for name, value in device.attributes.items()
-            # Values without a known type make every selector fail: they are always seen.
-            if not value.type or self._reads("attributes", name)
-        )
+        attributes: object
+        if self._whole:
+            attributes = tuple(
+                item for item in device.attributes.items() if self._reads("attributes", item[0])
+            )
+        else:
+            attributes = tuple([device.attributes.get(name) for name in self._attributes])
+        if not (
+            device.shareable
+            or device.consumes
+            or device.taints
+            or device.binding_conditions
+            or device.binds_to_node
+            or device.problem
+            or self._capacity
+            or device.reach is not NO_REACH
+        ):
+            return attributes
         capacity = tuple(
             (name, item.value, item.text, item.policy)
             for name, item in device.capacity.items()
             if device.shareable or self._reads("capacity", name)
         )
-        plain = not (device.consumes or device.taints or device.binding_conditions)
-        return (
-            attributes,
-            capacity,
-            device.shareable,
-            device.binds_to_node,
-            _reach(device) if device.reach is not NO_REACH else None,
-            () if plain else _rest(device),
-        )
+        return attributes, capacity, device.shareable, device.problem, _rest(device)
 
     def _reads(self, kind: str, name: str) -> bool:
-        if not self.live:
-            return False
         domain, _, id_ = name.rpartition("/")
         live = self.live
         return (
@@ -232,12 +296,6 @@ class Shapes:
 
 
 ALWAYS: Final[frozenset[Path]] = frozenset({("driver",), ("allowMultipleAllocations",)})
-NO_REACH: Final = Slice.__dataclass_fields__["reach"].default
-
-
-def _reach(device: Device) -> object:
-    reach: Any = device.reach
-    return reach.node, repr(reach.selector), reach.everywhere
 
 
 def _rest(device: Device) -> object:
@@ -249,4 +307,8 @@ def _rest(device: Device) -> object:
         device.taints,
         device.binding_conditions,
         device.binding_failure_conditions,
+        device.binds_to_node,
+        device.reach.node,
+        repr(device.reach.selector),
+        device.reach.everywhere,
     )

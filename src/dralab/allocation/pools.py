@@ -96,7 +96,7 @@ class Catalog:
                 unusable.append(PoolUnusable(*key, pool.unusable, pool.why))
         if features.binding_conditions:
             # Stable: both halves stay sorted.
-            pools.sort(key=_waits)
+            pools.sort(key=waits)
         return View(node=node, pools=tuple(pools), unusable=tuple(unusable))
 
     def _pool(self, key: PoolId, seen: list[Slice], node: Node, features: Features) -> Pool | None:
@@ -120,7 +120,7 @@ class Catalog:
                     why=f"{len(everything)} of {here[0].slice_count} slices of generation "
                     f"{generation} are there",
                 )
-        return _assembled(key, here, everything, node, features)
+        return assembled(key, here, everything, node, features)
 
 
 def known(each: Slice, features: Features) -> bool:
@@ -144,10 +144,17 @@ def _reaches(each: Slice, node: Node) -> bool:
     return each.reach.accepts(node)
 
 
-def _assembled(
-    key: PoolId, here: Sequence[Slice], everything: Sequence[Slice], node: Node, features: Features
+def assembled(
+    key: PoolId,
+    here: Sequence[Slice],
+    everything: Sequence[Slice],
+    node: Node | None,
+    features: Features,
 ) -> Pool:
-    """Put the slices of a whole pool together, and look for contradictions."""
+    """Put the slices of a whole pool together, and look for contradictions.
+
+    Without a node all devices count as being where they are wanted.
+    """
     counter_sets: dict[str, Mapping[str, Number]] = {}
     problems: list[str] = []
     for each in everything:
@@ -164,7 +171,7 @@ def _assembled(
             if device.name in names:
                 problems.append(f"duplicate device {device.name}")
             names.add(device.name)
-            at = whole or device.reach.accepts(node)
+            at = whole or node is None or device.reach.accepts(node)
             offers.append(Offer(DeviceId(*key, device.name), device, each, at))
     if features.partitionable_devices:
         for each in everything:
@@ -198,5 +205,6 @@ def _dangling(device: Device, counter_sets: Mapping[str, Mapping[str, Number]]) 
     return problems
 
 
-def _waits(pool: Pool) -> bool:
+def waits(pool: Pool) -> bool:
+    """Return whether some device of a pool is bound only under conditions."""
     return any(offer.here and offer.device.binding_conditions for offer in pool.offers)

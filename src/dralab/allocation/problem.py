@@ -204,6 +204,9 @@ class Reach:
         return self.everywhere
 
 
+NO_REACH: Final = Reach()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Device:
     """One device as its driver describes it; pools with equal contents may share the object.
@@ -219,7 +222,7 @@ class Device:
     consumes: tuple[Consumption, ...] = ()
     taints: tuple[Taint, ...] = ()
     shareable: bool = False
-    reach: Reach = Reach()
+    reach: Reach = NO_REACH
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
@@ -242,7 +245,7 @@ class Slice:
     pool: str
     generation: int = 0
     slice_count: int = 1
-    reach: Reach = Reach()
+    reach: Reach = NO_REACH
     per_device_reach: bool = False
     devices: tuple[Device, ...] = ()
     counter_sets: tuple["CounterSet", ...] = ()

@@ -6,6 +6,7 @@ Source of the rules: the allocator of k8s.io/dynamic-resource-allocation.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from dralab.allocation.board import Board
 from dralab.allocation.outcome import Chosen, ChosenConfig, ClaimAllocation
 from dralab.allocation.problem import Claim, Node
 from dralab.allocation.setup import Picked, Setup
@@ -34,7 +35,7 @@ def _allocation(
             _chosen(setup, each, number, share_ids) for each in picked for number in each.devices
         ),
         configs=tuple(configs_of(claim, picked)),
-        node_selector=_node_selector(setup, picked),
+        node_selector=node_selector(setup.board, picked),
         ranks={
             each.term.name.partition("/")[0]: each.term.rank
             for each in picked
@@ -93,14 +94,15 @@ def _scope(requests: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(requests)
 
 
-def _node_selector(setup: Setup, picked: Sequence[Picked]) -> dict[str, Any] | None:
-    node = setup.board.view.node
+def node_selector(board: Board, picked: Sequence[Picked]) -> dict[str, Any] | None:
+    """Return the NodeSelector that the chosen devices imply, None where any node will do."""
+    node = board.view.node
     expressions: list[dict[str, Any]] = []
     fields: list[dict[str, Any]] = []
     seen: set[tuple[str, str, str, frozenset[str]]] = set()
     for each in picked:
         for number in each.devices:
-            offer = setup.board.offers[number]
+            offer = board.offers[number]
             reach = offer.slice.reach_of(offer.device)
             if reach.node or offer.device.binds_to_node:
                 return only(node)

@@ -56,7 +56,7 @@ class BrokenSelector:
     def __init__(self, text: str, message: str) -> None:
         self.text = text
         self.message = message
-        self.reads = EVERYTHING
+        self.reads: frozenset[Path] = frozenset()
 
     def matches(self, device: Device) -> bool:  # noqa: ARG002 - the same for all devices
         """Raise SelectorError."""

@@ -1,6 +1,6 @@
 """Everything a search on one node starts from, checked in the order of Kubernetes' allocator."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,25 +70,71 @@ def prepare(
     eligibility = Eligibility(board)
     start = board.state(in_use)
     fixed: dict[Term, tuple[int, ...]] = {}
+
+    def count(term: Term) -> int:
+        if term.all:
+            fixed[term] = _all(eligibility, start, claims[term.claim], term)
+            return len(fixed[term])
+        return term.count
+
+    terms = _checked(claims, classes, features, count)
+    return Setup(board, eligibility, start, claims, terms, fixed)
+
+
+def prepare_terms(
+    claims: Sequence[Claim], classes: Mapping[str, DeviceClass], features: Features
+) -> Sequence[Sequence[Sequence[Term]]]:
+    """Check the claims apart from any node: requests for all devices count nothing yet."""
+    return _checked(claims, classes, features, lambda term: term.count)
+
+
+def fixed_devices(
+    eligibility: Eligibility,
+    start: State,
+    claims: Sequence[Claim],
+    terms: Sequence[Sequence[Sequence[Term]]],
+) -> dict[Term, tuple[int, ...]]:
+    """Collect the devices of requests for all of them; RefusedError where they are too many."""
+    fixed = {
+        term: _all(eligibility, start, claims[term.claim], term)
+        for claim in terms
+        for request in claim
+        for term in request
+        if term.all
+    }
+    for claim, requests in zip(claims, terms, strict=True):
+        _check_least(claim, requests, lambda term: len(fixed[term]) if term.all else term.count)
+    return fixed
+
+
+def _checked(
+    claims: Sequence[Claim],
+    classes: Mapping[str, DeviceClass],
+    features: Features,
+    count: Callable[[Term], int],
+) -> Sequence[Sequence[Sequence[Term]]]:
     everything: list[list[list[Term]]] = []
     for position, claim in enumerate(claims):
         requests: list[list[Term]] = []
+        counts: dict[Term, int] = {}
         for number in range(len(claim.requests)):
             terms = []
             for term in terms_of(claim, position, number, classes=classes, features=features):
-                if term.all:
-                    fixed[term] = _all(eligibility, start, claim, term)
+                counts[term] = count(term)
                 terms.append(term)
             requests.append(terms)
-        least = sum(
-            min(len(fixed[term]) if term.all else term.count for term in request)
-            for request in requests
-        )
-        if least > claim.limit:
-            raise too_many(claim, least)
+        _check_least(claim, requests, counts.__getitem__)
         check_constraints(claim)
         everything.append(requests)
-    return Setup(board, eligibility, start, claims, everything, fixed)
+    return everything
+
+
+def _check_least(
+    claim: Claim, requests: Sequence[Sequence[Term]], count: Callable[[Term], int]
+) -> None:
+    least = sum(min(count(term) for term in request) for request in requests)
+    if least > claim.limit:
+        raise too_many(claim, least)
 
 
 def _all(eligibility: Eligibility, start: State, claim: Claim, term: Term) -> tuple[int, ...]:

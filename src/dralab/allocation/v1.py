@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol, cast
 
 import orjson
 
-from dralab.allocation.outcome import ClaimAllocation
+from dralab.allocation.outcome import Chosen, ClaimAllocation
 from dralab.allocation.problem import (
+    NO_REACH,
     NOTHING,
     Alternative,
     Attribute,
@@ -310,32 +311,7 @@ def toleration(wire: Wire) -> Toleration:
 
 def status_allocation(found: ClaimAllocation) -> dict[str, Any]:
     """Return an allocation as the mapping that goes into `status.allocation`."""
-    results = []
-    for chosen in found.chosen:
-        item: dict[str, Any] = {
-            "request": chosen.request,
-            "driver": chosen.device.driver,
-            "pool": chosen.device.pool,
-            "device": chosen.device.device,
-        }
-        if chosen.admin:
-            item["adminAccess"] = True
-        if chosen.tolerations:
-            item["tolerations"] = [dict(each.written) for each in chosen.tolerations]
-        if chosen.binding_conditions:
-            item["bindingConditions"] = list(chosen.binding_conditions)
-        if chosen.binding_failure_conditions:
-            item["bindingFailureConditions"] = list(chosen.binding_failure_conditions)
-        if chosen.share is not None:
-            item["shareID"] = chosen.share
-            if chosen.consumed:
-                item["consumedCapacity"] = {
-                    name: render(amount, form_of(text) if text else "DecimalSI")
-                    for name, amount, text in chosen.consumed
-                }
-        if chosen.skip_node_operations:
-            item["skipNodeOperations"] = list(chosen.skip_node_operations)
-        results.append(item)
+    results = [status_result(each, each.device, each.share) for each in found.chosen]
     devices: dict[str, Any] = {}
     if results:
         devices["results"] = results
@@ -352,10 +328,40 @@ def status_allocation(found: ClaimAllocation) -> dict[str, Any]:
     return allocation
 
 
+def status_result(chosen: Chosen, device: DeviceId, share: str | None) -> dict[str, Any]:
+    """Return one of the `results` of an allocation."""
+    item: dict[str, Any] = {
+        "request": chosen.request,
+        "driver": device.driver,
+        "pool": device.pool,
+        "device": device.device,
+    }
+    if chosen.admin:
+        item["adminAccess"] = True
+    if chosen.tolerations:
+        item["tolerations"] = [dict(each.written) for each in chosen.tolerations]
+    if chosen.binding_conditions:
+        item["bindingConditions"] = list(chosen.binding_conditions)
+    if chosen.binding_failure_conditions:
+        item["bindingFailureConditions"] = list(chosen.binding_failure_conditions)
+    if share is not None:
+        item["shareID"] = share
+        if chosen.consumed:
+            item["consumedCapacity"] = {
+                name: render(amount, form_of(text) if text else "DecimalSI")
+                for name, amount, text in chosen.consumed
+            }
+    if chosen.skip_node_operations:
+        item["skipNodeOperations"] = list(chosen.skip_node_operations)
+    return item
+
+
 # --- parts -------------------------------------------------------------------------------------
 
 
 def _reach(wire: Wire) -> Reach:
+    if "nodeName" not in wire and "nodeSelector" not in wire and "allNodes" not in wire:
+        return NO_REACH
     return Reach(
         node=wire.get("nodeName") or "",
         selector=wire.get("nodeSelector"),

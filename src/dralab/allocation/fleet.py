@@ -1,0 +1,420 @@
+"""A fleet that is loaded once and then changes only where devices are taken and given back.
+
+`Fleet.allocate` answers from decoded resource.k8s.io/v1 mappings with `status.allocation`
+mappings. What it finds equals `allocate` on every node in turn; what it costs is explained in
+docs/concepts/allocation.md. Nothing here is safe for two threads at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from dralab.allocation import v1
+from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
+from dralab.allocation.board import bits
+from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
+from dralab.allocation.plans import ERROR, Kind, NodeShape, Plan, Planned, Trouble
+from dralab.allocation.pool_records import Pools
+from dralab.allocation.pool_states import PoolState, Shapes
+from dralab.allocation.problem import (
+    DeviceClass,
+    DeviceId,
+    Features,
+    InUse,
+    Node,
+    Problem,
+    ShareId,
+)
+from dralab.allocation.results import ShareIds
+from dralab.allocation.selectors import CelEnvironment
+from dralab.values.quantity import Number, parse_any
+
+Wire = Mapping[str, Any]
+# Releases that are remembered one by one before everybody takes note of them.
+MOST_REOPENED: Final = 4_096
+MISSING: Final = Trouble(unknown=True)
+
+
+class Placement(NamedTuple):
+    """Where the claims of a pod got their devices: `allocations` go into `status.allocation`."""
+
+    node: str
+    allocations: list[dict[str, Any]]
+
+
+class _Open:
+    """The nodes on which a kind of claims may still fit, as far as is known."""
+
+    __slots__ = ("nodes", "noticed")
+
+    def __init__(self, nodes: int, noticed: int) -> None:
+        self.nodes = nodes
+        self.noticed = noticed
+
+
+class Fleet:
+    """Nodes, what they offer, and what of it is in use.
+
+    `budget` bounds the steps of each plan. Nodes are tried in the order in which they were given;
+    `share_ids` yields the ids of shares of devices.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Wire],
+        slices: Iterable[Wire],
+        classes: Iterable[Wire] = (),
+        *,
+        features: Features | None = None,
+        budget: int = DEFAULT_BUDGET,
+        share_ids: ShareIds | None = None,
+        reader: v1.Reader | None = None,
+    ) -> None:
+        self.features = features or Features()
+        self.budget = budget
+        self.share_ids = share_ids or numbered_shares()
+        self.reader = reader or v1.Reader(CelEnvironment())
+        self.classes: dict[str, DeviceClass] = {}
+        self.nodes: list[Node] = [v1.node(wire) for wire in nodes]
+        self.number_of = {node.name: number for number, node in enumerate(self.nodes)}
+        self.shapes = Shapes(self.features)
+        self.pools = Pools(self.features, self.shapes)
+        self.states: list[PoolState] = []
+        self.held: list[int] = []
+        self.whole: list[int] = []
+        self.sharers: dict[tuple[int, int], int] = {}
+        self.sees: list[tuple[int, ...]] = [()] * len(self.nodes)
+        self.shape_of: list[NodeShape | None] = [None] * len(self.nodes)
+        self._node_shapes: dict[object, NodeShape] = {}
+        self._kinds: dict[object, Kind] = {}
+        self._open: dict[Kind, _Open] = {}
+        self._reopened: list[int] = []
+        self._noticed = 0
+        self._version = 0
+        for wire in classes:
+            self.put_class(wire)
+        self._load(self.reader.slice(wire) for wire in slices)
+
+    # --- what is there
+
+    def put_class(self, wire: Wire) -> None:
+        """Add or replace a DeviceClass."""
+        found = self.reader.device_class(wire)
+        self.classes[found.name] = found
+        self._kinds.clear()
+        self._open.clear()
+
+    def _load(self, slices: Iterable[Any]) -> None:
+        self.pools.add(slices, self.nodes, self.number_of)
+        self._version = self.shapes.version
+        self.states = [record.shape.empty for record in self.pools.records]
+        self.held = [0] * len(self.states)
+        self.whole = [0] * len(self.states)
+        for number in range(len(self.nodes)):
+            self.sees[number] = self.pools.seen_by(number, self.nodes[number])
+            self.shape_of[number] = self._node_shape(number)
+
+    def _node_shape(self, number: int) -> NodeShape | None:
+        """Return the shape of a node, None where it sees pools that are in no fit state."""
+        seen = self.sees[number]
+        records = [self.pools.records[each] for each in seen]
+        if any(record.irregular for record in records):
+            return None
+        node = self.nodes[number]
+        parts = [self.pools.part(record, node) for record in records]
+        key = tuple((record.shape, part.key) for record, part in zip(records, parts, strict=True))
+        found = self._node_shapes.get(key)
+        if found is None:
+            visible, offset = 0, 0
+            for record, part in zip(records, parts, strict=True):
+                visible |= part.visible << offset
+                offset += record.shape.size
+            found = self._node_shapes[key] = NodeShape(
+                node,
+                [part.pool for part in parts],
+                [record.shape for record in records],
+                visible,
+                self.features,
+            )
+        return found
+
+    # --- what is asked
+
+    def kind(self, claims: Sequence[Wire]) -> Kind:
+        """Return the kind of a pod's claims; from now on what their selectors read is seen."""
+        key: object
+        if len(claims) == 1:
+            key = orjson.dumps(claims[0].get("spec"))
+        else:
+            key = tuple(orjson.dumps(claim.get("spec")) for claim in claims)
+        found = self._kinds.get(key)
+        if found is None:
+            parsed = [self.reader.claim(claim) for claim in claims]
+            found = Kind(parsed, self.classes, self.features)
+            self.shapes.widen(found.reads)
+            if self._version != self.shapes.version:
+                self._refine()
+            self._kinds[key] = found
+            self._open[found] = _Open((1 << len(self.nodes)) - 1, self._noticed)
+        return found
+
+    def _refine(self) -> None:
+        """Split shapes that selectors can tell apart by now; states keep their meaning."""
+        self._version = self.shapes.version
+        self._node_shapes = {}
+        self.shape_of = [None] * len(self.nodes)
+        self.states = self.pools.reshape(self.states)
+
+    def allocate(
+        self, claims: Sequence[Wire], candidates: int | None = None
+    ) -> Placement | Unsatisfiable | Unknown:
+        """Give the claims of one pod devices on the first node where they fit.
+
+        `candidates` is a bit set of nodes (see `candidates_of`), None for all. On every node the
+        devices are Kubernetes' choice.
+        """
+        kind = self.kind(claims)
+        if kind.refused is not None:
+            return self._refusal(claims)
+        known = self._open[kind]
+        if known.noticed != self._noticed:
+            self._notice(known)
+        nodes = known.nodes if candidates is None else known.nodes & candidates
+        unknown = False
+        while nodes:
+            low = nodes & -nodes
+            number = low.bit_length() - 1
+            plan = self._plan(number, kind)
+            if type(plan) is Plan:
+                return self._commit(number, plan)
+            if plan is None:
+                known.nodes &= ~low
+            elif plan is ERROR or self.shape_of[number] is None:
+                found = self._slow(number, claims)
+                if isinstance(found, Placement) or (
+                    isinstance(found, Unsatisfiable) and found.fatal
+                ):
+                    return found
+                unknown = unknown or isinstance(found, Unknown)
+            else:
+                unknown = True
+            nodes ^= low
+        return Unknown(budget=self.budget) if unknown else Unsatisfiable()
+
+    def _plan(self, number: int, kind: Kind) -> Planned:
+        shape = self.shape_of[number]
+        if shape is None:
+            shape = self.shape_of[number] = self._node_shape(number)
+            if shape is None:
+                return ERROR
+        planner = shape.planners.get(kind) or shape.planner(kind, self.budget)
+        seen = self.sees[number]
+        if planner.only >= 0:
+            key: object = self.states[seen[planner.only]]
+            found = planner.plans.get(key, MISSING)
+            if found is not MISSING:
+                return found
+        states = [self.states[each] for each in seen]
+        key = planner.key(states)
+        found = planner.plans.get(key, MISSING)
+        return planner.plan(states, key) if found is MISSING else found
+
+    def _commit(self, number: int, plan: Plan) -> Placement:
+        seen = self.sees[number]
+        records = self.pools.records
+        node = self.nodes[number].name
+        for pool, state, taken in plan.after:
+            index = seen[pool]
+            self.states[index] = state
+            self.held[index] |= taken
+            self.whole[index] |= taken
+        for pool, inside in plan.shared:
+            key = (seen[pool], inside)
+            self.whole[key[0]] &= ~(1 << inside)
+            self.sharers[key] = self.sharers.get(key, 0) + 1
+        allocations = []
+        for rows, configs, selector in zip(plan.rows, plan.configs, plan.selectors, strict=True):
+            results = []
+            for row in rows:
+                record = records[seen[row.pool]]
+                if row.chosen is None:
+                    results.append(
+                        {
+                            "request": row.request,
+                            "driver": record.driver,
+                            "pool": record.name,
+                            "device": record.names[row.number],
+                        }
+                    )
+                else:
+                    device = DeviceId(record.driver, record.name, record.names[row.number])
+                    share = None if row.chosen.share is None else self.share_ids()
+                    results.append(v1.status_result(row.chosen, device, share))
+            devices: dict[str, Any] = {"results": results} if results else {}
+            if configs:
+                devices["config"] = [dict(config) for config in configs]
+            allocation: dict[str, Any] = {"devices": devices}
+            if selector is True:
+                field = {"key": "metadata.name", "operator": "In", "values": [node]}
+                allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+            elif selector:
+                allocation["nodeSelector"] = selector
+            allocations.append(allocation)
+        return Placement(node, allocations)
+
+    def candidates_of(self, names: Iterable[str]) -> int:
+        """Return the bit set of some nodes."""
+        mask = 0
+        for name in names:
+            mask |= 1 << self.number_of[name]
+        return mask
+
+    # --- what is in use
+
+    def hold(self, allocation: Wire) -> None:
+        """Mark the devices of an allocation that was made elsewhere as in use."""
+        for index, taken in self._devices(allocation).items():
+            record = self.pools.records[index]
+            for inside, amounts in taken:
+                self.held[index] |= 1 << inside
+                if amounts is None:
+                    self.whole[index] |= 1 << inside
+                else:
+                    key = (index, inside)
+                    self.sharers[key] = self.sharers.get(key, 0) + 1
+            self.states[index] = record.shape.holding(
+                self.states[index], tuple(taken), self.held[index], self.whole[index]
+            )
+
+    def release(self, allocation: Wire) -> None:
+        """Give back the devices of an allocation."""
+        for index, taken in self._devices(allocation).items():
+            record = self.pools.records[index]
+            last = 0
+            for inside, amounts in taken:
+                if amounts is not None:
+                    key = (index, inside)
+                    rest = self.sharers.get(key, 0) - 1
+                    if rest > 0:
+                        self.sharers[key] = rest
+                        continue
+                    self.sharers.pop(key, None)
+                last |= 1 << inside
+            self.held[index] &= ~last
+            self.whole[index] &= ~last
+            self.states[index] = record.shape.released(
+                self.states[index], tuple(taken), self.held[index], self.whole[index]
+            )
+            self._reopen(record.nodes)
+
+    def _devices(self, allocation: Wire) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
+        """Return per pool the devices of an allocation, with amounts where they are shared."""
+        found: dict[int, list[tuple[int, tuple[Number, ...] | None]]] = {}
+        for item in allocation["devices"].get("results") or ():
+            if item.get("adminAccess"):
+                continue
+            index = self.pools.index_of(item["driver"], item["pool"])
+            record = self.pools.records[index]
+            inside = record.number_of(item["device"])
+            amounts: tuple[Number, ...] | None = None
+            if item.get("shareID"):
+                consumed = item.get("consumedCapacity") or {}
+                device = record.shape.board.offers[inside].device
+                amounts = tuple(
+                    parse_any(consumed.get(device.written(name), 0)) for name in device.capacity
+                )
+            found.setdefault(index, []).append((inside, amounts))
+        return found
+
+    def _reopen(self, nodes: int) -> None:
+        """Tell every kind that these nodes are worth another look."""
+        self._reopened.append(nodes)
+        self._noticed += 1
+        if len(self._reopened) >= MOST_REOPENED:
+            for known in self._open.values():
+                self._notice(known)
+            self._reopened.clear()
+
+    def _notice(self, known: _Open) -> None:
+        behind = self._noticed - known.noticed
+        for nodes in self._reopened[len(self._reopened) - behind :]:
+            known.nodes |= nodes
+        known.noticed = self._noticed
+
+    def copied(self) -> "Fleet":
+        """Return a fleet that starts out the same and changes on its own: for what-if questions.
+
+        Everything that was worked out is shared; only the lists of states are copied.
+        """
+        other = copy(self)
+        other.pools = self.pools.copied()
+        other.states = self.states.copy()
+        other.held = self.held.copy()
+        other.whole = self.whole.copy()
+        other.sharers = self.sharers.copy()
+        other.shape_of = self.shape_of.copy()
+        other.classes = self.classes.copy()
+        other._own()  # noqa: SLF001 - a copy of oneself
+        return other
+
+    def _own(self) -> None:
+        """Take own copies of what two copies of a fleet may not share."""
+        self._kinds = self._kinds.copy()
+        self._reopened = self._reopened.copy()
+        self._open = {kind: _Open(known.nodes, known.noticed) for kind, known in self._open.items()}
+
+    def in_use(self, number: int) -> InUse:
+        """Return what is in use in the pools that a node sees."""
+        exclusive: set[DeviceId] = set()
+        shares: set[ShareId] = set()
+        consumed: dict[DeviceId, dict[str, Number]] = {}
+        for index in self.sees[number]:
+            record = self.pools.records[index]
+            state = self.states[index].state
+            for inside in bits(self.held[index]):
+                device = DeviceId(record.driver, record.name, record.names[inside])
+                if self.whole[index] >> inside & 1:
+                    exclusive.add(device)
+                    continue
+                shares.add(ShareId(device, ""))
+                content = record.shape.board.offers[inside].device
+                room = state.room.get(inside)
+                if room is not None:
+                    consumed[device] = {
+                        content.written(name): item.value - rest
+                        for (name, item), rest in zip(content.capacity.items(), room, strict=True)
+                    }
+        return InUse(exclusive=frozenset(exclusive), shares=frozenset(shares), consumed=consumed)
+
+    # --- what needs a look at the node itself
+
+    def _problem(self, number: int, claims: Sequence[Wire]) -> Problem:
+        slices = [each for index in self.sees[number] for each in self.pools.records[index].slices]
+        return Problem(
+            claims=tuple(self.reader.claim(claim) for claim in claims),
+            classes=self.classes,
+            slices=tuple(slices),
+            in_use=self.in_use(number),
+            features=self.features,
+        )
+
+    def _slow(self, number: int, claims: Sequence[Wire]) -> Placement | Unsatisfiable | Unknown:
+        """Allocate on one node by the general way: for errors, and for pools in transition."""
+        problem = self._problem(number, claims)
+        view = self.pools.view(self.nodes[number], problem.slices)
+        outcome = allocate_on(problem, view, budget=self.budget, share_ids=self.share_ids)
+        if not isinstance(outcome, Allocated):
+            return outcome
+        allocations = [v1.status_allocation(each) for each in outcome.claims]
+        for each in allocations:
+            self.hold(each)
+        return Placement(self.nodes[number].name, allocations)
+
+    def _refusal(self, claims: Sequence[Wire]) -> Unsatisfiable:
+        found = Kind([self.reader.claim(claim) for claim in claims], self.classes, self.features)
+        refused = found.refused
+        if refused is None:
+            return Unsatisfiable()
+        return Unsatisfiable(error=str(refused), fatal=True, facts=(refused.fact,))

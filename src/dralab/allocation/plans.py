@@ -1,0 +1,458 @@
+"""Plans: what a kind of claim gets on a node in a given state, worked out once per state.
+
+A `Kind` is what a pod asks for, names of claims apart; a `NodeShape` is what equal nodes have in
+common. `Planner` holds the plans of one kind on one shape: a lazily built automaton, whose states
+are the states of the pools that matter to the kind, and whose transitions are plans.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dralab.allocation.board import Board, State, bits, mask_of
+from dralab.allocation.eligibility import WHOLE, Eligibility, SearchError
+from dralab.allocation.exact import solve
+from dralab.allocation.outcome import Chosen
+from dralab.allocation.plain import BudgetError, Effort
+from dralab.allocation.pool_states import PoolShape, PoolState
+from dralab.allocation.pools import Pool, View
+from dralab.allocation.problem import Claim, DeviceClass, Features, Node, Path
+from dralab.allocation.results import configs_of, node_selector, only
+from dralab.allocation.rules import rules_of
+from dralab.allocation.setup import Picked, Setup, fixed_devices, prepare_terms
+from dralab.allocation.terms import RefusedError, Term
+
+# Plans that one planner remembers; beyond it they are forgotten, which costs time alone.
+MOST_PLANS: Final = 100_000
+STATES_OF_CLAIM: Final[frozenset[str]] = frozenset({"match", "distinct"})
+
+
+class Kind:
+    """What the claims of a pod ask for; pods that ask alike are of one kind."""
+
+    def __init__(
+        self, claims: Sequence[Claim], classes: Mapping[str, DeviceClass], features: Features
+    ) -> None:
+        self.claims = tuple(claims)
+        self.refused: RefusedError | None = None
+        self.terms: Sequence[Sequence[Sequence[Term]]] = ()
+        try:
+            self.terms = prepare_terms(self.claims, classes, features)
+        except RefusedError as error:
+            self.refused = error
+        requests = [request for claim in self.terms for request in claim]
+        every = [term for request in requests for term in request]
+        self.some_all = any(term.all for term in every)
+        self.reads = frozenset(_reads(self.claims, every))
+        # The usual kind: one request for some devices, and at most one rule, on a common value.
+        self.single = every[0] if len(every) == 1 and _simple(every[0]) else None
+        rules = rules_of(self.claims[0].constraints) if self.single else ()
+        covering = [rule for rule in rules if self.single and rule.constraint.covers(every[0].name)]
+        self.match = ""
+        if covering:
+            if len(covering) == 1 and covering[0].constraint.kind == "match":
+                self.match = covering[0].constraint.name
+            else:
+                self.single = None
+
+
+def _simple(term: Term) -> bool:
+    return not (term.all or term.admin)
+
+
+def _reads(claims: Iterable[Claim], terms: Iterable[Term]) -> Iterable[Path]:
+    for term in terms:
+        for condition in term.conditions:
+            yield from condition.selector.reads
+        for derivation in term.alternative.derived.values():
+            yield from derivation.reads
+        if term.alternative.capacity:
+            yield ("capacity",)
+    for claim in claims:
+        for constraint in claim.constraints:
+            if constraint.kind in STATES_OF_CLAIM:
+                domain, _, name = constraint.name.rpartition("/")
+                yield ("attributes", domain, name)
+            else:
+                yield ("capacity",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One device of a plan: where it is, and what its result says beside its identity."""
+
+    request: str
+    pool: int
+    number: int
+    chosen: Chosen | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a pod gets on a node in one state.
+
+    `rows` and `configs` are per claim; `selectors` is per claim too: True for "this node alone",
+    else a NodeSelector mapping or None. `after` are the pools that change, their
+    next states and the devices taken; `shared` are those of them that are shared.
+    """
+
+    rows: tuple[tuple[Row, ...], ...]
+    configs: tuple[tuple[Mapping[str, Any], ...], ...]
+    selectors: tuple[Mapping[str, Any] | bool | None, ...]
+    after: tuple[tuple[int, PoolState, int], ...]
+    shared: tuple[tuple[int, int], ...] = ()
+
+
+class Trouble:
+    """No plan, for a reason that is not "no": an error, or too little effort."""
+
+    __slots__ = ("unknown",)
+
+    def __init__(self, *, unknown: bool) -> None:
+        self.unknown = unknown
+
+
+ERROR: Final = Trouble(unknown=False)
+UNKNOWN: Final = Trouble(unknown=True)
+Planned = Plan | Trouble | None
+
+
+class NodeShape:
+    """What nodes have in common that see pools of the same shapes in the same way."""
+
+    def __init__(
+        self,
+        node: Node,
+        pools: Sequence[Pool],
+        shapes: Sequence[PoolShape],
+        visible: int,
+        features: Features,
+    ) -> None:
+        self.pools = tuple(shapes)
+        self.view = View(node=node, pools=tuple(pools))
+        self.board = Board(self.view, features)
+        self.visible = visible
+        self.offsets: list[int] = []
+        at = 0
+        for shape in shapes:
+            self.offsets.append(at)
+            at += shape.size
+        self.masks = [
+            shape.everything << offset for shape, offset in zip(shapes, self.offsets, strict=True)
+        ]
+        self.planners: dict[Kind, Planner] = {}
+
+    def planner(self, kind: Kind, budget: int) -> "Planner":
+        """Return the planner of a kind."""
+        found = self.planners.get(kind)
+        if found is None:
+            found = self.planners[kind] = Planner(self, kind, budget)
+        return found
+
+    def state(self, states: Sequence[PoolState]) -> State:
+        """Return the states of all pools as one state of the board."""
+        if len(states) == 1:
+            return states[0].state
+        used = charged = 0
+        left: list[Any] = []
+        room = {}
+        for each, offset in zip(states, self.offsets, strict=True):
+            used |= each.state.used << offset
+            charged |= each.state.charged << offset
+            left += each.state.left
+            for number, amounts in each.state.room.items():
+                room[number + offset] = amounts
+        return State(used, charged, tuple(left), room)
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Return the pool of a device, and its number there."""
+        if len(self.offsets) == 1:
+            return 0, number
+        pool = len(self.offsets) - 1
+        while self.offsets[pool] > number:
+            pool -= 1
+        return pool, number - self.offsets[pool]
+
+
+class Planner:
+    """The plans of one kind of claims on nodes of one shape."""
+
+    def __init__(self, shape: NodeShape, kind: Kind, budget: int) -> None:
+        self.shape = shape
+        self.kind = kind
+        self.budget = budget
+        self.board = shape.board
+        self.eligibility = Eligibility(self.board)
+        self.plans: dict[object, Planned] = {}
+        self.known: dict[Term, int] | None = {}
+        for claim in kind.terms:
+            for request in claim:
+                for term in request:
+                    self._learn(term)
+        union = -1
+        if self.known is not None and not kind.some_all:
+            union = 0
+            for mask in self.known.values():
+                union |= mask
+        self.relevant = tuple(position for position, mask in enumerate(shape.masks) if union & mask)
+        # The pool that alone matters, -1 where several do or none.
+        self.only = self.relevant[0] if len(self.relevant) == 1 else -1
+        self.impossible = self.known is not None and not kind.some_all and self._short()
+        self.single = kind.single if self.known is not None and self.only >= 0 else None
+        self.wanted = self.known[self.single] if self.single and self.known else 0
+        if self.single and self.wanted & self.board.shareable:
+            self.single = None
+        self.count = self.single.count if self.single else 0
+        self.groups = self._groups() if self.single else []
+        drawing = 0
+        for number, draw in enumerate(self.board.draws):
+            if draw is not None:
+                drawing |= 1 << number
+        self.drawing = drawing
+        self.special = self._special()
+        self._configs: dict[tuple[Term, ...], tuple[tuple[Mapping[str, Any], ...], ...]] = {}
+        self.offset = shape.offsets[self.only] if self.only >= 0 else 0
+        self.node_bound = all(
+            offer.slice.reach_of(offer.device).node for offer in self.board.offers
+        )
+        single = self.single
+        self.bare = (
+            single is not None
+            and self.node_bound
+            and not (single.alternative.tolerations or single.prioritized)
+            and not (single.device_class.configs or kind.claims[0].configs)
+        )
+
+    def _learn(self, term: Term) -> None:
+        """Find the devices that could serve an alternative; give up where a selector fails."""
+        mask = 0
+        for number in bits(self.shape.visible):
+            try:
+                if self.eligibility.accepts(term, number):
+                    mask |= 1 << number
+            except SearchError:
+                self.known = None
+                return
+        if self.known is not None:
+            self.known[term] = mask
+
+    def _short(self) -> bool:
+        """Return whether some request could not be met even on an empty node."""
+        return any(
+            all(
+                self.known is not None and self.known[term].bit_count() < term.count
+                for term in request
+            )
+            for claim in self.kind.terms
+            for request in claim
+        )
+
+    def _groups(self) -> list[int]:
+        """Return the eligible devices per common value, where one is asked for."""
+        term = self.single
+        if term is None or not self.kind.match:
+            return [self.wanted]
+        groups: dict[object, int] = {}
+        for number in bits(self.wanted):
+            for value in self.eligibility.values(term, number, self.kind.match) or ():
+                groups[value] = groups.get(value, 0) | 1 << number
+        return list(groups.values())
+
+    def _special(self) -> int:
+        """Return the devices whose results say more than who they are."""
+        mask = 0
+        for number, offer in enumerate(self.board.offers):
+            device = offer.device
+            if device.binding_conditions or offer.slice.skip_node_operations:
+                mask |= 1 << number
+        return mask | self.board.shareable
+
+    # --- plans
+
+    def key(self, states: Sequence[PoolState]) -> object:
+        """Return what a plan depends on: the states of the pools that matter."""
+        if self.only >= 0:
+            return states[self.only]
+        return tuple(states[position] for position in self.relevant)
+
+    def plan(self, states: Sequence[PoolState], key: object) -> Planned:
+        """Work out the plan for a state that was not met before."""
+        if self.known is None:
+            # A selector fails on some device; whether that matters depends on what is really in
+            # use, which states do not say.
+            found: Planned = ERROR
+        elif self.impossible:
+            found = None
+        elif self.single is not None:
+            found = self._quick(self.single, states)
+        else:
+            found = self._full(states)
+        if len(self.plans) >= MOST_PLANS:
+            self.plans.clear()
+        self.plans[key] = found
+        return found
+
+    def _quick(self, term: Term, states: Sequence[PoolState]) -> Planned:
+        """Serve one request from one pool, without looking at devices one by one."""
+        free = states[self.only].free << self.offset
+        best: tuple[int, ...] = ()
+        for group in self.groups:
+            mask = group & free
+            if mask.bit_count() < self.count:
+                continue
+            if mask & self.drawing and self.count > 1:
+                # Each fits, but perhaps not all: counters decide.
+                return self._full(states)
+            devices = _lowest(mask, self.count)
+            if not best or devices < best:
+                best = devices
+        if not best:
+            return None
+        if self.bare and not any(self.special >> number & 1 for number in best):
+            return self._bare(term, best, states[self.only])
+        return self.planned((Picked(term, best),), states)
+
+    def _bare(self, term: Term, devices: tuple[int, ...], state: PoolState) -> Plan:
+        """Return the plan of the usual kind: whole devices of one pool, and nothing to copy."""
+        inside = [number - self.offset for number in devices]
+        after = state.after(tuple([(number, None) for number in inside]))
+        return Plan(
+            rows=(tuple([Row(term.name, self.only, number, None) for number in inside]),),
+            configs=((),),
+            selectors=(True,),
+            after=((self.only, after, mask_of(inside)),),
+        )
+
+    def _full(self, states: Sequence[PoolState]) -> Planned:
+        state = self.shape.state(states)
+        try:
+            fixed = (
+                fixed_devices(self.eligibility, state, self.kind.claims, self.kind.terms)
+                if self.kind.some_all
+                else {}
+            )
+            setup = self.setup(state, fixed)
+            picked = solve(setup, Effort(self.budget))
+        except (SearchError, RefusedError):
+            return ERROR
+        except BudgetError:
+            return UNKNOWN
+        return None if picked is None else self.planned(picked, states)
+
+    def setup(self, state: State, fixed: Mapping[Term, tuple[int, ...]]) -> Setup:
+        """Return the search problem for a state."""
+        return Setup(
+            self.board,
+            self.eligibility,
+            state,
+            self.kind.claims,
+            self.kind.terms,
+            fixed,
+            self.known,
+        )
+
+    def planned(self, picked: Sequence[Picked], states: Sequence[PoolState]) -> Plan:
+        """Return the plan that gives these devices."""
+        place = self.shape.place
+        taking: dict[int, list[tuple[int, tuple[Any, ...] | None]]] = {}
+        rows: list[list[Row]] = [[] for _ in self.kind.claims]
+        shared: list[tuple[int, int]] = []
+        for each in picked:
+            term = each.term
+            name = term.name
+            plain = not (term.admin or term.alternative.tolerations)
+            into = rows[term.claim]
+            for number in each.devices:
+                pool, inside = place(number)
+                special = self.special >> number & 1
+                into.append(
+                    Row(
+                        name,
+                        pool,
+                        inside,
+                        None if plain and not special else self._chosen(each.term, number),
+                    )
+                )
+                if term.admin:
+                    continue
+                amounts = None
+                if special and self.board.shareable >> number & 1:
+                    amounts = self.eligibility.amounts(term, number) or WHOLE
+                    shared.append((pool, inside))
+                taking.setdefault(pool, []).append((inside, amounts))
+        return Plan(
+            rows=tuple(map(tuple, rows)),
+            configs=self._configs_for(picked),
+            selectors=self._selectors(picked),
+            after=tuple(
+                (pool, states[pool].after(tuple(taken)), mask_of([each[0] for each in taken]))
+                for pool, taken in taking.items()
+            ),
+            shared=tuple(shared),
+        )
+
+    def _chosen(self, term: Term, number: int) -> Chosen:
+        features = self.board.features
+        offer = self.board.offers[number]
+        device = offer.device
+        shared = bool(self.board.shareable >> number & 1)
+        amounts = self.eligibility.amounts(term, number) or ()
+        return Chosen(
+            request=term.name,
+            device=offer.id,
+            admin=term.admin,
+            share="" if shared else None,
+            consumed=tuple(
+                (device.written(name), amount, item.text)
+                for (name, item), amount in zip(device.capacity.items(), amounts, strict=False)
+            )
+            if shared
+            else (),
+            tolerations=term.alternative.tolerations,
+            binding_conditions=device.binding_conditions if features.binding_conditions else (),
+            binding_failure_conditions=(
+                device.binding_failure_conditions if features.binding_conditions else ()
+            ),
+            skip_node_operations=offer.slice.skip_node_operations,
+        )
+
+    def _configs_for(self, picked: Sequence[Picked]) -> tuple[tuple[Mapping[str, Any], ...], ...]:
+        terms = tuple(each.term for each in picked)
+        found = self._configs.get(terms)
+        if found is None:
+            found = self._configs[terms] = tuple(
+                tuple(
+                    {"source": item.source}
+                    | ({"requests": list(item.requests)} if item.requests else {})
+                    | dict(item.body)
+                    for item in configs_of(
+                        claim, [each for each in picked if each.term.claim == position]
+                    )
+                )
+                for position, claim in enumerate(self.kind.claims)
+            )
+        return found
+
+    def _selectors(self, picked: Sequence[Picked]) -> tuple[Mapping[str, Any] | bool | None, ...]:
+        if self.node_bound:
+            with_devices = {each.term.claim for each in picked if each.devices}
+            return tuple(
+                True if position in with_devices else None
+                for position in range(len(self.kind.claims))
+            )
+        alone = only(self.shape.view.node)
+        found: list[Mapping[str, Any] | bool | None] = []
+        for position in range(len(self.kind.claims)):
+            mine = [each for each in picked if each.term.claim == position]
+            selector = node_selector(self.board, mine)
+            found.append(True if selector == alone else selector)
+        return tuple(found)
+
+
+def _lowest(mask: int, count: int) -> tuple[int, ...]:
+    found = []
+    for _ in range(count):
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(found)

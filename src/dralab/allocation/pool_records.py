@@ -1,0 +1,223 @@
+"""The pools of a fleet: their slices, the nodes that see them, and their shapes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from typing import NamedTuple
+
+from dralab.allocation.pool_states import PoolShape, PoolState, Shapes
+from dralab.allocation.pools import Catalog, Offer, Pool, PoolId, View, assembled, waits
+from dralab.allocation.problem import Device, DeviceId, Features, Node, Slice
+
+Names = tuple[str, ...]
+
+
+class PoolRecord:
+    """One pool of a fleet; it never changes, its state is kept beside it.
+
+    `nodes` is the bit set of nodes that see it. An `irregular` pool is being replaced, or
+    contradicts itself: nodes that see it are always looked at one by one.
+    """
+
+    __slots__ = (
+        "_numbers", "driver", "home", "irregular", "name", "names", "nodes", "pool", "shape",
+        "slices",
+    )  # fmt: skip
+
+    def __init__(
+        self, pool: Pool, slices: tuple[Slice, ...], shape: PoolShape, names: Names, nodes: int
+    ) -> None:
+        self.driver = pool.driver
+        self.name = pool.name
+        self.pool = pool
+        self.slices = slices
+        self.shape = shape
+        self.names = names
+        self.nodes = nodes
+        self.irregular = bool(pool.unusable)
+        homes = {each.reach.node for each in slices}
+        self.home = homes.pop() if len(homes) == 1 else ""
+        self._numbers: Mapping[str, int] | None = None
+
+    def number_of(self, device: str) -> int:
+        """Return the number of a device in the pool; KeyError where it has none of that name."""
+        if self._numbers is None:
+            self._numbers = {name: number for number, name in enumerate(self.names)}
+        return self._numbers[device]
+
+
+class Part(NamedTuple):
+    """A pool as one node sees it; `key` tells parts of one shape apart."""
+
+    pool: Pool
+    visible: int
+    key: object
+
+
+class Pools:
+    """All pools of a fleet, by number."""
+
+    def __init__(self, features: Features, shapes: Shapes) -> None:
+        self.features = features
+        self.shapes = shapes
+        self.records: list[PoolRecord] = []
+        self._index: dict[PoolId, int] = {}
+        self._seen: dict[int, list[int]] = {}
+        self._everywhere: list[int] = []
+        self._names: dict[tuple[Device, ...], Names] = {}
+
+    def index_of(self, driver: str, pool: str) -> int:
+        """Return the number of a pool; KeyError where there is none."""
+        return self._index[driver, pool]
+
+    def add(
+        self, slices: Iterable[Slice], nodes: Sequence[Node], number_of: Mapping[str, int]
+    ) -> None:
+        """Group slices into pools, and find out which nodes see them."""
+        grouped: dict[PoolId, list[Slice]] = {}
+        for each in slices:
+            grouped.setdefault((each.driver, each.pool), []).append(each)
+        self.shapes.look_at({each.devices for parts in grouped.values() for each in parts})
+        for key in sorted(grouped):
+            parts = sorted(grouped[key], key=lambda each: each.name)
+            number = len(self.records)
+            self._index[key] = number
+            home = parts[0].reach.node
+            if home and all(each.reach.node == home for each in parts):
+                at = number_of.get(home)
+                seen = 0 if at is None else 1 << at
+                if at is not None:
+                    self._seen.setdefault(at, []).append(number)
+            else:
+                seen = 0
+                for position, node in enumerate(nodes):
+                    if any(_sees(each, node) for each in parts):
+                        seen |= 1 << position
+                        self._seen.setdefault(position, []).append(number)
+            self.records.append(self._record(key, parts, seen))
+
+    def _record(self, key: PoolId, parts: list[Slice], seen: int) -> PoolRecord:
+        generation = max(each.generation for each in parts)
+        current = tuple(each for each in parts if each.generation == generation)
+        features = self.features
+        pool = Pool(driver=key[0], name=key[1], unusable="incomplete")
+        if len(current) == len(parts) == current[0].slice_count and _all_known(parts, features):
+            pool = assembled(key, current, current, None, features)
+        names: Names = ()
+        for each in current:
+            names += self._names_of(each.devices)
+        if pool.unusable:
+            # Numbers are still needed for what is in use in it.
+            offers = tuple(
+                Offer(DeviceId(*key, device.name), device, each, here=False)
+                for each in current
+                for device in each.devices
+            )
+            shape = PoolShape(Pool(driver=key[0], name=key[1], offers=_plain(offers)), features)
+        else:
+            shape = self.shapes.shape(pool, current)
+        return PoolRecord(pool, tuple(parts), shape, names, seen)
+
+    def _names_of(self, devices: tuple[Device, ...]) -> Names:
+        found = self._names.get(devices)
+        if found is None:
+            found = self._names[devices] = tuple(device.name for device in devices)
+        return found
+
+    def reshape(self, states: Sequence[PoolState]) -> list[PoolState]:
+        """Find all shapes anew, because selectors read more; return the states in the new ones."""
+        after = []
+        for number, (record, state) in enumerate(zip(self.records, states, strict=True)):
+            if record.irregular:
+                after.append(state)
+                continue
+            generation = max(each.generation for each in record.slices)
+            current = tuple(each for each in record.slices if each.generation == generation)
+            shape = self.shapes.shape(record.pool, current)
+            if shape is not record.shape:
+                self.records[number] = PoolRecord(
+                    record.pool, record.slices, shape, record.names, record.nodes
+                )
+                state = shape.interned(state.state)  # noqa: PLW2901 - the same state, re-shaped
+            after.append(state)
+        return after
+
+    def copied(self) -> "Pools":
+        """Return the same pools, for a copy of the fleet that may re-shape them on its own."""
+        other = copy(self)
+        other.records = self.records.copy()
+        return other
+
+    def seen_by(self, number: int, node: Node) -> tuple[int, ...]:
+        """Return the pools that a node sees, in the order of the search."""
+        found = self._seen.get(number, [])
+        if len(found) < 2:
+            return tuple(found)
+        # Pools are numbered by driver and name already; those that wait for conditions come last.
+        if not self.features.binding_conditions:
+            return tuple(found)
+        return tuple(sorted(found, key=lambda each: self._waits(self.records[each], node)))
+
+    def _waits(self, record: PoolRecord, node: Node) -> bool:
+        return waits(record.pool) and waits(self.part(record, node).pool)
+
+    def part(self, record: PoolRecord, node: Node) -> Part:
+        """Return a pool as a node sees it."""
+        pool = record.pool
+        if record.home:
+            # Whoever sees a pool of one node is that node.
+            return Part(pool, record.shape.everything, ())
+        offers = []
+        visible = 0
+        reaches = []
+        for number, offer in enumerate(pool.offers):
+            each = offer.slice
+            here = each.reach_of(offer.device).accepts(node)
+            offers.append(offer._replace(here=here))
+            if here or (each.per_device_reach and _sees(each, node)):
+                visible |= 1 << number
+            reaches.append((here, repr(each.reach_of(offer.device).selector)))
+        part = Pool(
+            driver=pool.driver,
+            name=pool.name,
+            offers=tuple(offers),
+            counter_sets=pool.counter_sets,
+            drawing=pool.drawing,
+        )
+        return Part(part, visible, (tuple(reaches), visible))
+
+    def view(self, node: Node, slices: Iterable[Slice]) -> View:
+        """Return what a node sees, by the rules that hold for pools in transition too."""
+        return Catalog(slices).view(node, self.features)
+
+
+def _plain(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+    """Return offers without counters: an irregular pool may name some that are not there."""
+    return tuple(
+        offer._replace(
+            device=Device(
+                name=offer.device.name,
+                driver=offer.device.driver,
+                capacity=offer.device.capacity,
+                capacity_names=offer.device.capacity_names,
+                shareable=offer.device.shareable,
+            )
+        )
+        for offer in offers
+    )
+
+
+def _all_known(parts: Sequence[Slice], features: Features) -> bool:
+    if features.partitionable_devices and features.compatibility_groups:
+        return True
+    return not any(
+        each.per_device_reach
+        or each.counter_sets
+        or any(drawn.groups for device in each.devices for drawn in device.consumes)
+        for each in parts
+    )
+
+
+def _sees(each: Slice, node: Node) -> bool:
+    if each.per_device_reach:
+        return any(device.reach.accepts(node) for device in each.devices)
+    return each.reach.accepts(node)
