@@ -1,0 +1,228 @@
+"""A fleet that changes claim by claim equals one that is worked out anew every time."""
+
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dralab.allocation import v1
+from dralab.allocation.allocator import allocate
+from dralab.allocation.fleet import Fleet, Placement
+from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
+from dralab.allocation.problem import Problem
+from dralab.allocation.selectors import CelEnvironment
+
+Wire = dict[str, Any]
+CLASSES: list[Wire] = [
+    {
+        "metadata": {"name": "any"},
+        "spec": {"config": [{"opaque": {"driver": "d", "parameters": {"a": 1}}}]},
+    },
+    {
+        "metadata": {"name": "gpu"},
+        "spec": {"selectors": [{"cel": {"expression": 'device.driver == "d"'}}]},
+    },
+]
+
+
+def node(name: str) -> Wire:
+    return {"metadata": {"name": name, "labels": {"zone": name[-1]}}}
+
+
+def slices_of(
+    pool: str, reach: Wire, devices: list[Wire], counters: Wire | None = None
+) -> list[Wire]:
+    count = 2 if counters else 1
+    spec = {
+        "driver": "d",
+        "pool": {"name": pool, "generation": 1, "resourceSliceCount": count},
+        **reach,
+    }
+    found = [{"metadata": {"name": f"{pool}-a"}, "spec": {**spec, "devices": devices}}]
+    if counters:
+        sets = [
+            {"name": key, "counters": {"m": {"value": str(value)}}}
+            for key, value in counters.items()
+        ]
+        found.append({"metadata": {"name": f"{pool}-b"}, "spec": {**spec, "sharedCounters": sets}})
+    return found
+
+
+def random_device(chance: Random, name: str, counters: Wire | None, pool: str) -> Wire:
+    found: Wire = {
+        "name": name,
+        "attributes": {
+            "t": {"string": chance.choice("xy")},
+            "n": {"int": chance.randint(1, 2)},
+            "uuid": {"string": f"{pool}-{name}"},
+        },
+    }
+    if counters and chance.random() < 0.8:
+        found["consumesCounters"] = [
+            {
+                "counterSet": chance.choice(sorted(counters)),
+                "counters": {"m": {"value": str(chance.randint(1, 3))}},
+            }
+        ]
+    if chance.random() < 0.2:
+        found["taints"] = [{"key": "k", "effect": "NoSchedule"}]
+    if chance.random() < 0.25:
+        found |= {
+            "allowMultipleAllocations": True,
+            "capacity": {"c": {"value": str(chance.randint(1, 4))}},
+        }
+    if chance.random() < 0.1:
+        found |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
+    return found
+
+
+def random_fleet(chance: Random) -> tuple[list[Wire], list[Wire]]:
+    nodes = [node(f"node-{i}") for i in range(chance.randint(1, 4))]
+    slices: list[Wire] = []
+    for each in nodes:
+        if chance.random() < 0.9:
+            counters = (
+                {f"s{i}": chance.randint(2, 5) for i in range(2)} if chance.random() < 0.6 else None
+            )
+            name = each["metadata"]["name"]
+            devices = [
+                random_device(chance, f"d{i}", counters, name) for i in range(chance.randint(1, 5))
+            ]
+            slices += slices_of(name, {"nodeName": name}, devices, counters)
+    if chance.random() < 0.5:
+        devices = [random_device(chance, f"d{i}", None, "net") for i in range(chance.randint(1, 4))]
+        reach: Wire = {"allNodes": True}
+        if chance.random() < 0.5:
+            term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["0", "2"]}]}
+            reach = {"nodeSelector": {"nodeSelectorTerms": [term]}}
+        slices += slices_of("net", reach, devices)
+    if chance.random() < 0.3:
+        counters = {"s0": 3}
+        devices = [
+            random_device(chance, f"d{i}", counters, "split") | {"nodeName": f"node-{i % 3}"}
+            for i in range(4)
+        ]
+        slices += slices_of("split", {"perDeviceNodeSelection": True}, devices, counters)
+    if chance.random() < 0.2:
+        # A pool that is being replaced: one slice of two is there.
+        half = slices_of("half", {"nodeName": "node-0"}, [{"name": "d0"}])
+        half[0]["spec"]["pool"]["resourceSliceCount"] = 2
+        slices += half
+    return nodes, slices
+
+
+def random_claim(chance: Random, number: int) -> Wire:
+    requests: list[Wire] = []
+    for i in range(chance.choice((1, 1, 2))):
+        asked: Wire = {
+            "deviceClassName": chance.choice(("any", "gpu")),
+            "count": chance.choice((1, 1, 2, 3)),
+        }
+        if chance.random() < 0.5:
+            asked["selectors"] = [
+                {
+                    "cel": {
+                        "expression": chance.choice(
+                            (
+                                'device.attributes["d"].t == "x"',
+                                'device.attributes["d"].n == 2',
+                                'device.attributes["d"].uuid.endsWith("d1")',
+                                "!device.allowMultipleAllocations",
+                            )
+                        )
+                    }
+                }
+            ]
+        if chance.random() < 0.3:
+            asked["tolerations"] = [{"key": "k", "operator": "Exists"}]
+        if chance.random() < 0.2:
+            asked["capacity"] = {"requests": {"c": "1"}}
+        if chance.random() < 0.1:
+            asked = {key: value for key, value in asked.items() if key != "count"} | {
+                "allocationMode": "All"
+            }
+        if chance.random() < 0.2:
+            second = {"name": "b", "deviceClassName": "any"}
+            requests.append({"name": f"r{i}", "firstAvailable": [{"name": "a", **asked}, second]})
+        else:
+            if chance.random() < 0.1:
+                asked["adminAccess"] = True
+            requests.append({"name": f"r{i}", "exactly": asked})
+    devices: Wire = {"requests": requests}
+    if chance.random() < 0.3:
+        devices["constraints"] = [{"matchAttribute": chance.choice(("d/n", "d/t"))}]
+    return {"metadata": {"name": f"c{number}", "namespace": "ns"}, "spec": {"devices": devices}}
+
+
+class Rebuilt:
+    """The same fleet, worked out from the objects for every claim."""
+
+    def __init__(self, nodes: list[Wire], slices: list[Wire]) -> None:
+        self.reader = v1.Reader(CelEnvironment())
+        self.nodes = [v1.node(each) for each in nodes]
+        self.slices = tuple(self.reader.slice(each) for each in slices)
+        self.classes = {
+            each["metadata"]["name"]: self.reader.device_class(each) for each in CLASSES
+        }
+        self.allocated: list[Wire] = []
+
+    def allocate(self, claims: list[Wire]) -> tuple[str, list[Wire]] | str:
+        problem = Problem(
+            claims=tuple(self.reader.claim(each) for each in claims),
+            classes=self.classes,
+            slices=self.slices,
+            in_use=v1.in_use(self.allocated),
+        )
+        for each in self.nodes:
+            outcome = allocate(problem, each)
+            if isinstance(outcome, Allocated):
+                return each.name, [v1.status_allocation(found) for found in outcome.claims]
+            if isinstance(outcome, Unsatisfiable) and outcome.fatal:
+                return outcome.error
+        return ""
+
+
+def without_shares(allocation: Wire) -> Wire:
+    results = [
+        dict(each) | ({"shareID": "some"} if each.get("shareID") else {})
+        for each in allocation["devices"].get("results", [])
+    ]
+    return allocation | {
+        "devices": allocation["devices"] | ({"results": results} if results else {})
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
+    chance = Random(seed)
+    nodes, slices = random_fleet(chance)
+    fleet, rebuilt = Fleet(nodes, slices, CLASSES), Rebuilt(nodes, slices)
+    kinds = [random_claim(chance, i) for i in range(4)]
+    living: list[Wire] = []
+    for number in range(14):
+        if living and chance.random() < 0.35:
+            gone = living.pop(chance.randrange(len(living)))
+            fleet.release(gone["status"]["allocation"])
+            rebuilt.allocated = living
+            continue
+        if chance.random() < 0.1:
+            fleet = fleet.copied()
+        claims = [
+            chance.choice(kinds) | {"metadata": {"name": f"c{number}-{i}", "namespace": "ns"}}
+            for i in range(chance.choice((1, 1, 1, 2)))
+        ]
+        found, expected = fleet.allocate(claims), rebuilt.allocate(claims)
+        if isinstance(found, Placement):
+            assert not isinstance(expected, str), (expected, found)
+            assert found.node == expected[0]
+            assert [without_shares(x) for x in found.allocations] == [
+                without_shares(x) for x in expected[1]
+            ]
+            for claim, allocation in zip(claims, found.allocations, strict=True):
+                living.append(claim | {"status": {"allocation": allocation}})
+            rebuilt.allocated = living
+        else:
+            assert not isinstance(found, Unknown)
+            assert (found.error if found.fatal else "") == expected
