@@ -123,6 +123,9 @@ async def _serve(
         # What the start has made lives as long as the server: no collection looks at it again.
         gc.collect()
         gc.freeze()
+        # Requests make few cycles and many mappings: look at the young ones now and then, at all
+        # of them rarely.
+        gc.set_threshold(10_000, 20, 50)
         click.echo(f"ready: {cluster.url}")
         await over.wait()
         note("stopping")

@@ -1,8 +1,9 @@
 """What a store holds: keys, stored objects, changes, listings."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -21,12 +22,20 @@ class Key(NamedTuple):
     name: str
 
 
+# How many objects of the process are kept as mappings; the others are kept as JSON alone, which
+# takes a fifth of the memory and gives the garbage collector nothing to walk through. With 10,000
+# pods as mappings a full collection stops the server for 60 ms. Who looks at an older object
+# parses it again, in some 5 to 10 microseconds.
+WARM: Final = 4096
+
+
 class Stored:
     """One state of one object. Never changed once stored: a change makes a new one.
 
     `revision` is that of the write that made this state, `created` that of the object's first.
-    The value and its JSON are each made from the other on first use, so that an object read
-    from disk costs no parsing until someone looks, and every watcher shares one encoding.
+    The value and its JSON are each made from the other when they are asked for: an object read
+    from disk costs no parsing until someone looks, and every watcher shares one encoding. Values
+    that were not looked at lately are forgotten, and made anew from the JSON.
     """
 
     __slots__ = ("_encoded", "_value", "created", "key", "revision")
@@ -44,6 +53,8 @@ class Stored:
         self.created = created
         self._value = value
         self._encoded = encoded
+        if value is not None:
+            _keep_warm(self)
 
     @property
     def value(self) -> Value:
@@ -51,6 +62,7 @@ class Stored:
         found = self._value
         if found is None:
             found = self._value = orjson.loads(self.encoded)
+            _keep_warm(self)
         return found
 
     @property
@@ -65,7 +77,7 @@ class Stored:
         """Keep only the JSON: a fifth of the memory; the next reader of `value` parses it."""
         if self._encoded is None:
             self._encoded = orjson.dumps(self._value)
-        self._value = None
+        self._value = None  # whoever holds the mapping may go on reading it
 
     def restamped(self, revision: int) -> "Stored":
         """Return the same state as of another revision: what watchers see of an object's end."""
@@ -73,6 +85,16 @@ class Stored:
 
     def __repr__(self) -> str:
         return f"<{'/'.join(self.key)} at {self.revision}>"
+
+
+_warm: deque[Stored] = deque()
+
+
+def _keep_warm(stored: Stored) -> None:
+    """Note an object that has a mapping now; the one that has had its own longest gives it up."""
+    _warm.append(stored)
+    if len(_warm) > WARM:
+        _warm.popleft().forget_value()
 
 
 class Change:
