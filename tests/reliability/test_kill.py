@@ -141,61 +141,51 @@ def rounds(data: Path, count: int, durability: str, seed: int) -> int:
     writers: list[Writer] = []
     watcher = Watcher(watched, watched_at)
     for number in range(count + 1):
-        server = ServerProcess(data, "--durability", durability)
-        found, revision = contents(server)
-        assert revision >= newest, "revisions do not go back"
-        if round:
+        with ServerProcess(data, "--durability", durability) as server:
+            found, revision = contents(server)
+            assert revision >= newest, "revisions do not go back"
             for writer in writers:
-                mine = {
-                    name: c for name, c in found.items() if name.startswith(f"w{writer.number}-")
-                }
-                expected = {name: c for name, c in writer.known.items() if c is not None}
-                if mine != expected:
-                    assert writer.attempted is not None, "an acknowledged write is lost"
-                    name, content = writer.attempted
-                    expected.pop(name, None)
-                    if content is not None:
-                        expected[name] = content
-                    assert mine == expected
-                known[writer.number] = dict(mine)
+                known[writer.number] = survived(writer, found)
             assert watcher.revision <= revision, "a watcher saw what did not last"
-        if round == count:
-            # The last watcher goes on from where it was and arrives at what is there.
-            last = Watcher(watched, watched_at)
-            last.host = server.host
-            last.start()
-            connection = Connection(server.host)
-            connection.ask("POST", PATH, {"metadata": {"name": "end"}, "data": {"content": "end"}})
-            connection.close()
-            for _ in range(500):
-                if "end" in last.state or last.expired:
-                    break
-                last.join(0.01)
+            if number == count:
+                # The last watcher goes on from where it was and arrives at what is there.
+                last = Watcher(watched, watched_at)
+                last.host = server.host
+                last.start()
+                connection = Connection(server.host)
+                connection.ask(
+                    "POST", PATH, {"metadata": {"name": "end"}, "data": {"content": "end"}}
+                )
+                connection.close()
+                for _ in range(500):
+                    if "end" in last.state or last.expired:
+                        break
+                    last.join(0.01)
+                server.kill()
+                last.join()
+                if not last.expired:
+                    assert last.state == found | {"end": "end"}
+                return acknowledged
+            if not number:
+                watched, watched_at = found, revision
+            writers = [Writer(n, random.Random(rng.random()), known[n]) for n in range(6)]
+            watcher = Watcher(watched, watched_at)
+            for thread in (watcher, *writers):
+                thread.host = server.host
+                thread.start()
+            threading.Event().wait(rng.uniform(0.0, 0.25))
             server.kill()
-            last.join()
-            if not last.expired:
-                assert last.state == found | {"end": "end"}
-            return acknowledged
-        if not number:
-            watched, watched_at = found, revision
-        writers = [Writer(n, random.Random(rng.random()), known[n]) for n in range(6)]
-        watcher = Watcher(watched, watched_at)
-        for thread in (watcher, *writers):
-            thread.host = server.host
-            thread.start()
-        threading.Event().wait(rng.uniform(0.0, 0.25))
-        server.kill()
-        for thread in (watcher, *writers):
-            thread.join()
-        for writer in writers:
-            assert writer.wrong == []
-            acknowledged += writer.acknowledged
-            newest = max(newest, writer.newest)
-        if watcher.expired:
-            watched, watched_at = dict(found), revision
-        else:
-            watched, watched_at = watcher.state, watcher.revision
-        newest = max(newest, watched_at)
+            for thread in (watcher, *writers):
+                thread.join()
+            for writer in writers:
+                assert writer.wrong == []
+                acknowledged += writer.acknowledged
+                newest = max(newest, writer.newest)
+            if watcher.expired:
+                watched, watched_at = dict(found), revision
+            else:
+                watched, watched_at = watcher.state, watcher.revision
+            newest = max(newest, watched_at)
     raise AssertionError("unreachable")
 
 
