@@ -5,6 +5,7 @@ code reasons about override what they need. All methods are pure: no clock, no s
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dralab.api.fields import FieldError
@@ -12,6 +13,15 @@ from dralab.api.schemas import Schema
 from dralab.values import names
 
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where an object keeps what its Scale shows; `selector` is empty where it has none."""
+
+    spec: tuple[str, ...] = ("spec", "replicas")
+    status: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ("spec", "selector")
 
 
 class Strategy:
@@ -39,6 +49,10 @@ class Strategy:
     def schema(self, version: str) -> Schema | None:  # noqa: ARG002 - for others
         """Return the schema of a kind that is no built-in one."""
         return None
+
+    def scale_paths(self, version: str) -> ScalePaths:  # noqa: ARG002 - for others
+        """Return where the number of replicas is, in the form of a version."""
+        return ScalePaths()
 
     def default(self, value: Object) -> None:
         """Fill in what the client left out; changes `value`."""

@@ -63,6 +63,8 @@ SHOWN_WHEN_DELETED: Final = frozenset(
         "apiextensions.k8s.io/customresourcedefinitions",
     }
 )  # fmt: skip
+# Kinds that are asked and never stored.
+ASKED: Final = ("create",)
 Connector = Callable[[HttpRequest, Route, User], Answer]
 
 
@@ -83,6 +85,7 @@ class Application:
     ) -> None:
         self.resources = resources
         self.authenticator = authenticator or Everyone()
+        resources.context.authenticate = self.authenticator.user_of
         self.anonymous = isinstance(self.authenticator, Everyone)
         self.pages = Pages(resources, version or ServerVersion(), address)
         self.connectors: dict[tuple[str, str], Connector] = {}
@@ -105,7 +108,10 @@ class Application:
         header = request.headers.get("authorization", "")
         if self.anonymous and not header:
             return Everyone().user_of("") or User()
-        user = self.authenticator.user_of(bearer(header))
+        token = bearer(header)
+        user = self.authenticator.user_of(token)
+        if user is None and token:
+            user = self.resources.context.issuer.user_of(token)
         if user is None:
             raise unauthorized()
         return user
@@ -233,6 +239,9 @@ class Application:
         form = form_for(request, listing=False)
         options = write_options(query, "CreateOptions", user=user, agent=agent_of(request))
         value = self._body(request, route, options)
+        if kind.verbs == ASKED:
+            asked = self.resources.ask(kind, value, route.namespace, options)
+            return response(orjson.dumps(asked), form, status=201, warnings=options.warnings)
         stored = self.resources.create(kind, value, route.namespace, options)
         return self._object(route, stored, form, query=query, status=201, warnings=options.warnings)
 

@@ -51,10 +51,13 @@ class Pages:
         self.version = version
         self.address = address
         self.openapi = OpenApiPages(resources.kinds, version.gitVersion)
+        self.issuer = resources.context.issuer
         self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
         self._changes = -1
 
-    def answer(self, request: HttpRequest, parts: Sequence[str]) -> HttpResponse:
+    def answer(  # noqa: PLR0911 - one line per page
+        self, request: HttpRequest, parts: Sequence[str]
+    ) -> HttpResponse:
         """Answer a GET of such a path; ApiError, NoSuchGroup."""
         if request.method not in {"GET", "HEAD"}:
             raise ApiError(
@@ -73,6 +76,10 @@ class Pages:
                 return HttpResponse(headers=TEXT, body=b"ok")
             case ["openapi", *rest] if (found := self.openapi.answer(request, rest)) is not None:
                 return found
+            case [".well-known", "openid-configuration"]:
+                return self._json(request, orjson.dumps(self.issuer.configuration()))
+            case ["openid", "v1", "jwks"]:
+                return self._json(request, orjson.dumps(self.issuer.keys()))
             case ["metrics"]:
                 return self._metrics()
             case ["api"] | ["apis"]:

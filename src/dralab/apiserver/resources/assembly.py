@@ -5,7 +5,10 @@ from typing import Any, Final
 
 from dralab.api.kinds import Kinds
 from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
+from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority, PodServiceAccount
+from dralab.apiserver.admission.services import ServiceAddresses
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.server import Resources
@@ -13,6 +16,11 @@ from dralab.apiserver.storage import Store
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 
+SYSTEM_CLASSES: Final = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+SYSTEM_CLASS: Final = "Used for system critical pods; the cluster does not work without them."
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
@@ -27,29 +35,42 @@ def new_resources(
 ) -> Resources:
     """Return the verbs of a server over `store`.
 
-    `kinds` defaults to all that are known; `admission` to `built_in_admission()`. With
-    `bootstrap` the namespaces that every cluster has are made where they are missing.
+    `kinds` defaults to all that are known; `admission` to `built_in_admission()`. Services get
+    their addresses whatever the admission. With `bootstrap` the objects that every cluster has
+    are made where they are missing.
     """
     found = kinds if kinds is not None else Kinds.standard()
     rules = Rules.standard()
     rules.adopt(found)
+    addresses = ServiceAddresses(randomness.stream("services"))
+    rules.observe("services", addresses.stored)
+    plugins = built_in_admission() if admission is None else list(admission)
     context = Context(
         store=store,
         clock=clock,
         randomness=randomness,
         kinds=found,
         rules=rules,
-        admission=tuple(built_in_admission() if admission is None else admission),
+        admission=[*plugins, addresses],
     )
+    for service in store.list("services").items:
+        addresses.stored(None, service.value)
     resources = Resources(context)
     if bootstrap:
         make_first_objects(resources)
     return resources
 
 
-def built_in_admission() -> list[Admission]:
+def built_in_admission(*, service_accounts: bool = True) -> list[Admission]:
     """Return the admission that every server has, in its order."""
-    return [NamespaceLifecycle()]
+    accounts: list[Admission] = [PodServiceAccount()] if service_accounts else []
+    return [
+        NamespaceLifecycle(),
+        *accounts,
+        DefaultTolerations(),
+        PodPriority(),
+        AdminAccess(),
+    ]
 
 
 def make_first_objects(resources: Resources) -> None:
@@ -57,6 +78,15 @@ def make_first_objects(resources: Resources) -> None:
     context = resources.context
     first: list[tuple[str, str, str, dict[str, Any]]] = [
         ("", "v1", "namespaces", {"metadata": {"name": name}}) for name in NAMESPACES
+    ]
+    first += [
+        (
+            "scheduling.k8s.io",
+            "v1",
+            "priorityclasses",
+            {"metadata": {"name": name}, "value": value, "description": SYSTEM_CLASS},
+        )
+        for name, value in SYSTEM_CLASSES.items()
     ]
     with context.store.lock, context.store.batch():
         for group, version, plural, value in first:

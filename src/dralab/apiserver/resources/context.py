@@ -1,14 +1,16 @@
 """What the verbs work with, and the small steps that several of them share."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.rules import Rules
+from dralab.apiserver.resources.tokens import TokenIssuer
 from dralab.apiserver.storage import Key, RevisionConflict, Store, Stored
 from dralab.kernel.clock import Clock, rfc3339
 from dralab.kernel.randomness import Randomness
@@ -21,12 +23,13 @@ NAME_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 MAX_GENERATED: Final = 58
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Context:
     """The parts of a server that the verbs use.
 
     `rules` says what each kind's objects must be; `admission` is asked in order about every
-    write. `managed_fields` can be switched off where nobody reads them.
+    write. `managed_fields` can be switched off where nobody reads them. `authenticate` knows
+    the tokens that the server did not sign itself.
     """
 
     store: Store
@@ -34,9 +37,20 @@ class Context:
     randomness: Randomness
     kinds: Kinds
     rules: Rules
-    admission: Sequence[Admission] = ()
+    admission: list[Admission] = field(default_factory=list)
     managed_fields: bool = True
+    authenticate: Callable[[str], User | None] | None = None
     on_kinds_changed: list[Callable[[], None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.issuer = TokenIssuer(self.clock)
+
+    def user_of_token(self, token: str) -> User | None:
+        """Return who has a token: an account that we signed it for, or one the server knows."""
+        found = self.issuer.user_of(token)
+        if found is None and self.authenticate is not None:
+            found = self.authenticate(token)
+        return found
 
     def now(self) -> str:
         """Return the time as objects carry it."""

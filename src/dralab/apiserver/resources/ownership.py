@@ -38,21 +38,18 @@ def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ..
     return ("status",) if kind.has_status and not subresource else ()
 
 
-def created(context: Context, kind: Kind, value: Object, options: WriteOptions) -> None:
-    """Note who made a new object."""
-    meta = value["metadata"]
+def created(
+    context: Context, kind: Kind, value: Object, options: WriteOptions, *, now: str
+) -> None:
+    """Note who made a new object; call it before admission."""
     if options.applied:
         return
+    meta = value["metadata"]
     if not context.managed_fields:
         meta.pop("managedFields", None)
         return
-    found = managed_fields.update(
-        None,
-        value,
-        schema_of(context, kind),
-        writer(context, kind, options, now=meta["creationTimestamp"]),
-    )
-    _set(meta, found)
+    who = writer(context, kind, options, now=now)
+    _set(meta, managed_fields.update(None, value, schema_of(context, kind), who))
 
 
 def updated(
@@ -64,27 +61,33 @@ def updated(
     *,
     subresource: str,
 ) -> None:
-    """Note who changed an object; where nothing changes, neither does this."""
-    meta, before = value["metadata"], old["metadata"]
+    """Note who changed an object; call it before admission."""
     if options.applied:
         return
+    meta, before = value["metadata"], old["metadata"]
     if not context.managed_fields:
-        meta.pop("managedFields", None)
-        if "managedFields" in before:
-            meta["managedFields"] = before["managedFields"]
-        return
-    asked = meta.get("managedFields")
-    if "managedFields" in before and asked == before["managedFields"] and value == old:
-        return
-    found = managed_fields.update(
-        old,
-        value,
-        schema_of(context, kind),
-        writer(context, kind, options, subresource=subresource),
-    )
-    _set(meta, found)
-    if _same_but_times(meta, before, value, old):
         _set(meta, before.get("managedFields"))
+        return
+    if value == old:
+        return
+    who = writer(context, kind, options, subresource=subresource)
+    _set(meta, managed_fields.update(old, value, schema_of(context, kind), who))
+
+
+def settled(value: Object, old: Object) -> None:
+    """Where nothing changed but the times of entries, take these back: nothing was written."""
+    meta, before = value["metadata"], old["metadata"]
+    mine, theirs = meta.get("managedFields"), before.get("managedFields")
+    if mine == theirs or not mine or not theirs or len(mine) != len(theirs):
+        return
+    for one, other in zip(mine, theirs, strict=True):
+        if {**one, "time": ""} != {**other, "time": ""}:
+            return
+    rest = {**meta, "managedFields": theirs}
+    if rest == before and all(
+        value.get(part) == old.get(part) for part in {*value, *old} if part != "metadata"
+    ):
+        meta["managedFields"] = theirs
 
 
 def _set(meta: Object, entries: list[Object] | None) -> None:
@@ -92,18 +95,3 @@ def _set(meta: Object, entries: list[Object] | None) -> None:
         meta["managedFields"] = entries
     else:
         meta.pop("managedFields", None)
-
-
-def _same_but_times(meta: Object, before: Object, value: Object, old: Object) -> bool:
-    """Return whether only the times of entries are new: then nothing was written."""
-    mine, theirs = meta.get("managedFields") or [], before.get("managedFields") or []
-    if len(mine) != len(theirs):
-        return False
-    for one, other in zip(mine, theirs, strict=True):
-        if {**one, "time": ""} != {**other, "time": ""}:
-            return False
-    rest = {key: item for key, item in meta.items() if key != "managedFields"}
-    rest_before = {key: item for key, item in before.items() if key != "managedFields"}
-    return rest == rest_before and all(
-        value.get(part) == old.get(part) for part in {*value, *old} if part != "metadata"
-    )

@@ -92,6 +92,12 @@ def edited(  # noqa: PLR0917 - all of it decides
     return value
 
 
+def merged_copy(value: Object) -> Object:
+    """Return a copy of an object that shares nothing with it."""
+    found: Object = orjson.loads(orjson.dumps(value))
+    return found
+
+
 def _refused(patch: Any, why: str, type: PatchType) -> ApiError:
     """Return the Status for a patch whose result is no object of the kind."""
     shown = _go_map(patch) if type == "strategic" else orjson.dumps(patch).decode()

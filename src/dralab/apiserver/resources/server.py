@@ -7,7 +7,7 @@ import orjson
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import deleting, patching, reading, subresources, writing
+from dralab.apiserver.resources import deleting, patching, reading, reviews, subresources, writing
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.options import (
     ADMIN,
@@ -193,6 +193,12 @@ class Resources:
             options=options or WriteOptions(),
             type=type,
         )
+
+    def ask(
+        self, kind: Kind, value: Object, namespace: str = "", options: WriteOptions | None = None
+    ) -> Object:
+        """Answer a kind that is asked and not stored: reviews, bindings."""
+        return reviews.ask(self.context, kind, value, namespace, options or WriteOptions())
 
     def on_kinds_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever kinds came or went."""

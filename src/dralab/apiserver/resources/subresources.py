@@ -5,10 +5,12 @@ from typing import Any, Final
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import writing
+from dralab.apiserver.resources import eviction, patching, scaling, writing
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.tokens import ISSUER, LIFETIME
+from dralab.kernel.clock import rfc3339
 
 SUCCESS: Final[Mapping[str, Any]] = {
     "kind": "Status",
@@ -19,6 +21,13 @@ SUCCESS: Final[Mapping[str, Any]] = {
 }
 # (context, kind, name, namespace, body, options) → what the server answers.
 Handler = Callable[[Context, Kind, str, str, Object, WriteOptions], Object]
+# Subresources that are the object itself, and the part of it that they may change.
+PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "approval": ("status", "conditions"),
+    "ephemeralcontainers": ("spec", "ephemeralContainers"),
+    "finalize": ("spec", "finalizers"),
+    "resize": ("spec", "containers"),
+}
 
 
 def call(
@@ -31,9 +40,33 @@ def call(
     body: Any,
     namespace: str,
     options: WriteOptions,
-    type: PatchType,  # noqa: ARG001 - for scale, later
+    type: PatchType,
 ) -> Object:
-    """Do one verb on one subresource."""
+    """Do one verb on one subresource; ApiError."""
+    if subresource == "scale":
+        match verb:
+            case "get":
+                return scaling.get(context, kind, name, namespace)
+            case "update":
+                return scaling.put(context, kind, name, namespace, _object(body), options=options)
+            case _:
+                return scaling.patch(
+                    context, kind, name, namespace, body, options=options, type=type
+                )
+    if path := PARTS.get(subresource):
+        if verb == "get":
+            return context.rules.from_hub(kind, context.live(kind, namespace, name).value)
+        return _part(
+            context,
+            kind,
+            name,
+            subresource,
+            path,
+            body=body,
+            namespace=namespace,
+            options=options,
+            type=type if verb == "patch" else None,
+        )
     handler = HANDLERS.get((verb, subresource))
     if handler is None:
         raise ApiError(
@@ -41,28 +74,90 @@ def call(
             "the server does not allow this method on the requested resource",
             details={},
         )
-    return handler(context, kind, name, namespace, body, options)
+    return handler(context, kind, name, namespace, _object(body), options)
+
+
+def _object(body: Any) -> Object:
+    if not isinstance(body, dict):
+        raise ApiError.bad_request("the body of the request must be an object")
+    for part in ("metadata", "spec"):
+        if body.get(part) is None:
+            body.pop(part, None)
+        elif not isinstance(body[part], dict):
+            raise ApiError.bad_request(f"{part}: expected an object")
+    return body
+
+
+def _part(
+    context: Context,
+    kind: Kind,
+    name: str,
+    subresource: str,
+    path: tuple[str, ...],
+    *,
+    body: Any,
+    namespace: str,
+    options: WriteOptions,
+    type: PatchType | None,
+) -> Object:
+    """Change the one part of an object that a subresource stands for."""
+
+    def edit(current: Object) -> Object:
+        if type is None:
+            changed = _object(body)
+            given = (changed.get("metadata") or {}).get("resourceVersion")
+            if given:
+                current["metadata"]["resourceVersion"] = given
+        else:
+            copy = patching.merged_copy(current)
+            changed = patching.edited(
+                context, kind, copy, body, "merge" if type == "apply" else type, options
+            )
+        holder, part = path
+        wanted = (changed.get(holder) or {}).get(part)
+        target = current.setdefault(holder, {})
+        if subresource == "resize":
+            _resize(target.get(part) or [], wanted or [])
+        elif wanted:
+            target[part] = wanted
+        else:
+            target.pop(part, None)
+        return current
+
+    stored = writing.change(
+        context, kind, name, namespace, edit, options=options, subresource=subresource
+    )
+    return context.rules.from_hub(kind, stored.value)
+
+
+def _resize(containers: list[Object], wanted: list[Object]) -> None:
+    resources = {each.get("name"): each.get("resources") for each in wanted}
+    for container in containers:
+        if found := resources.get(container.get("name")):
+            container["resources"] = found
 
 
 def _bind(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
 ) -> Object:
     """Give a pod its node, once."""
-    target = body.get("target") or {}
+    target = body.get("target")
+    target = target if isinstance(target, dict) else {}
     node = target.get("name") or ""
-    if target.get("kind") not in {None, "", "Node"} or not node:
+    if target.get("kind") not in {None, "", "Node"} or not node or not isinstance(node, str):
         raise ApiError.bad_request("Binding: target must be a Node with a name")
-    live = context.live(kind, namespace, name)
-    if live.value["metadata"].get("deletionTimestamp"):
-        raise _bind_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
     now = context.now()
 
     def edit(pod: Object) -> Object:
+        if pod["metadata"].get("deletionTimestamp"):
+            raise _bind_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
         spec = pod["spec"]
         if spec.get("nodeName"):
             raise _bind_conflict(
                 name, f'pod {name} is already assigned to node "{spec["nodeName"]}"'
             )
+        if spec.get("schedulingGates"):
+            raise _bind_conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
         spec["nodeName"] = node
         if annotations := (body.get("metadata") or {}).get("annotations"):
             pod["metadata"]["annotations"] = {
@@ -100,6 +195,51 @@ def with_condition(conditions: list[Object], condition: Object) -> list[Object]:
     return [*found, condition]
 
 
+def _evict(  # noqa: PLR0917 - the shape of every handler
+    context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
+) -> Object:
+    eviction.evict(context, kind, name, namespace, body, options)
+    return dict(SUCCESS)
+
+
+def _token(  # noqa: PLR0917 - the shape of every handler
+    context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
+) -> Object:
+    """Give out a token of a service account."""
+    del options
+    account = context.live(kind, namespace, name).value
+    spec = body.get("spec") or {}
+    audiences = spec.get("audiences") or [ISSUER]
+    seconds = spec.get("expirationSeconds") or LIFETIME
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds < 600:
+        raise ApiError(
+            "Invalid",
+            f'TokenRequest.authentication.k8s.io "{name}" is invalid: spec.expirationSeconds: '
+            f"Invalid value: {seconds}: may not specify a duration less than 10 minutes",
+            details={"name": name, "group": "authentication.k8s.io", "kind": "TokenRequest"},
+        )
+    token, ends = context.issuer.issue(
+        namespace, name, account["metadata"]["uid"], audiences, seconds
+    )
+    return {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "creationTimestamp": context.now(),
+        },
+        "spec": {
+            "audiences": audiences,
+            "expirationSeconds": seconds,
+            "boundObjectRef": spec.get("boundObjectRef"),
+        },
+        "status": {"token": token, "expirationTimestamp": rfc3339(ends)},
+    }
+
+
 HANDLERS: Final[Mapping[tuple[str, str], Handler]] = {
     ("create", "binding"): _bind,
+    ("create", "eviction"): _evict,
+    ("create", "token"): _token,
 }

@@ -29,6 +29,8 @@ from dralab.apiserver.storage import KeyExists, RevisionConflict, Stored
 
 # What only the server writes; an update keeps the stored values.
 NAME_TRIES = 8
+# Ways of writing that change what is wanted: a binding, for one, does not.
+COUNTED = frozenset({"", "ephemeralcontainers", "resize", "scale"})
 SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -46,6 +48,9 @@ def create(
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
     name = meta.get("name") or ""
+    # What admission and the kind's rules set is owned by nobody.
+    now = context.now()
+    ownership.created(context, kind, value, options, now=now)
     _admit(
         context,
         kind,
@@ -61,15 +66,14 @@ def create(
         raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
-    _new_metadata(context, kind, value, namespace)
-    rules.prepare_create(value, value["metadata"]["creationTimestamp"])
+    _new_metadata(context, kind, value, namespace, now=now)
+    rules.prepare_create(value, now)
     meta = value["metadata"]
     errors = metadata.problems(meta, namespaced=kind.namespaced, name_problems=rules.name_problems)
     errors += rules.validate(value)
     if errors:
         raise _invalid(context, kind, meta.get("name", ""), errors)
     options.warnings += rules.warnings(value)
-    ownership.created(context, kind, value, options)
     ordered = _ordered(kind, context, value)
     key = key_of(kind, namespace, meta["name"])
     if options.dry_run:
@@ -118,7 +122,7 @@ def _exists(kind: Kind, current: Stored) -> ApiError:
     return error
 
 
-def _new_metadata(context: Context, kind: Kind, value: Object, namespace: str) -> None:
+def _new_metadata(context: Context, kind: Kind, value: Object, namespace: str, *, now: str) -> None:
     """Give a new object its identity; the parts in the order in which servers write them."""
     given = value["metadata"]
     meta: Object = {}
@@ -134,7 +138,7 @@ def _new_metadata(context: Context, kind: Kind, value: Object, namespace: str) -
     meta["resourceVersion"] = ""
     if kind.generation:
         meta["generation"] = 1
-    meta["creationTimestamp"] = context.now()
+    meta["creationTimestamp"] = now
     for part in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):
         given.pop(part, None)
     for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
@@ -272,6 +276,7 @@ def _replace(
             group=kind.group,
         )
     value = _carried_over(context, kind, value, old, subresource)
+    ownership.updated(context, kind, value, old, options, subresource=subresource)
     _admit(
         context,
         kind,
@@ -290,7 +295,8 @@ def _replace(
         rules.prepare_update(value, old, context.now())
         errors = rules.validate_update(value, old) if not subresource else []
     meta = value["metadata"]
-    if subresource != "status" and kind.generation and _wanted_changed(rules.counted, value, old):
+    counts = kind.generation and subresource in COUNTED
+    if counts and _wanted_changed(rules.counted, value, old):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
         *metadata.problems(meta, namespaced=kind.namespaced, name_problems=rules.name_problems),
@@ -300,7 +306,7 @@ def _replace(
     if errors:
         raise _invalid(context, kind, name, errors)
     options.warnings += rules.warnings(value)
-    ownership.updated(context, kind, value, old, options, subresource=subresource)
+    ownership.settled(value, old)
     if value == old:
         return live
     if options.dry_run:

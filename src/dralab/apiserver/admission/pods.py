@@ -1,0 +1,126 @@
+"""What admission adds to pods: priority, tolerations, a service account."""
+
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.storage import Key
+
+PRIORITY_HUB: Final = "scheduling.k8s.io/priorityclasses"
+SECONDS: Final = 300
+TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def new_pod(review: Review) -> dict[str, Any] | None:
+    """Return the pod that a review is about, where it is a new one."""
+    if review.kind.hub != "pods" or review.operation != "CREATE" or review.subresource:
+        return None
+    return review.value
+
+
+class PodPriority:
+    """Looks up what a priority class stands for (Priority)."""
+
+    name = "Priority"
+
+    def __init__(self) -> None:
+        self.default: tuple[str, int, str] | None = None
+
+    def admit(self, review: Review) -> None:
+        """Write the number and the policy of the class into a pod; Forbidden if it is unknown."""
+        pod = new_pod(review)
+        if pod is None:
+            return
+        spec = pod["spec"]
+        name = spec.get("priorityClassName") or ""
+        number, policy = 0, "PreemptLowerPriority"
+        if name:
+            found = review.find(Key(PRIORITY_HUB, "", name))
+            if found is None:
+                raise ApiError.forbidden(
+                    "pods", review.name, f"no PriorityClass with name {name} was found"
+                )
+            number = found.value.get("value", 0)
+            policy = found.value.get("preemptionPolicy") or policy
+        given = spec.get("priority")
+        if given is not None and given != number:
+            raise ApiError.forbidden(
+                "pods",
+                review.name,
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
+                f"priority admission controller computed {number} from the given PriorityClass "
+                "name",
+            )
+        spec["priority"] = number
+        if (given_policy := spec.get("preemptionPolicy")) and given_policy != policy:
+            raise ApiError.forbidden(
+                "pods",
+                review.name,
+                f"the string value of PreemptionPolicy ({given_policy}) must not be provided in "
+                f"pod spec; priority admission controller computed {policy} from the given "
+                "PriorityClass name",
+            )
+        spec["preemptionPolicy"] = policy
+
+
+class DefaultTolerations:
+    """Lets pods stay on a node that is not ready for five minutes (DefaultTolerationSeconds)."""
+
+    name = "DefaultTolerationSeconds"
+
+    def admit(self, review: Review) -> None:
+        """Add the tolerations that a pod does not have."""
+        pod = new_pod(review)
+        if pod is None:
+            return
+        spec = pod["spec"]
+        given = spec.get("tolerations") or []
+        missing = [key for key in TOLERATED if not any(_tolerates(each, key) for each in given)]
+        if missing:
+            spec["tolerations"] = given + [
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": SECONDS,
+                }
+                for key in missing
+            ]
+
+
+def _tolerates(toleration: dict[str, Any], key: str) -> bool:
+    return toleration.get("key") in {key, None, ""} and toleration.get("effect") in {
+        "NoExecute",
+        None,
+        "",
+    }
+
+
+class PodServiceAccount:
+    """Gives a pod the account `default`; the account must be there (ServiceAccount).
+
+    Volumes with tokens are left to whoever runs containers.
+    """
+
+    name = "ServiceAccount"
+
+    def __init__(self, *, must_exist: bool = False) -> None:
+        self.must_exist = must_exist
+
+    def admit(self, review: Review) -> None:
+        """Name the account in the pod."""
+        pod = new_pod(review)
+        if pod is None:
+            return
+        spec = pod["spec"]
+        account = spec.get("serviceAccountName") or "default"
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+        if not self.must_exist:
+            return
+        if review.find(Key("serviceaccounts", review.namespace, account)) is None:
+            raise ApiError.forbidden(
+                "pods",
+                review.name,
+                f"error looking up service account {review.namespace}/{account}: serviceaccount "
+                f'"{account}" not found',
+            )

@@ -1,0 +1,147 @@
+"""Services get their addresses and node ports here: each from a range, none twice."""
+
+import random
+from ipaddress import IPv4Network
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+
+Object = dict[str, Any]
+NODE_PORTS: Final = range(30000, 32768)
+NETWORK: Final = "10.0.0.0/24"
+TRIES: Final = 1000
+
+
+class ServiceAddresses:
+    """Remembers who has which address; tell it of every stored service by `stored`.
+
+    Dry runs are answered with the address of the network itself, which nobody can have.
+    """
+
+    name = "ServiceAddresses"
+
+    def __init__(self, chance: random.Random, network: str = NETWORK) -> None:
+        self.network = IPv4Network(network)
+        self.chance = chance
+        self.addresses: dict[str, int] = {}
+        self.ports: dict[int, int] = {}
+
+    def stored(self, before: Object | None, after: Object | None) -> None:
+        """Take note of a change of a service: what it has now, and no longer has."""
+        for service, change in ((before, -1), (after, 1)):
+            spec = (service or {}).get("spec") or {}
+            for address in spec.get("clusterIPs") or ():
+                _count(self.addresses, address, change)
+            for port in spec.get("ports") or ():
+                if number := port.get("nodePort"):
+                    _count(self.ports, number, change)
+
+    def admit(self, review: Review) -> None:
+        """Give a service what it lacks; Invalid where it asks for what others have."""
+        if review.kind.hub != "services" or review.value is None or review.subresource:
+            return
+        spec = review.value["spec"]
+        kind = spec.get("type")
+        if kind == "ExternalName":
+            return
+        before = ((review.old or {}).get("spec") or {}) if review.old else {}
+        self._address(review, spec, before)
+        self._families(spec)
+        if kind in {"NodePort", "LoadBalancer"}:
+            self._node_ports(review, spec, before)
+
+    def _address(self, review: Review, spec: Object, before: Object) -> None:
+        address = spec.get("clusterIP") or before.get("clusterIP") or ""
+        if address == "None":
+            spec["clusterIP"], spec["clusterIPs"] = "None", ["None"]
+            return
+        if not address:
+            address = self._free_address(review)
+        elif address != before.get("clusterIP") and address in self.addresses:
+            self._taken(
+                review, "spec.clusterIPs", [address],
+                f"failed to allocate IP {address}: provided IP is already allocated",
+            )  # fmt: skip
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+
+    def _free_address(self, review: Review) -> str:
+        if review.dry_run:
+            return str(self.network.network_address)
+        size = self.network.num_addresses
+        for _ in range(TRIES):
+            address = str(self.network[self.chance.randrange(1, size - 1)])
+            if address not in self.addresses:
+                return address
+        for host in self.network.hosts():
+            if str(host) not in self.addresses:
+                return str(host)
+        raise _full("serviceIP")
+
+    def _families(self, spec: Object) -> None:
+        if spec["clusterIP"] == "None" and not spec.get("selector"):
+            # Headless without a selector: somebody else brings the endpoints, of any family.
+            spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
+            spec.setdefault("ipFamilyPolicy", "RequireDualStack")
+            return
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+    def _node_ports(self, review: Review, spec: Object, before: Object) -> None:
+        if (
+            spec.get("type") == "LoadBalancer"
+            and spec.get("allocateLoadBalancerNodePorts") is False
+        ):
+            return
+        had = {port.get("nodePort") for port in before.get("ports") or ()}
+        mine: set[int] = set()
+        for index, port in enumerate(spec.get("ports") or ()):
+            number = port.get("nodePort") or 0
+            if not number:
+                port["nodePort"] = number = self._free_port(review, mine)
+            elif number not in had and number in self.ports:
+                self._taken(
+                    review,
+                    f"spec.ports[{index}].nodePort",
+                    number,
+                    "provided port is already allocated",
+                )
+            elif number not in NODE_PORTS and number not in had:
+                self._taken(
+                    review,
+                    f"spec.ports[{index}].nodePort",
+                    number,
+                    "provided port is not in the valid range. The range of valid ports is "
+                    "30000-32767",
+                )
+            mine.add(number)
+
+    def _free_port(self, review: Review, mine: set[int]) -> int:
+        if review.dry_run:
+            return NODE_PORTS.stop + 1
+        for _ in range(TRIES):
+            number = self.chance.choice(NODE_PORTS)
+            if number not in self.ports and number not in mine:
+                return number
+        for number in NODE_PORTS:
+            if number not in self.ports and number not in mine:
+                return number
+        raise _full("nodePort")
+
+    def _taken(self, review: Review, field: str, value: Any, why: str) -> None:
+        error = fields.invalid_value(field, value, why)
+        raise fields.invalid("Service", review.name, [error])
+
+
+def _full(what: str) -> ApiError:
+    text = f"Internal error occurred: failed to allocate a {what}: range is full"
+    return ApiError("InternalError", text, code=500)
+
+
+def _count(counts: dict[Any, int], key: Any, change: int) -> None:
+    left = counts.get(key, 0) + change
+    if left > 0:
+        counts[key] = left
+    else:
+        counts.pop(key, None)

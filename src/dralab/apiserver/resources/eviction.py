@@ -1,0 +1,131 @@
+"""Evicting a pod: a deletion that disruption budgets may forbid.
+
+Source: k8s.io/kubernetes `pkg/registry/core/pod/storage/eviction.go`.
+"""
+
+from typing import Any, Final
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError, Cause
+from dralab.apiserver.resources import deleting, writing
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.options import WriteOptions, delete_options
+from dralab.apiserver.storage import Stored
+from dralab.values import labels
+
+BUDGETS: Final = "policy/poddisruptionbudgets"
+REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def evict(  # noqa: PLR0917 - the shape of every handler
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    body: Object,
+    options: WriteOptions,
+) -> None:
+    """Delete a pod if its budget allows; ApiError TooManyRequests where it does not."""
+    given = (body.get("metadata") or {}).get("name") or name
+    if given != name:
+        raise ApiError.bad_request(f'name in URL does not match name in Eviction object: "{given}"')
+    with context.store.lock:
+        live = context.live(kind, namespace, name)
+        pod = live.value
+        how = delete_options({}, body.get("deleteOptions"))
+        dry_run = how.dry_run or options.dry_run
+        if not _needs_no_budget(pod):
+            _spend(context, pod, namespace, dry_run=dry_run)
+        if not dry_run and not pod["metadata"].get("deletionTimestamp"):
+            _note(context, kind, name, namespace, options)
+        deleting.delete(context, kind, name, namespace, how, user=options.user)
+
+
+def _needs_no_budget(pod: Object) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in {"Succeeded", "Failed", "Pending"} or bool(
+        pod["metadata"].get("deletionTimestamp")
+    )
+
+
+def _spend(context: Context, pod: Object, namespace: str, *, dry_run: bool) -> None:
+    budgets = [
+        stored
+        for stored in context.store.list(BUDGETS, namespace).items
+        if _covers(stored.value, pod)
+    ]
+    if not budgets:
+        return
+    if len(budgets) > 1:
+        raise ApiError(
+            "InternalError",
+            "Internal error occurred: This pod has more than one PodDisruptionBudget, which the "
+            "eviction subresource does not support.",
+            code=500,
+        )
+    budget = budgets[0]
+    status = budget.value.get("status") or {}
+    if status.get("disruptionsAllowed", 0) <= 0:
+        raise _refusal(budget, status)
+    if dry_run:
+        return
+    name = pod["metadata"]["name"]
+    kind = context.kinds.find("policy", "v1", "poddisruptionbudgets")
+    now = context.now()
+
+    def edit(value: Object) -> Object:
+        found = value["status"]
+        found["disruptionsAllowed"] -= 1
+        found["disruptedPods"] = {**(found.get("disruptedPods") or {}), name: now}
+        return value
+
+    how = WriteOptions(agent="kube-apiserver")
+    writing.change(
+        context, kind, budget.key.name, namespace, edit, options=how, subresource="status"
+    )
+
+
+def _covers(budget: Object, pod: Object) -> bool:
+    selector = (budget.get("spec") or {}).get("selector")
+    if selector is None:
+        return False
+    return labels.from_mapping(selector).accepts(pod["metadata"].get("labels") or {})
+
+
+def _refusal(budget: Stored, status: Any) -> ApiError:
+    needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    return ApiError(
+        "TooManyRequests",
+        REFUSED,
+        causes=[
+            Cause(
+                reason="DisruptionBudget",
+                message=f"The disruption budget {budget.key.name} needs {needed} healthy pods "
+                f"and has {healthy} currently",
+            )
+        ],
+    )
+
+
+def _note(context: Context, kind: Kind, name: str, namespace: str, options: WriteOptions) -> None:
+    now = context.now()
+
+    def edit(pod: Object) -> Object:
+        status = pod.setdefault("status", {})
+        conditions = [
+            each for each in status.get("conditions") or [] if each["type"] != "DisruptionTarget"
+        ]
+        conditions.append(
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": now,
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+        )
+        status["conditions"] = conditions
+        return pod
+
+    writing.change(context, kind, name, namespace, edit, options=options, subresource="eviction")

@@ -1,0 +1,100 @@
+"""Questions that are asked by creating an object: who am I, may I, is this token good.
+
+Nothing is stored. Everybody may do everything, and says so: access control comes later.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.resources import subresources
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.options import User, WriteOptions
+from dralab.apiserver.resources.tokens import ISSUER
+
+Answer = Callable[[Context, Object, User], Object]
+
+
+def ask(
+    context: Context, kind: Kind, value: Object, namespace: str, options: WriteOptions
+) -> Object:
+    """Answer a review, or bind a pod by the old path `bindings`."""
+    meta = value.get("metadata")
+    value["metadata"] = meta if isinstance(meta, dict) else {}
+    if kind.hub == "bindings":
+        name = value["metadata"].get("name") or ""
+        pods = context.kinds.find("", "v1", "pods")
+        return subresources.call(
+            context,
+            "create",
+            pods,
+            name,
+            "binding",
+            body=value,
+            namespace=namespace,
+            options=options,
+            type="merge",
+        )
+    answer = ANSWERS.get(kind.plural)
+    if answer is None:
+        raise ApiError("MethodNotAllowed", f"{kind.plural} cannot be created", details={})
+    found = {
+        "kind": kind.kind,
+        "apiVersion": kind.api_version,
+        "metadata": {key: item for key, item in value["metadata"].items() if item},
+    }
+    found.update(answer(context, value, options.user))
+    return found
+
+
+def _user_info(user: User) -> Object:
+    found: Object = {"username": user.name}
+    if user.uid:
+        found["uid"] = user.uid
+    if user.groups:
+        found["groups"] = list(user.groups)
+    return found
+
+
+def _access(context: Context, value: Object, user: User) -> Object:
+    del context, user
+    return {"spec": value.get("spec") or {}, "status": {"allowed": True}}
+
+
+def _rules(context: Context, value: Object, user: User) -> Object:
+    del context, value, user
+    return {
+        "spec": {},
+        "status": {
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            "incomplete": False,
+        },
+    }
+
+
+def _self(context: Context, value: Object, user: User) -> Object:
+    del context, value
+    return {"status": {"userInfo": _user_info(user)}}
+
+
+def _token(context: Context, value: Object, user: User) -> Object:
+    del user
+    spec = value.get("spec") or {}
+    found = context.user_of_token(spec.get("token") or "")
+    if found is None:
+        return {"spec": spec, "status": {"user": {}, "error": "invalid bearer token"}}
+    audiences = spec.get("audiences") or [ISSUER]
+    status = {"authenticated": True, "user": _user_info(found), "audiences": audiences}
+    return {"spec": spec, "status": status}
+
+
+ANSWERS: Final[Mapping[str, Answer]] = {
+    "localsubjectaccessreviews": _access,
+    "selfsubjectaccessreviews": _access,
+    "selfsubjectreviews": _self,
+    "selfsubjectrulesreviews": _rules,
+    "subjectaccessreviews": _access,
+    "tokenreviews": _token,
+}

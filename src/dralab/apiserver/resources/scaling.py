@@ -1,0 +1,158 @@
+"""The scale of a workload: one small object that stands for its number of replicas."""
+
+from typing import Any
+
+import orjson
+
+from dralab.api import fields
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.resources import patching, writing
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.storage import Stored
+
+
+def scale_of(context: Context, kind: Kind, stored: Stored) -> Object:
+    """Return the Scale of an object."""
+    value = context.rules.from_hub(kind, stored.value)
+    paths = context.rules.of(kind).scale_paths(kind.version)
+    meta = value["metadata"]
+    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    spec: Object = {}
+    if replicas := _at(value, paths.spec):
+        spec["replicas"] = replicas
+    status: Object = {"replicas": _at(value, paths.status) or 0}
+    selector = _at(value, paths.selector) if paths.selector else None
+    if selector:
+        status["selector"] = selector if isinstance(selector, str) else selector_text(selector)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {part: meta[part] for part in shown if part in meta},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def selector_text(selector: Object) -> str:
+    """Return a label selector as a query has it; a plain map of labels counts as one.
+
+    >>> selector_text({"matchLabels": {"b": "2", "a": "1"}})
+    'a=1,b=2'
+    """
+    plain = selector
+    expressions: list[Object] = []
+    if "matchLabels" in selector or "matchExpressions" in selector:
+        plain = selector.get("matchLabels") or {}
+        expressions = selector.get("matchExpressions") or []
+    parts = [(key, f"{key}={value}") for key, value in plain.items()]
+    for item in expressions:
+        key, values = item.get("key", ""), ",".join(sorted(item.get("values") or ()))
+        key = str(key)
+        text: str = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }.get(item.get("operator", ""), key)
+        parts.append((key, text))
+    return ",".join(text for _, text in sorted(parts))
+
+
+def get(context: Context, kind: Kind, name: str, namespace: str) -> Object:
+    """Return an object's Scale."""
+    return scale_of(context, kind, context.live(kind, namespace, name))
+
+
+def put(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    scale: Object,
+    *,
+    options: WriteOptions,
+) -> Object:
+    """Set the replicas of an object to those of a Scale."""
+    given = scale.get("metadata") or {}
+    if given.get("name") and given["name"] != name:
+        raise ApiError.bad_request(
+            f"the name of the object ({given['name']}) does not match the name on the URL ({name})"
+        )
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise ApiError.bad_request(
+            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '
+            f"{'string' if isinstance(replicas, str) else 'number'} into Go struct field "
+            "ScaleSpec.spec.replicas of type int32"
+        )
+    if replicas < 0:
+        why = "must be greater than or equal to 0"
+        error = fields.invalid_value("spec.replicas", replicas, why)
+        raise fields.invalid("Scale", name, [error], group="autoscaling")
+    paths = context.rules.of(kind).scale_paths(kind.version)
+
+    def edit(value: Object) -> Object:
+        if revision := given.get("resourceVersion"):
+            value["metadata"]["resourceVersion"] = revision
+        _set(value, paths.spec, replicas)
+        return value
+
+    stored = writing.change(
+        context, kind, name, namespace, edit, options=options, subresource="scale"
+    )
+    return scale_of(context, kind, stored)
+
+
+def patch(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    body: Any,
+    *,
+    options: WriteOptions,
+    type: PatchType,
+) -> Object:
+    """Patch an object's Scale."""
+    scale_kind = SCALE
+    with context.store.lock:
+        current = orjson.loads(orjson.dumps(get(context, kind, name, namespace)))
+        shown = current["metadata"].pop("resourceVersion", None)
+        kept = body if type != "apply" else {**body}
+        changed = patching.edited(
+            context, scale_kind, current, kept, "merge" if type == "apply" else type, options
+        )
+        if changed["metadata"].get("resourceVersion") == shown:
+            changed["metadata"].pop("resourceVersion", None)
+        return put(context, kind, name, namespace, changed, options=options)
+
+
+SCALE = Kind(
+    group="autoscaling",
+    version="v1",
+    kind="Scale",
+    plural="scales",
+    singular="scale",
+    namespaced=True,
+    hub="autoscaling/scales",
+)
+
+
+def _at(value: Object, path: tuple[str, ...]) -> Any:
+    found: Any = value
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _set(value: Object, path: tuple[str, ...], item: Any) -> None:
+    found = value
+    for part in path[:-1]:
+        below = found.get(part)
+        if not isinstance(below, dict):
+            below = found[part] = {}
+        found = below
+    found[path[-1]] = item
