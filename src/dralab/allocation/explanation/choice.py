@@ -1,0 +1,84 @@
+"""Why this one: for each chosen device, what came before it in the order and was passed over."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dralab.allocation.explanation.findings import Found, findings, reason_against
+from dralab.allocation.explanation.phrases import devices, left_out, listed
+from dralab.allocation.facts import Excluded
+from dralab.allocation.outcome import ClaimAllocation
+from dralab.allocation.pools import Catalog
+from dralab.allocation.problem import DeviceId, Node, Problem
+from dralab.allocation.terms import Term
+
+MOST_PASSED: Final = 8
+
+
+def why_these(
+    problem: Problem, node: Node, allocations: Sequence[ClaimAllocation], catalog: Catalog
+) -> str:
+    """Return, for people, why the devices of an allocation were chosen and no earlier ones.
+
+    `problem` is the one that was solved: with what was in use before.
+    """
+    found = findings(problem, catalog.view(node, problem.features))
+    taken = {
+        chosen.device: allocation.claim
+        for allocation in allocations
+        for chosen in allocation.chosen
+    }
+    return "\n".join(
+        line for allocation in allocations for line in _claim(problem, found, allocation, taken)
+    )
+
+
+def _claim(
+    problem: Problem, found: Found, allocation: ClaimAllocation, taken: dict[DeviceId, str]
+) -> Iterator[str]:
+    yield f"claim {allocation.claim} on node {found.board.view.node.name}:"
+    masks = {
+        (str(problem.claims[term.claim]), term.name): (term, mask) for term, mask in found.eligible
+    }
+    for chosen in allocation.chosen:
+        term, mask = masks[allocation.claim, chosen.request]
+        yield (
+            f"  request {chosen.request}: {chosen.device}, one of "
+            f"{devices(mask.bit_count())} that could serve it"
+        )
+        if term.rank:
+            yield f"    the {_earlier(term)} could not be had"
+        yield from (
+            f"    passed over: {text}"
+            for text in _passed(problem, found, term, chosen.device, taken)
+        )
+
+
+def _earlier(term: Term) -> str:
+    return "alternative before it" if term.rank == 1 else f"{term.rank} alternatives before it"
+
+
+def _passed(
+    problem: Problem, found: Found, term: Term, device: DeviceId, taken: dict[DeviceId, str]
+) -> Iterator[str]:
+    """Yield what kept the devices before a chosen one out, equal reasons counted together."""
+    reasons: dict[str, Excluded] = {}
+    blocked: list[str] = []
+    chosen = found.board.index[device]
+    for number in range(chosen):
+        offer = found.board.offers[number]
+        if offer.id in taken:
+            continue
+        why = reason_against(found, problem, term, number)
+        if why is None:
+            blocked.append(offer.id.device)
+            continue
+        text = left_out(why)
+        before = reasons.get(text)
+        reasons[text] = why if before is None else replace(why, count=before.count + 1)
+    yield from [left_out(why) for why in reasons.values()][:MOST_PASSED]
+    if blocked:
+        yield (
+            f"{listed(blocked)}: with {'it' if len(blocked) == 1 else 'any of them'} the rest "
+            "could not be met"
+        )

@@ -1,0 +1,302 @@
+"""A set of Kubernetes objects as a cluster: which claims are pending, and who may have what.
+
+For commands that work on files: pods with claims and templates, claims alone, extended resources
+of pods, nodes or what slices say of them, DeviceTaintRules. Allocations that are found become part
+of the snapshot. A live cluster has a scheduler for this; it shares the allocator, not this module.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dralab.allocation import v1
+from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
+from dralab.allocation.outcome import Allocated, ClaimAllocation
+from dralab.allocation.pools import Catalog
+from dralab.allocation.problem import DeviceClass, Features, Node, Problem
+from dralab.allocation.selectors import CelEnvironment
+from dralab.values.labels import node_selector_accepts
+from dralab.values.quantity import QuantityError, parse_any
+
+Wire = dict[str, Any]
+
+DEFAULT_NAMESPACE: Final = "default"
+IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+SYNTHETIC: Final = "extended-resources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """What wants devices: a pod with all of its claims that have none, or one claim alone.
+
+    `missing` says what the pod refers to that is not there; such a pod cannot be served.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    claims: tuple[Wire, ...]
+    allocated: tuple[Wire, ...] = ()
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
+
+    @property
+    def title(self) -> str:
+        """Kind and name, as messages call it: `pod ml/train`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A node for what was pending, and an allocation per claim."""
+
+    pending: Pending
+    node: str
+    allocations: tuple[ClaimAllocation, ...]
+
+    def objects(self) -> list[Wire]:
+        """Return the claims with their `status.allocation`."""
+        return [
+            claim
+            | {"status": (claim.get("status") or {}) | {"allocation": v1.status_allocation(found)}}
+            for claim, found in zip(self.pending.claims, self.allocations, strict=True)
+        ]
+
+
+class Snapshot:
+    """Objects of resource.k8s.io/v1 and core/v1, checked and defaulted, as one cluster."""
+
+    def __init__(self, objects: Iterable[Wire], features: Features | None = None) -> None:
+        self.features = features or Features()
+        self.by_kind: dict[str, list[Wire]] = {}
+        for item in objects:
+            self.by_kind.setdefault(str(item.get("kind")), []).append(item)
+        reader = v1.Reader(CelEnvironment())
+        rules = self.by_kind.get("DeviceTaintRule", [])
+        self.reader = reader
+        self.slices = tuple(
+            reader.slice(item, rules) for item in self.by_kind.get("ResourceSlice", ())
+        )
+        self.classes: dict[str, DeviceClass] = {}
+        for item in self.by_kind.get("DeviceClass", ()):
+            read = reader.device_class(item)
+            self.classes[read.name] = read
+        self.claims = {_key(item): item for item in self.by_kind.get("ResourceClaim", ())}
+        self.catalog = Catalog(self.slices)
+        self.nodes = self._nodes()
+
+    def pending(self) -> list[Pending]:
+        """Return everything that wants devices: pods in their order, then claims of no pod."""
+        found: list[Pending] = []
+        used: set[tuple[str, str]] = set()
+        for pod in self.by_kind.get("Pod", ()):
+            one = self._of_pod(pod, used)
+            if one is not None:
+                found.append(one)
+        for key, claim in self.claims.items():
+            if key not in used and not _allocation(claim):
+                found.append(Pending(kind="claim", namespace=key[0], name=key[1], claims=(claim,)))
+        return found
+
+    def refreshed(self, pending: Pending) -> Pending:
+        """Return what is still pending: claims that others share may have devices by now."""
+        claims = [
+            self.claims.get(_key(claim), claim) for claim in (*pending.claims, *pending.allocated)
+        ]
+        return Pending(
+            kind=pending.kind,
+            namespace=pending.namespace,
+            name=pending.name,
+            claims=tuple(claim for claim in claims if not _allocation(claim)),
+            allocated=tuple(claim for claim in claims if _allocation(claim)),
+            pod=pending.pod,
+            missing=pending.missing,
+        )
+
+    def problem(self, pending: Pending) -> Problem:
+        """Return the allocation problem of what is pending, with everything that is in use."""
+        return Problem(
+            claims=tuple(self.reader.claim(claim) for claim in pending.claims),
+            classes=self.classes,
+            slices=self.slices,
+            in_use=v1.in_use(self.claims.values()),
+            features=self.features,
+        )
+
+    def candidates(self, pending: Pending, only: str = "") -> list[Node]:
+        """Return the nodes that a pod may run on as far as selectors and allocated claims say."""
+        return [
+            node
+            for node in self.nodes
+            if (not only or node.name == only)
+            and _may_run(pending.pod, node)
+            and all(_reaches(claim, node) for claim in pending.allocated)
+        ]
+
+    def place(
+        self, pending: Pending, nodes: Sequence[Node], *, budget: int = DEFAULT_BUDGET
+    ) -> Placed | None:
+        """Return the first of the nodes that can serve what is pending, None where none can."""
+        problem = self.problem(pending)
+        shares = numbered_shares(len(self.claims) << 16)
+        for node in nodes:
+            view = self.catalog.view(node, self.features)
+            outcome = allocate_on(problem, view, budget=budget, share_ids=shares)
+            if isinstance(outcome, Allocated):
+                return Placed(pending=pending, node=node.name, allocations=outcome.claims)
+        return None
+
+    def apply(self, placed: Placed) -> None:
+        """Take the devices of an allocation out of what is free."""
+        for claim in placed.objects():
+            self.claims[_key(claim)] = claim
+
+    def _nodes(self) -> list[Node]:
+        given = self.by_kind.get("Node", [])
+        if given:
+            return [
+                v1.node(item) for item in given if not (item.get("spec") or {}).get("unschedulable")
+            ]
+        names = {each.reach.node for each in self.slices if each.reach.node}
+        names |= {
+            device.reach.node
+            for each in self.slices
+            if each.per_device_reach
+            for device in each.devices
+            if device.reach.node
+        }
+        if not names and self.slices:
+            # Only devices of the network: any node would do, so there is one.
+            names = {"any-node"}
+        return [Node(name) for name in sorted(names)]
+
+    def _of_pod(self, pod: Wire, used: set[tuple[str, str]]) -> Pending | None:
+        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+        claims: list[Wire] = []
+        missing = ""
+        for entry in spec.get("resourceClaims") or ():
+            found = self._claim_of(entry, namespace, metadata["name"])
+            if isinstance(found, str):
+                missing = missing or found
+                continue
+            used.add(_key(found))
+            claims.append(found)
+        synthetic = self._extended(pod, namespace)
+        if synthetic is not None:
+            claims.append(synthetic)
+        if not claims and not missing:
+            return None
+        return Pending(
+            kind="pod",
+            namespace=namespace,
+            name=metadata["name"],
+            claims=tuple(claim for claim in claims if not _allocation(claim)),
+            allocated=tuple(claim for claim in claims if _allocation(claim)),
+            pod=pod,
+            missing=missing,
+        )
+
+    def _claim_of(self, entry: Wire, namespace: str, pod: str) -> Wire | str:
+        """Return the claim of a pod's entry, or what is missing."""
+        if entry.get("resourceClaimName"):
+            key = (namespace, entry["resourceClaimName"])
+            return self.claims.get(key) or f'resourceclaim "{key[1]}" not found'
+        wanted = (namespace, entry.get("resourceClaimTemplateName") or "")
+        for template in self.by_kind.get("ResourceClaimTemplate", ()):
+            if _key(template) == wanted:
+                spec = template["spec"]
+                made = {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "kind": "ResourceClaim",
+                    # A cluster would add five random characters.
+                    "metadata": (spec.get("metadata") or {})
+                    | {"name": f"{pod}-{entry['name']}", "namespace": namespace},
+                    "spec": spec["spec"],
+                }
+                return self.claims.get(_key(made), made)
+        return f'resourceclaimtemplate "{wanted[1]}" not found'
+
+    def _extended(self, pod: Wire, namespace: str) -> Wire | None:
+        """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""
+        by_resource = self._classes_by_resource()
+        requests: list[Wire] = []
+        spec = pod.get("spec") or {}
+        containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        for number, container in enumerate(containers):
+            resources = container.get("resources") or {}
+            asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
+            for index, name in enumerate(sorted(asked)):
+                class_name = by_resource.get(name)
+                if class_name is not None and _count(asked[name]):
+                    exactly = {
+                        "deviceClassName": class_name,
+                        "allocationMode": "ExactCount",
+                        "count": _count(asked[name]),
+                    }
+                    requests.append(
+                        {"name": f"container-{number}-request-{index}", "exactly": exactly}
+                    )
+        if not requests:
+            return None
+        name = f"{pod['metadata']['name']}-{SYNTHETIC}"
+        made = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"devices": {"requests": requests}},
+        }
+        return self.claims.get(_key(made), made)
+
+    def _classes_by_resource(self) -> dict[str, str]:
+        """Return extended resource → class: the newest class wins, then the first name."""
+        found: dict[str, str] = {}
+        classes = sorted(
+            self.by_kind.get("DeviceClass", ()), key=lambda item: item["metadata"]["name"]
+        )
+        classes.sort(key=_created, reverse=True)
+        for item in classes:
+            name = item["metadata"]["name"]
+            found.setdefault(f"{IMPLICIT}{name}", name)
+            resource = (item.get("spec") or {}).get("extendedResourceName")
+            if resource:
+                found.setdefault(resource, name)
+        return found
+
+
+def _created(item: Wire) -> str:
+    return str(item["metadata"].get("creationTimestamp") or "")
+
+
+def _key(item: Wire) -> tuple[str, str]:
+    metadata = item["metadata"]
+    return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
+
+
+def _allocation(claim: Wire) -> Wire | None:
+    return (claim.get("status") or {}).get("allocation")
+
+
+def _count(value: Any) -> int:
+    try:
+        number = parse_any(value)
+    except QuantityError:
+        return 0
+    return int(number) if number.denominator == 1 else 0
+
+
+def _may_run(pod: Mapping[str, Any], node: Node) -> bool:
+    spec = pod.get("spec") or {}
+    if spec.get("nodeName"):
+        return bool(spec["nodeName"] == node.name)
+    wanted = spec.get("nodeSelector") or {}
+    if any(node.labels.get(key) != value for key, value in wanted.items()):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or node_selector_accepts(required, node.labels, node.name)
+
+
+def _reaches(claim: Wire, node: Node) -> bool:
+    selector = (_allocation(claim) or {}).get("nodeSelector")
+    return selector is None or node_selector_accepts(selector, node.labels, node.name)
