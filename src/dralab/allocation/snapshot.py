@@ -84,6 +84,8 @@ class Snapshot:
         self.claims = {_key(item): item for item in self.by_kind.get("ResourceClaim", ())}
         self.catalog = Catalog(self.slices)
         self.nodes = self._nodes()
+        self._shares = numbered_shares()
+        self._given = {share.share for share in v1.in_use(self.claims.values()).shares}
 
     def pending(self) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
@@ -138,10 +140,9 @@ class Snapshot:
     ) -> Placed | None:
         """Return the first of the nodes that can serve what is pending, None where none can."""
         problem = self.problem(pending)
-        shares = numbered_shares(len(self.claims) << 16)
         for node in nodes:
             view = self.catalog.view(node, self.features)
-            outcome = allocate_on(problem, view, budget=budget, share_ids=shares)
+            outcome = allocate_on(problem, view, budget=budget, share_ids=self._new_share)
             if isinstance(outcome, Allocated):
                 return Placed(pending=pending, node=node.name, allocations=outcome.claims)
         return None
@@ -150,6 +151,13 @@ class Snapshot:
         """Take the devices of an allocation out of what is free."""
         for claim in placed.objects():
             self.claims[_key(claim)] = claim
+
+    def _new_share(self) -> str:
+        """Return the next share id that no object has."""
+        while True:
+            share = self._shares()
+            if share not in self._given:
+                return share
 
     def _nodes(self) -> list[Node]:
         given = self.by_kind.get("Node", [])
@@ -206,7 +214,7 @@ class Snapshot:
         for template in self.by_kind.get("ResourceClaimTemplate", ()):
             if _key(template) == wanted:
                 spec = template["spec"]
-                made = {
+                made: Wire = {
                     "apiVersion": "resource.k8s.io/v1",
                     "kind": "ResourceClaim",
                     # A cluster would add five random characters.
@@ -240,7 +248,7 @@ class Snapshot:
         if not requests:
             return None
         name = f"{pod['metadata']['name']}-{SYNTHETIC}"
-        made = {
+        made: Wire = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": namespace},

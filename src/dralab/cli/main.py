@@ -21,6 +21,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
+    "allocate": ("dralab.cli.allocate:allocate", "Give devices to the claims in files."),
+    "explain": ("dralab.cli.explain:explain", "Say why a claim gets no devices, or these."),
     "schedule": ("dralab.cli.schedule:schedule", "Put pods of older API generations on nodes."),
     "allocations": ("dralab.cli.allocations:allocations", "Count or list a pod's device sets."),
     "partitions": ("dralab.cli.partitions:partitions", "List how devices can be cut."),

@@ -83,7 +83,7 @@ SENTENCES = {
     ),
     "a counter that others use": (
         claim("c", request("gpu", "gpu")), MIG, [holding("train", "whole")],
-        "has no device left for request gpu: 5 short of 1 s/m (0 left) (held by ml/train), "
+        "has no device left for request gpu: 5 for which counter s/m is short by 1 (0 left) (held by ml/train), "
         "1 in use by ml/train. It would fit if claim ml/train released a/p/whole.",
     ),
     "too few for both": (

@@ -43,8 +43,8 @@ def _claim(
     for chosen in allocation.chosen:
         term, mask = masks[allocation.claim, chosen.request]
         yield (
-            f"  request {chosen.request}: {chosen.device}, one of "
-            f"{devices(mask.bit_count())} that could serve it"
+            f"  request {chosen.request}: {chosen.device}, {_among(mask.bit_count())} that could "
+            "serve it"
         )
         if term.rank:
             yield f"    the {_earlier(term)} could not be had"
@@ -52,6 +52,10 @@ def _claim(
             f"    passed over: {text}"
             for text in _passed(problem, found, term, chosen.device, taken)
         )
+
+
+def _among(count: int) -> str:
+    return "the only device" if count == 1 else f"one of {devices(count)}"
 
 
 def _earlier(term: Term) -> str:

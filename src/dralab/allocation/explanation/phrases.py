@@ -85,8 +85,8 @@ def left_out(item: Excluded, most: int = 80) -> str:
                 f"asked{held}"
             )
         case "counters":
-            short = amount(item.needed - item.offered)
-            text = f"short of {short} {item.detail} ({amount(item.offered)} left){held}"
+            short, rest = amount(item.needed - item.offered), amount(item.offered)
+            text = f"for which counter {item.detail} is short by {short} ({rest} left){held}"
         case "groups":
             text = f"that do not go together with others on {item.detail}{held}"
         case "attribute":
@@ -197,7 +197,8 @@ def helps(condition: Condition, fits: Mapping[Condition, int], most: int = 80) -
     request = f"request {condition.request}"
     match condition.kind:
         case "held":
-            who = f"claim {listed(condition.holders)}" if condition.holders else "somebody"
+            claims = "claims" if len(condition.holders) > 1 else "claim"
+            who = f"{claims} {listed(condition.holders)}" if condition.holders else "its holder"
             return f"{who} released {listed([str(device) for device in condition.devices], 2)}"
         case "taint":
             return f"{request} tolerated {_taint(condition)}"
@@ -218,8 +219,17 @@ def helps(condition: Condition, fits: Mapping[Condition, int], most: int = 80) -
 
 
 def remedy(found: Sequence[Condition], fits: Mapping[Condition, int], most: int = 80) -> str:
-    """Return all changes of one remedy as one phrase."""
-    return " and ".join(helps(condition, fits, most) for condition in found)
+    """Return all changes of one remedy as one phrase; releases are told together."""
+    held = [condition for condition in found if condition.kind == "held"]
+    parts = [helps(condition, fits, most) for condition in found if condition.kind != "held"]
+    if len(held) > 1:
+        holders = sorted({name for condition in held for name in condition.holders})
+        names = [str(device) for condition in held for device in condition.devices]
+        who = f"claims {listed(holders)}" if holders else "others"
+        parts.insert(0, f"{who} released {listed(names, 2)}")
+    else:
+        parts = [helps(condition, fits, most) for condition in found]
+    return " and ".join(parts)
 
 
 def _taint(condition: Condition) -> str:

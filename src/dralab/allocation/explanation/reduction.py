@@ -6,7 +6,7 @@ request for all devices is not, and one that guards another against errors is no
 checked until nothing more can be left out, and are irreducible whatever the oracle is like.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -50,9 +50,9 @@ def remedies(
 ) -> tuple[tuple[Condition, ...], ...]:
     """Return minimal sets of conditions without which the rest is feasible, the easiest first.
 
-    Single conditions where there are any (several, each enough by itself); else a pair; else one
-    set from which nothing can be taken away. That a request is not asked at all is proposed only
-    where nothing less helps.
+    Single conditions where there are any (several, each enough by itself, and what would have to
+    be released instead); else a pair; else one set from which nothing can be taken away. That a
+    request is not asked at all is proposed only where nothing less helps.
     """
     lesser = [item for item in conditions if item.kind != "request"]
     single = []
@@ -62,13 +62,24 @@ def remedies(
             if len(single) == MOST_REMEDIES:
                 break
     if single:
-        return tuple(single)
+        return (*single, *_waiting(single, lesser, feasible))
     if len(lesser) * (len(lesser) - 1) // 2 <= MOST_PAIRS:
         for pair in combinations(lesser, 2):
             if feasible(pair) is True:
                 return (pair,)
     found = _shrunk(conditions, feasible)
     return (found,) if found else ()
+
+
+def _waiting(
+    found: Sequence[tuple[Condition, ...]], lesser: Sequence[Condition], feasible: Oracle
+) -> Iterator[tuple[Condition, ...]]:
+    """Yield what would have to be released if nothing else changed, where that takes several."""
+    held = [item for item in lesser if item.kind == "held"]
+    if len(held) > 1 and all(item.kind != "held" for remedy in found for item in remedy):
+        released = _shrunk(held, feasible)
+        if released:
+            yield released
 
 
 def _shrunk(conditions: Sequence[Condition], feasible: Oracle) -> tuple[Condition, ...]:

@@ -1,0 +1,85 @@
+"""Standard kinds in files: fields that nobody knows and values of a wrong type.
+
+What the fields mean is left to a server; resource.k8s.io is checked in full by `resource.files`.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.api.fields import FieldError, invalid_value
+from dralab.api.manifests import Checked
+from dralab.api.schemas import Schema, Schemas
+from dralab.values.quantity import is_quantity
+
+Object = dict[str, Any]
+
+MEANT: Final = {
+    "object": "a mapping", "array": "a list", "string": "a string", "integer": "an integer",
+    "number": "a number", "boolean": "true or false",
+}  # fmt: skip
+TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,),
+    "number": (int, float), "boolean": (bool,),
+}  # fmt: skip
+
+
+def standard_check(given: Object) -> Checked | None:
+    """Check an object of a standard kind; None for groups that are not Kubernetes' own."""
+    group = str(given["apiVersion"]).rpartition("/")[0]
+    schema = Schemas.standard().of(given["apiVersion"], given["kind"])
+    if schema is not None:
+        return Checked(given, shape_errors(schema, given))
+    if "." in group and not group.endswith(".k8s.io"):
+        return None
+    text = f"{given['apiVersion']} has no such kind"
+    return Checked(given, [invalid_value("kind", given["kind"], text)])
+
+
+def shape_errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
+    """Return the unknown fields and wrong types of a value.
+
+    >>> pod = {"metadata": {"name": "p"}, "spec": {"container": []}}
+    >>> [str(e) for e in shape_errors(Schemas.standard().of("v1", "Pod"), pod)]
+    ['spec.container: Forbidden: unknown field, did you mean "containers"?']
+    """
+    found: list[FieldError] = []
+    _check(schema, value, path, found)
+    return found
+
+
+def _check(schema: Schema, value: Any, path: str, found: list[FieldError]) -> None:
+    if value is None:
+        return
+    if schema.format in {"quantity", "int-or-string"} or not schema.type:
+        _check_loose(schema, value, path, found)
+        return
+    kinds: tuple[type, ...] = TYPES[schema.type]
+    wrong = not isinstance(value, kinds) or (isinstance(value, bool) and schema.type != "boolean")
+    if wrong:
+        text = f"must be {MEANT[schema.type]}"
+        found.append(FieldError("FieldValueTypeInvalid", path, value, text))
+    elif schema.type == "array":
+        if schema.item is not None:
+            for index, item in enumerate(value):
+                _check(schema.item, item, f"{path}[{index}]", found)
+    elif schema.type == "object" and not schema.free:
+        for name, item in value.items():
+            below = schema.field(str(name))
+            here = f"{path}.{name}" if path else str(name)
+            if below is not None:
+                _check(below, item, here, found)
+            elif schema.is_struct:
+                close = difflib.get_close_matches(str(name), schema.properties, n=1)
+                hint = f', did you mean "{close[0]}"?' if close else ""
+                found.append(FieldError("FieldValueForbidden", here, "", f"unknown field{hint}"))
+
+
+def _check_loose(schema: Schema, value: Any, path: str, found: list[FieldError]) -> None:
+    if schema.format == "quantity" and not (
+        isinstance(value, (str, int, float))
+        and not isinstance(value, bool)
+        and is_quantity(str(value))
+    ):
+        text = "must be a quantity, such as 4, 500m or 40Gi"
+        found.append(FieldError("FieldValueTypeInvalid", path, value, text))

@@ -1,0 +1,131 @@
+"""`dralab allocate`: which claim gets which devices on which node, from files alone."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import orjson
+import yaml
+
+from dralab.allocation.explanation.explain import explain
+from dralab.allocation.explanation.sentences import event
+from dralab.allocation.snapshot import Pending, Placed, Snapshot
+from dralab.cli import objects
+from dralab.cli.generations import files_option
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What could not be served, and the sentence that says why."""
+
+    pending: Pending
+    reason: str
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab allocate -f cluster.yaml -f pods.yaml
+  dralab allocate -f examples/02-allocate --node node-1 -o yaml
+  cat *.yaml | dralab allocate -f -
+"""
+)
+@files_option
+@click.option("--node", metavar="NODE", default="", help="Allocate on this node only.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+def allocate(files: tuple[str, ...], node: str, output: str) -> None:
+    """Give devices to every claim that has none: pods first, in the order of the input.
+
+    Pods bring their claims, templates and extended resources; claims of no pod come last. Claims
+    that are allocated already keep what they have. With -o json or yaml the claims are printed
+    with their real status.allocation. Exit code 0: all are allocated; 1: something cannot be, and
+    the reason is told; 2: bad input, with every mistake in it.
+    """
+    cluster = objects.snapshot(files)
+    known = [each.name for each in cluster.nodes]
+    if node and node not in known:
+        raise click.UsageError(f"no node {node!r}; there are: {', '.join(known) or 'none'}")
+    results = list(placed(cluster, cluster.pending(), node))
+    if output == "table":
+        _table(results)
+    else:
+        _structured(results, output)
+    sys.exit(1 if any(isinstance(each, Refused) for each in results) else 0)
+
+
+def placed(
+    cluster: Snapshot, pending: Sequence[Pending], node: str = ""
+) -> Iterator[Placed | Refused]:
+    """Place what is pending one after the other; what is allocated is in use for the next."""
+    for each in pending:
+        now = cluster.refreshed(each)
+        yield place(cluster, now, node)
+
+
+def place(cluster: Snapshot, pending: Pending, node: str = "") -> Placed | Refused:
+    """Place one pod or claim, or say why that cannot be."""
+    if pending.missing:
+        return Refused(pending, f"cannot allocate {pending.title}: {pending.missing}")
+    nodes = cluster.candidates(pending, node)
+    found = cluster.place(pending, nodes)
+    if found is not None:
+        cluster.apply(found)
+        return found
+    why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
+    reason = event(why) if why is not None else "not within the budget of the search"
+    return Refused(pending, reason)
+
+
+def _table(results: Sequence[Placed | Refused]) -> None:
+    rows: list[tuple[str, ...]] = [
+        ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
+    ]
+    for each in results:
+        rows += _rows(each)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        click.echo("   ".join(cells).rstrip())
+    refused = [each for each in results if isinstance(each, Refused)]
+    if refused:
+        click.echo()
+    for each in refused:
+        click.echo(f"{each.pending.title}: {each.reason}")
+
+
+def _rows(each: Placed | Refused) -> Iterator[tuple[str, ...]]:
+    pending = each.pending
+    pod = pending.name if pending.kind == "pod" else "-"
+    for index, claim in enumerate(pending.claims):
+        start = (pending.namespace, pod, claim["metadata"]["name"])
+        if isinstance(each, Refused):
+            yield (*start, "-", "-", "-", "-", "-")
+            continue
+        chosen = each.allocations[index].chosen
+        if not chosen:
+            yield (*start, each.node, "-", "-", "-", "-")
+        for item in chosen:
+            device = item.device
+            yield (*start, each.node, item.request, device.device, device.pool, device.driver)
+    if not pending.claims:
+        where = each.node if isinstance(each, Placed) else "-"
+        shared = ", ".join(claim["metadata"]["name"] for claim in pending.allocated) or "-"
+        yield (pending.namespace, pod, shared, where, "(allocated)", "-", "-", "-")
+
+
+def _structured(results: Sequence[Placed | Refused], output: str) -> None:
+    items: list[Any] = []
+    for each in results:
+        if isinstance(each, Placed):
+            items += each.objects()
+        else:
+            items += each.pending.claims
+            click.echo(f"{each.pending.title}: {each.reason}", err=True)
+    if output == "json":
+        listing = {"apiVersion": "v1", "kind": "List", "items": items}
+        click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
+    else:
+        click.echo(yaml.safe_dump_all(items, sort_keys=False), nl=False)

@@ -1,0 +1,112 @@
+"""`dralab explain`: why a claim or pod gets no devices, or why these."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import orjson
+
+from dralab.allocation.explanation.choice import why_these
+from dralab.allocation.explanation.conditions import Condition
+from dralab.allocation.explanation.explain import Explanation
+from dralab.allocation.explanation.explain import explain as explanation_of
+from dralab.allocation.explanation.phrases import needed, remedy
+from dralab.allocation.explanation.sentences import event, page
+from dralab.allocation.problem import Node
+from dralab.allocation.snapshot import Pending, Placed, Snapshot
+from dralab.cli import objects
+from dralab.cli.allocate import place
+from dralab.cli.generations import files_option
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab explain -f cluster.yaml -f pods.yaml
+  dralab explain -f cluster.yaml -f pods.yaml train
+  dralab explain -f cluster.yaml -f claim.yaml ml/train -o json
+"""
+)
+@files_option
+@click.option("--node", metavar="NODE", default="", help="Look at this node only.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.argument("name", required=False, metavar="[CLAIM|POD]")
+def explain(files: tuple[str, ...], node: str, output: str, name: str | None) -> None:
+    """Say why a pod or claim gets no devices, or why it gets these and no others.
+
+    What comes before it in the input is allocated first, as `dralab allocate` does. For a no:
+    what every node has, the conditions that make it impossible together (none of which can be
+    left out), and what would help. Exit code 0: what was asked about fits; 1: it does not;
+    2: bad input.
+    """
+    cluster = objects.snapshot(files)
+    pending = cluster.pending()
+    asked = objects.named(pending, name) if name else pending
+    told: list[dict[str, Any]] = []
+    fits = True
+    for each in pending:
+        if not asked:
+            break
+        now = cluster.refreshed(each)
+        if each in asked:
+            asked = [other for other in asked if other is not each]
+            found = _explained(cluster, now, node)
+            fits = fits and found["fits"]
+            told.append(found)
+        else:
+            place(cluster, now)
+    if output == "json":
+        for found in told:
+            del found["text"]
+        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+    else:
+        click.echo("\n\n".join(f"{found['object']}\n{found['text']}" for found in told))
+    sys.exit(0 if fits else 1)
+
+
+def _explained(cluster: Snapshot, pending: Pending, node: str) -> dict[str, Any]:
+    start: dict[str, Any] = {"object": pending.title, "fits": False}
+    if pending.missing:
+        return start | {"reason": pending.missing, "text": pending.missing}
+    problem, nodes = cluster.problem(pending), cluster.candidates(pending, node)
+    found = place(cluster, pending, node)
+    if isinstance(found, Placed):
+        text = why_these(problem, _named(nodes, found.node), found.allocations, cluster.catalog)
+        return start | {"fits": True, "node": found.node, "why": text.split("\n"), "text": text}
+    explanation = explanation_of(problem, nodes, catalog=cluster.catalog)
+    if explanation is None:
+        return start | {"reason": found.reason, "text": found.reason}
+    return start | _structured(explanation) | {"text": page(explanation)}
+
+
+def _named(nodes: Sequence[Node], name: str) -> Node:
+    return next(each for each in nodes if each.name == name)
+
+
+def _structured(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "reason": event(explanation),
+        "nodes": explanation.nodes,
+        "conflict": [_condition(item) for item in explanation.conflict],
+        "remedies": [
+            {
+                "text": remedy(found, explanation.fits, 200),
+                "conditions": [_condition(item) for item in found],
+            }
+            for found in explanation.remedies
+        ],
+        "settled": explanation.settled,
+    }
+
+
+def _condition(item: Condition) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": item.kind, "text": needed(item)}
+    for name in ("claim", "request"):
+        if getattr(item, name):
+            found[name] = getattr(item, name)
+    if item.devices:
+        found["devices"] = [str(device) for device in item.devices]
+        found["holders"] = list(item.holders)
+    return found

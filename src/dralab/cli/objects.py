@@ -1,0 +1,68 @@
+"""What the commands on files share: objects in, every mistake told, exit code 2."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from dralab.allocation.expressions import compiled
+from dralab.allocation.snapshot import Pending, Snapshot
+from dralab.api.manifests import Check, Manifests, load
+from dralab.api.resource.files import ResourceCheck, add_pool_problems
+from dralab.api.shapes import standard_check
+from dralab.cli.generations import stdin
+from dralab.kernel.clock import WallClock, rfc3339
+
+MAX_TOLD: Final = 100
+
+
+def snapshot(files: Sequence[str]) -> Snapshot:
+    """Return the objects of files as a cluster; exits with code 2 and all mistakes otherwise."""
+    if not files:
+        raise click.UsageError("nothing to read: give files with -f (- is standard input)")
+    read = manifests(files)
+    tell(read)
+    if not read.of("ResourceSlice"):
+        raise click.UsageError("the input has no ResourceSlice: there are no devices to give")
+    return Snapshot(item.object for item in read.objects)
+
+
+def manifests(files: Sequence[str]) -> Manifests:
+    """Return the objects of files, checked by the rules of their kinds."""
+    now = rfc3339(WallClock().now())
+    checks: list[Check] = [ResourceCheck(now=now, expressions=compiled), standard_check]
+    read = load(files, checks, stdin=stdin)
+    add_pool_problems(read)
+    return read
+
+
+def tell(read: Manifests) -> None:
+    """Print every mistake and exit with code 2, where there are any."""
+    if not read.problems:
+        return
+    for problem in read.problems[:MAX_TOLD]:
+        click.echo(f"Error: {problem}", err=True)
+    more = len(read.problems) - MAX_TOLD
+    if more > 0:
+        click.echo(f"Error: and {more} more", err=True)
+    sys.exit(2)
+
+
+def named(pending: Sequence[Pending], name: str) -> list[Pending]:
+    """Return what is pending under a name: `POD`, `CLAIM` or `NAMESPACE/NAME` of either."""
+    namespace, slash, short = name.rpartition("/")
+    found = [
+        each
+        for each in pending
+        if (not slash or each.namespace == namespace)
+        and (each.name == short or _has_claim(each, short))
+    ]
+    if not found:
+        known = ", ".join(f"{each.namespace}/{each.name}" for each in pending) or "none"
+        raise click.UsageError(f"no pod or claim {name!r} wants devices; there are: {known}")
+    return found
+
+
+def _has_claim(each: Pending, name: str) -> bool:
+    return any(claim["metadata"]["name"] == name for claim in (*each.claims, *each.allocated))

@@ -1,0 +1,207 @@
+"""Devices for the claims in files: what is printed, which exit codes, and every mistake told."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from builders import claim, counter_set, device, device_class, node, obj, pool, request
+from dralab.cli.main import main
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_(*arguments, objects=(), text=None, stdin=None):
+        arguments = list(arguments)
+        if objects or text is not None:
+            file = tmp_path / "input.yaml"
+            file.write_text(text if text is not None else yaml.safe_dump_all(objects))
+            arguments[1:1] = ["-f", str(file)]
+        found = CliRunner().invoke(main, arguments, input=stdin)
+        assert found.exception is None or isinstance(found.exception, SystemExit), found.output
+        return found
+
+    return run_
+
+
+GPUS = pool("p", device("d0", model="a"), device("d1", model="b"))
+CLASS = device_class("gpu")
+ONE = claim("c", request("r"), namespace="ml")
+
+
+def pod(name, *claims, namespace="ml", **spec):
+    entries = [
+        {"name": f"e{index}", "resourceClaimName": item} for index, item in enumerate(claims)
+    ]
+    spec = {"containers": [{"name": "main", "image": "i"}], "resourceClaims": entries} | spec
+    return obj("Pod", name, namespace=namespace, api="v1", spec=spec)
+
+
+def table(found):
+    return [line.split() for line in found.stdout.splitlines() if line.startswith("ml")]
+
+
+def test_a_claim_gets_its_device(run):
+    found = run("allocate", objects=[*GPUS, CLASS, ONE])
+    assert table(found) == [["ml", "-", "c", "node-1", "r", "d0", "p", "gpu.example.com"]]
+    assert found.exit_code == 0
+
+
+def test_structured_output_is_the_real_status(run):
+    found = run("allocate", "-o", "json", objects=[*GPUS, CLASS, ONE])
+    (item,) = json.loads(found.stdout)["items"]
+    assert item["status"]["allocation"] == {
+        "devices": {
+            "results": [{"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d0"}]
+        },
+        "nodeSelector": {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+            ]
+        },
+    }
+    again = run("allocate", "-o", "yaml", objects=[*GPUS, CLASS, ONE])
+    assert list(yaml.safe_load_all(again.stdout)) == [item]
+
+
+def test_what_is_allocated_already_stays_and_is_in_use(run):
+    first = json.loads(run("allocate", "-o", "json", objects=[*GPUS, CLASS, ONE]).stdout)
+    second = claim("other", request("r"), namespace="ml")
+    found = run("allocate", objects=[*GPUS, CLASS, *first["items"], second])
+    assert table(found) == [["ml", "-", "other", "node-1", "r", "d1", "p", "gpu.example.com"]]
+
+
+def test_a_claim_that_two_pods_share_is_allocated_once(run):
+    pods = [pod("a", "c"), pod("b", "c")]
+    found = run("allocate", objects=[*GPUS, CLASS, ONE, *pods])
+    assert [row[:6] for row in table(found)] == [
+        ["ml", "a", "c", "node-1", "r", "d0"],
+        ["ml", "b", "c", "node-1", "(allocated)", "-"],
+    ]
+
+
+def test_a_pod_goes_where_its_selector_and_its_claims_let_it(run):
+    nodes = [node("node-1", zone="x"), node("node-2", zone="y")]
+    far = pool("q", device("d0"), node="node-2")
+    asked = pod("a", "c", nodeSelector={"zone": "y"})
+    found = run("allocate", objects=[*nodes, *GPUS, *far, CLASS, ONE, asked])
+    assert table(found)[0][3] == "node-2"
+
+
+def test_an_extended_resource_is_a_request(run):
+    limits = {"limits": {"example.com/gpu": "2"}}
+    asked = pod("a", containers=[{"name": "m", "image": "i", "resources": limits}])
+    del asked["spec"]["resourceClaims"]
+    mapped = device_class("gpu", extendedResourceName="example.com/gpu")
+    found = run("allocate", objects=[*GPUS, mapped, asked])
+    assert [row[2:6] for row in table(found)] == [
+        ["a-extended-resources", "node-1", "container-0-request-0", "d0"],
+        ["a-extended-resources", "node-1", "container-0-request-0", "d1"],
+    ]
+
+
+def test_a_no_comes_with_its_reason_and_code_one(run):
+    found = run(
+        "allocate", objects=[*GPUS, CLASS, claim("c", request("r", count=3), namespace="ml")]
+    )
+    assert found.exit_code == 1
+    assert found.stdout.splitlines()[-1] == (
+        "claim ml/c: cannot allocate claim ml/c: node node-1 has only 2 of 3 devices for request "
+        "r. It would fit if request r wanted at most 2 devices."
+    )
+
+
+def test_a_pod_whose_claim_is_missing_is_told(run):
+    found = run("allocate", objects=[*GPUS, CLASS, pod("a", "nope")])
+    assert found.exit_code == 1
+    assert 'resourceclaim "nope" not found' in found.stdout
+
+
+def test_all_mistakes_are_told_with_code_two(run):
+    bad = pool("p", device("d", consumes={"s": {"m": 1}}), counters=[counter_set("t", m=1)])
+    broken = claim("c", request("r", "gpu", "device.driver = 1"))
+    broken["spec"]["devices"]["requests"][0]["exactly"]["counts"] = 1
+    selector = claim("e", request("r", "gpu", "device.colour == 1"))
+    mistyped = pod("a")
+    mistyped["spec"]["containers"][0]["imagePullPolicies"] = "Never"
+    found = run("allocate", objects=[*bad, broken, selector, mistyped])
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    lines = found.stderr.splitlines()
+    assert all(line.startswith("Error: ") for line in lines if "input.yaml" in line)
+    for text in (
+        'unknown field, did you mean "count"?',
+        "undefined field 'colour'",
+        "Pod ml/a: spec.containers[0].imagePullPolicies: Forbidden: unknown field, did you mean "
+        '"imagePullPolicy"?',
+        'spec.devices[0].consumesCounters[0].counterSet: Not found: "s"',
+    ):
+        assert text in found.stderr, (text, found.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "nothing to read"),
+        (["-f", "none.yaml"], "none.yaml: document 1: cannot be read: No such file"),
+    ],
+)
+def test_no_input_is_told(run, arguments, expected):
+    found = run("allocate", *arguments)
+    assert found.exit_code == 2
+    assert expected in found.stderr
+
+
+def test_an_unknown_node_is_told(run):
+    found = run("allocate", "--node", "nope", objects=[*GPUS, CLASS, ONE])
+    assert found.exit_code == 2
+    assert "no node 'nope'; there are: node-1" in found.stderr
+
+
+def test_input_without_devices_is_told(run):
+    found = run("allocate", objects=[CLASS, ONE])
+    assert found.exit_code == 2
+    assert "no ResourceSlice" in found.stderr
+
+
+def test_standard_input_is_read(run):
+    found = run("allocate", "-f", "-", stdin=yaml.safe_dump_all([*GPUS, CLASS, ONE]))
+    assert len(table(found)) == 1
+
+
+# --- explain
+
+
+def test_a_no_is_explained(run):
+    found = run("explain", "c", objects=[*GPUS, CLASS, claim("c", request("r", count=3))])
+    assert found.exit_code == 1
+    assert found.stdout.startswith("claim default/c\nCannot allocate claim c on node node-1.\n")
+    assert "It would fit if this were so:\n  - request r wanted at most 2 devices" in found.stdout
+
+
+def test_a_yes_is_explained_too(run):
+    asked = claim("c", request("r", "gpu", 'device.attributes["gpu.example.com"].model == "b"'))
+    found = run("explain", objects=[*GPUS, CLASS, asked])
+    assert found.exit_code == 0
+    assert found.stdout.splitlines() == [
+        "claim default/c",
+        "claim c on node node-1:",
+        "  request r: gpu.example.com/p/d1, the only device that could serve it",
+        "    passed over: 1 not of claim c `device.attributes[\"gpu.example.com\"].model == \"b\"`",
+    ]  # fmt: skip
+
+
+def test_what_comes_before_takes_its_devices_first(run):
+    others = [claim(name, request("r")) for name in ("a", "b", "c")]
+    found = run("explain", "c", "-o", "json", objects=[*GPUS, CLASS, *others])
+    (told,) = json.loads(found.stdout)
+    assert (told["object"], told["fits"]) == ("claim default/c", False)
+    assert {item["kind"] for item in told["conflict"]} == {"held", "request"}
+    assert told["remedies"][0]["text"] == "claim a released gpu.example.com/p/d0"
+
+
+def test_an_unknown_name_is_told(run):
+    found = run("explain", "nope", objects=[*GPUS, CLASS, ONE])
+    assert found.exit_code == 2
+    assert "no pod or claim 'nope' wants devices; there are: ml/c" in found.stderr
