@@ -16,6 +16,7 @@ from dralab.apiserver.storage import (
     RevisionConflict,
     StorageUnavailable,
     Store,
+    Unstorable,
 )
 
 
@@ -274,6 +275,19 @@ def test_a_closed_store_takes_no_more_writes(store: Store) -> None:
     with pytest.raises(StorageUnavailable, match="closed"):
         store.create(pod("b"), value())
     assert names(store) == ["default/a"]
+
+
+def test_what_cannot_be_written_as_json_is_not_stored(store: Store) -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = {"a": deep}
+    made = store.create(pod("a"), value())
+    with pytest.raises(Unstorable, match="pods/default/b cannot be stored: recursion limit"):
+        store.create(pod("b"), value(spec=deep))
+    with pytest.raises(Unstorable):
+        store.update(pod("a"), value(spec=deep))
+    assert store.revision == made.revision
+    assert store.get(pod("a")) is made
 
 
 def test_a_stored_object_lives_on_as_its_json(store: Store) -> None:

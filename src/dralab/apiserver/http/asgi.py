@@ -18,7 +18,7 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
-from dralab.apiserver.storage import Compacted, StorageUnavailable, Store
+from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 
 Message = MutableMapping[str, Any]
@@ -191,7 +191,7 @@ class Edge:
             answer = self.served.handle(request)
         except StorageUnavailable as error:
             return _unavailable(error)
-        except RecursionError:
+        except (RecursionError, Unstorable):
             return _refused(ApiError.bad_request("the object is nested too deeply"))
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)

@@ -77,14 +77,23 @@ def _json(data: bytes, expected: str, *, count_duplicates: bool) -> Body:
             data, expected, f"couldn't get version/kind; json parse error: {go_error(data)}"
         ) from error
     duplicates: Sequence[str] = ()
-    if count_duplicates and may_have_duplicates(data, orjson.dumps(value)):
-        duplicates = duplicate_fields(data)
+    # What nests more deeply than can be written again is refused before it can be stored.
+    if count_duplicates or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        try:
+            encoded = orjson.dumps(value)
+        except orjson.JSONEncodeError as error:
+            raise unrecognized(
+                data, expected, "couldn't get version/kind; json parse error: exceeded max depth"
+            ) from error
+        if count_duplicates and may_have_duplicates(data, encoded):
+            duplicates = duplicate_fields(data)
     return Body(value, duplicates)
 
 
 def load_yaml(data: bytes, expected: str) -> Any:
     """Return what a YAML text says, as JSON would have it."""
     try:
+        _check_depth(data)
         value = yaml.load(data, Loader=Loader)  # noqa: S506 - a loader of plain values
     except (yaml.YAMLError, ValueError, RecursionError, UnicodeDecodeError) as error:
         why = " ".join(str(error).split())
@@ -92,6 +101,22 @@ def load_yaml(data: bytes, expected: str) -> Any:
             data, expected, f"couldn't get version/kind; yaml parse error: {why}"
         ) from error
     return _Expansion().of(value)
+
+
+def _check_depth(data: bytes) -> None:
+    """Raise ValueError where a YAML text nests too deeply.
+
+    Its events come one by one; the loader in C recurses, and a long row of brackets would end
+    the whole process.
+    """
+    depth = 0
+    for event in yaml.parse(data, Loader=Loader):
+        if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ValueError("the document is too large or too deep")
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            depth -= 1
 
 
 class _Expansion:

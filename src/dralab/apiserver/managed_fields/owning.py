@@ -207,11 +207,10 @@ def _check(config: Mapping[str, Any], schema: Schema | None, writer: Writer) -> 
     if wrong:
         named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         listed = wrong[0] if len(wrong) == 1 else "errors:\n" + "".join(f"  {w}\n" for w in wrong)
-        raise ApiError(
-            "",
+        # A real server answers 500, without a reason: the mistake is the client's all the same.
+        raise ApiError.bad_request(
             f"failed to create typed patch object ({named}; {version}, "
-            f"Kind={config.get('kind')}): {listed}",
-            code=500,
+            f"Kind={config.get('kind')}): {listed}"
         )
 
 

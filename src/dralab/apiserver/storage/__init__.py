@@ -15,6 +15,7 @@ from dralab.apiserver.storage.errors import (
     RevisionConflict,
     StorageError,
     StorageUnavailable,
+    Unstorable,
 )
 from dralab.apiserver.storage.memory import MemoryStore
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value
@@ -34,5 +35,6 @@ __all__ = [
     "StorageUnavailable",
     "Store",
     "Stored",
+    "Unstorable",
     "Value",
 ]

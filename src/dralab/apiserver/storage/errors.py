@@ -4,6 +4,7 @@ StorageError
 ├── KeyExists            create, and the key is taken
 ├── KeyMissing           update or delete, and there is nothing
 ├── RevisionConflict     the object is not at the revision that the writer expected
+├── Unstorable           the object cannot be written as JSON: it nests too deeply
 ├── Compacted            the revision asked for has been forgotten
 ├── FutureRevision       the revision asked for has not happened yet
 └── StorageUnavailable   the medium failed: full disk, unreadable file, another server's lock
@@ -51,6 +52,18 @@ class RevisionConflict(StorageError):  # noqa: N818 - a fact, named as the API n
     def __str__(self) -> str:
         where = "/".join(self.key)
         return f"{where} is at revision {self.current.revision}, not at {self.expected}"
+
+
+class Unstorable(StorageError):  # noqa: N818 - a fact about the object
+    """The object cannot be written as JSON, and `why`."""
+
+    def __init__(self, key: Key, why: str) -> None:
+        super().__init__(key, why)
+        self.key = key
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{'/'.join(self.key)} cannot be stored: {self.why}"
 
 
 class Compacted(StorageError):  # noqa: N818 - a fact, named as etcd names it

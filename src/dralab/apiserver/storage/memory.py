@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Final
 
+import orjson
+
 from dralab.apiserver.storage.errors import (
     Compacted,
     FutureRevision,
@@ -18,6 +20,7 @@ from dralab.apiserver.storage.errors import (
     KeyMissing,
     RevisionConflict,
     StorageUnavailable,
+    Unstorable,
 )
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value, stamped
 from dralab.apiserver.storage.store import Filter, Listener
@@ -217,7 +220,7 @@ class MemoryStore:
                 raise KeyExists(key, current)
             revision = self._next_revision()
             value["metadata"]["resourceVersion"] = str(revision)
-            stored = Stored(key, value, revision, revision)
+            stored = _settled(Stored(key, value, revision, revision))
             self._write(collection, Change(key, revision, None, stored))
             return stored
 
@@ -228,7 +231,7 @@ class MemoryStore:
             current = self._expected(collection, key, expect)
             revision = self._next_revision()
             value["metadata"]["resourceVersion"] = str(revision)
-            stored = Stored(key, value, revision, current.created)
+            stored = _settled(Stored(key, value, revision, current.created))
             self._write(collection, Change(key, revision, current, stored))
             return stored
 
@@ -362,6 +365,14 @@ class MemoryStore:
         for resource in {change.key.resource: None for change in changes}:
             for change in self._collections[resource].shrink():
                 self._forgotten(change)
+
+
+def _settled(stored: Stored) -> Stored:
+    """Return an object whose JSON has been made: one that has none would break every list."""
+    try:
+        return stored.settle()
+    except orjson.JSONEncodeError as error:
+        raise Unstorable(stored.key, str(error).lower()) from error
 
 
 def _namespace_order(item: tuple[str, _Space]) -> str:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -27,6 +28,7 @@ class Key(NamedTuple):
 # pods as mappings a full collection stops the server for 60 ms. Who looks at an older object
 # parses it again, in some 5 to 10 microseconds.
 WARM: Final = 4096
+WARM_BYTES: Final = 8 * 1024 * 1024  # of their JSON
 
 
 class Stored:
@@ -53,16 +55,15 @@ class Stored:
         self.created = created
         self._value = value
         self._encoded = encoded
-        if value is not None:
-            _keep_warm(self)
 
     @property
     def value(self) -> Value:
         """The object as a mapping. Whoever changes it breaks the store."""
         found = self._value
         if found is None:
-            found = self._value = orjson.loads(self.encoded)
-            _keep_warm(self)
+            found = orjson.loads(self.encoded)
+            self._value = found
+            _warm.add(self)
         return found
 
     @property
@@ -72,6 +73,16 @@ class Stored:
         if found is None:
             found = self._encoded = orjson.dumps(self._value)
         return found
+
+    def settle(self) -> "Stored":
+        """Make the JSON and count among those whose value is kept; a store calls it once.
+
+        TypeError where the value nests too deeply to be written.
+        """
+        if self._encoded is None:
+            self._encoded = orjson.dumps(self._value)
+        _warm.add(self)
+        return self
 
     def forget_value(self) -> None:
         """Keep only the JSON: a fifth of the memory; the next reader of `value` parses it."""
@@ -87,14 +98,26 @@ class Stored:
         return f"<{'/'.join(self.key)} at {self.revision}>"
 
 
-_warm: deque[Stored] = deque()
+class _Warm:
+    """The objects of the process that have a mapping: the one that has had its own longest goes."""
+
+    def __init__(self) -> None:
+        self.objects: deque[tuple[Stored, int]] = deque()
+        self.weight = 0
+        self.lock = Lock()
+
+    def add(self, stored: Stored) -> None:
+        weight = len(stored.encoded)
+        with self.lock:
+            self.objects.append((stored, weight))
+            self.weight += weight
+            while len(self.objects) > WARM or self.weight > WARM_BYTES:
+                oldest, weight = self.objects.popleft()
+                self.weight -= weight
+                oldest.forget_value()
 
 
-def _keep_warm(stored: Stored) -> None:
-    """Note an object that has a mapping now; the one that has had its own longest gives it up."""
-    _warm.append(stored)
-    if len(_warm) > WARM:
-        _warm.popleft().forget_value()
+_warm = _Warm()
 
 
 class Change:
