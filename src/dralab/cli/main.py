@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "backup": ("dralab.cli.backup:backup", "Copy the objects of a cluster to a file."),
     "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
+    "batsim": ("dralab.cli.batsim:batsim", "Decide for a real Batsim, over ZeroMQ."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
     "allocate": ("dralab.cli.allocate:allocate", "Give devices to the claims in files."),
     "explain": ("dralab.cli.explain:explain", "Say why a claim gets no devices, or these."),

@@ -76,6 +76,11 @@ def _cell(value: object) -> str:
 @click.option("--master", default="master_host", show_default=True, help="Host not to compute on.")
 @click.option("--hosts", type=click.IntRange(min=1), help="Use only so many of the hosts.")
 @click.option("--energy", is_flag=True, help="Follow the power of the machines.")
+@click.option("--socket", help="Let a decision process at this address decide: tcp://host:28000.")
+@click.option("--enable-dynamic-jobs", "dynamic", is_flag=True, help="It may register jobs.")
+@click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
+@click.option("--forward-unknown-events", "unknown", is_flag=True, help="To it.")
+@click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Jobs may share machines.")
 @LENIENT
 @OUTPUT
 def batsim(
@@ -87,6 +92,11 @@ def batsim(
     master: str,
     hosts: int | None,
     energy: bool,
+    socket: str | None,
+    dynamic: bool,
+    profiles: bool,
+    unknown: bool,
+    sharing: bool,
     lenient: bool,
     output: str,
 ) -> None:
@@ -95,6 +105,7 @@ def batsim(
     Example: `dralab simulate batsim --workload jobs.json --platform cluster.xml --out run1`
     """
     from dralab.simulation.batch import outputs, runs
+    from dralab.simulation.batch.engine import Options
 
     complaints = Complaints(lenient=lenient)
     with bad_input():
@@ -105,7 +116,14 @@ def batsim(
             events=events,
             master=master,
             hosts=hosts,
-            energy=energy,
+            options=Options(
+                energy=energy,
+                dynamic_jobs=dynamic,
+                forward_unknown_events=unknown,
+                share_machines=sharing,
+                settings={"profiles-forwarded-on-submission": profiles},
+            ),
+            socket=socket,
             complaints=complaints,
         )
         outputs.write(run, prefix)

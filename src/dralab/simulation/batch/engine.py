@@ -6,10 +6,10 @@ jobs, or for busy or unavailable machines, stop the run with the name of the job
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import or_
-from typing import Any
+from typing import Any, cast, get_args
 
 from dralab.kernel.events import BEGINNING, DECIDING, ENDING, NORMAL, Event, Events
 from dralab.simulation.batch.durations import Durations, Run
@@ -18,13 +18,16 @@ from dralab.simulation.batch.hosts import Hosts
 from dralab.simulation.batch.messages import (
     Annotate,
     Answer,
+    Ask,
     Beginning,
     CallMe,
+    ChangeState,
     Decision,
     Ended,
     Kill,
     News,
     Register,
+    RegisterProfile,
     RegistrationFinished,
     Reject,
     Scheduler,
@@ -35,8 +38,9 @@ from dralab.simulation.batch.messages import (
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.machines import all_machines, members, render
 from dralab.simulation.platforms.platform import Platform, Way
+from dralab.simulation.workloads.batsim_profiles import profile_of
 from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import SmpiTrace
+from dralab.simulation.workloads.profiles import Profile, SmpiTrace
 
 
 @dataclass(slots=True)
@@ -142,7 +146,7 @@ class Simulation:
 
     def _begin(self) -> None:
         self._begun = True
-        self.scheduler.begin(
+        answer = self.scheduler.begin(
             Beginning(
                 platform=self.platform,
                 workloads=tuple(self.workloads.values()),
@@ -154,6 +158,9 @@ class Simulation:
                 },
             )
         )
+        if answer is not None:
+            self._busy_until = answer.busy_until or 0
+            self._carry_out(answer, 0)
 
     @property
     def waiting(self) -> list[Record]:
@@ -209,6 +216,12 @@ class Simulation:
                 self._known(decision.key).metadata = decision.metadata
             case Register():
                 self._register(decision.job)
+            case RegisterProfile():
+                self._add_profile(decision)
+            case Ask():
+                self._tell("answers", self.hosts.joules)
+            case ChangeState():
+                self._change_state(decision)
             case RegistrationFinished():
                 self._registering = decision.again
 
@@ -307,12 +320,31 @@ class Simulation:
             raise DecisionError(f"registered job {job.key!r}, but dynamic jobs are not enabled")
         if job.key in self.records:
             raise DecisionError(f"registered job {job.key!r}, which there already is")
-        if job.profile not in self.workloads[job.workload].profiles:
+        if job.profile not in self._profiles_of(job):
             raise DecisionError(f"registered job {job.key!r} with the unknown {job.profile!r}")
         record = self.records[job.key] = Record(job)
         record.known = True
         if self.options.settings.get("dynamic-jobs-acknowledged"):
             self._tell("submitted", job)
+
+    def _profiles_of(self, job: Job) -> Mapping[str, Profile]:
+        workload = self.workloads.get(job.workload)
+        return {} if workload is None else workload.profiles
+
+    def _add_profile(self, decision: RegisterProfile) -> None:
+        old = self.workloads.get(decision.workload) or Workload(
+            name=decision.workload, jobs=(), profiles={}, machines=0
+        )
+        profile = profile_of(decision.workload, decision.name, decision.profile)
+        workload = replace(old, profiles={**old.profiles, decision.name: profile})
+        self.workloads[decision.workload] = workload
+        self._durations[decision.workload] = Durations(workload, self.platform)
+
+    def _change_state(self, decision: ChangeState) -> None:
+        record = self._known(decision.key)
+        if record.runs or decision.state not in get_args(State):
+            raise DecisionError(f"cannot set job {decision.key!r} to {decision.state!r}")
+        record.state = cast("State", decision.state)
 
     # --- machines ---------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class News:
     available: int = 0
     switched: tuple[tuple[int, int], ...] = ()
     unknown: tuple[Mapping[str, Any], ...] = ()
+    answers: tuple[float, ...] = ()
     no_more_jobs: bool = False
     no_more_events: bool = False
 
@@ -113,7 +114,41 @@ class RegistrationFinished:
     again: bool = False
 
 
-Decision = Start | Reject | Kill | CallMe | Switch | Annotate | Register | RegistrationFinished
+@dataclass(frozen=True, slots=True)
+class RegisterProfile:
+    """Add a profile to a workload (made where there is none of that name)."""
+
+    workload: str
+    name: str
+    profile: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask how many joules were used; the answer comes with the next news."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeState:
+    """Set the state of a job that does not run."""
+
+    key: str
+    state: str
+
+
+Decision = (
+    Start
+    | Reject
+    | Kill
+    | CallMe
+    | Switch
+    | Annotate
+    | Register
+    | RegistrationFinished
+    | RegisterProfile
+    | Ask
+    | ChangeState
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +171,7 @@ class Beginning:
 class Scheduler(Protocol):
     """Decides which job runs when and where."""
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, beginning: Beginning) -> Answer | None:
         """Hear how many machines there are, before anything happens."""
         ...
 

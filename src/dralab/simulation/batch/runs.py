@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dralab.simulation.batch import external
 from dralab.simulation.batch.engine import Options, Simulation
+from dralab.simulation.batch.remote import RemoteScheduler
 from dralab.simulation.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.platforms import xml
@@ -22,7 +23,8 @@ def batsim(
     events: Path | None = None,
     master: str = "master_host",
     hosts: int | None = None,
-    energy: bool = False,
+    options: Options | None = None,
+    socket: str | None = None,
     complaints: Complaints | None = None,
 ) -> Simulation:
     """Run Batsim workloads to the end; InputError where a file cannot be used."""
@@ -42,8 +44,8 @@ def batsim(
     simulation = Simulation(
         machines,
         read,
-        SCHEDULERS[scheduler](),
-        options=Options(energy=energy),
+        SCHEDULERS[scheduler]() if socket is None else RemoteScheduler(socket),
+        options=options,
         external=happenings,
     )
     simulation.run()

@@ -1,6 +1,6 @@
 """One profile of a Batsim workload: its names in version 4, in version 5 and between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ LONGEST: Final = 10**15
 class _Fields:
     """The fields of one profile, read with errors that name them."""
 
-    def __init__(self, document: JsonFile, name: str, entry: dict[str, Any]) -> None:
+    def __init__(self, document: "JsonFile | _Inline", name: str, entry: dict[str, Any]) -> None:
         self.document = document
         self.name = name
         self.entry = entry
@@ -76,7 +76,7 @@ class _Fields:
         return strategy in SPREAD
 
 
-def read_profile(document: JsonFile, name: str, entry: Any) -> Profile:
+def read_profile(document: "JsonFile | _Inline", name: str, entry: Any) -> Profile:
     """Return the profile of that name; InputError where it is no profile we know."""
     if not isinstance(entry, dict):
         raise document.error(["profiles", name], "must be an object")
@@ -85,6 +85,24 @@ def read_profile(document: JsonFile, name: str, entry: Any) -> Profile:
     if reader is None:
         raise fields.error("type", f"{fields.type!r} is none of {', '.join(sorted(READERS))}")
     return reader(fields)
+
+
+class _Inline:
+    """A profile that came in a message: there is no file whose lines could be named."""
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(name)
+
+    def error(self, steps: Sequence[str | int], problem: str) -> InputError:
+        return InputError(self.path, problem, where=".".join(str(step) for step in steps))
+
+
+def profile_of(workload: str, name: str, entry: Any) -> Profile:
+    """Return a profile that was registered while the simulation runs; it may name no file."""
+    document = _Inline(workload)
+    if isinstance(entry, dict) and {"trace", "filename"} & set(entry):
+        raise document.error(["profiles", name], "a registered profile may not name files")
+    return read_profile(document, name, entry)
 
 
 def _delay(fields: _Fields) -> Profile:

@@ -22,8 +22,8 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The id by which Batsim's protocol knows it: `w0!17`."""
-        return f"{self.workload}!{self.id}"
+        """The id by which Batsim's protocol knows it: `w0!17` (the first version: `17`)."""
+        return f"{self.workload}!{self.id}" if self.workload else self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

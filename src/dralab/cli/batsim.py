@@ -1,0 +1,34 @@
+"""`dralab batsim`: the decision side of Batsim's protocol."""
+
+import click
+
+from dralab.cli.simulate import SCHEDULERS, bad_input
+
+
+@click.command()
+@click.option(
+    "--socket",
+    default="tcp://127.0.0.1:28000",
+    show_default=True,
+    help="Where to listen; Batsim's default is tcp://*:28000.",
+)
+@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option("--once/--again", default=True, help="Leave after one simulation, or wait for more.")
+def batsim(socket: str, scheduler: str, once: bool) -> None:
+    """Decide for a real Batsim (protocol 1 to 4, over ZeroMQ).
+
+    Example: `dralab batsim --socket 'tcp://*:28000' --scheduler conservative`
+    """
+    from dralab.simulation.batch.remote import serve
+    from dralab.simulation.batch.schedulers import SCHEDULERS as MAKERS
+
+    with bad_input():
+        while True:
+            count = serve(
+                MAKERS[scheduler](),
+                socket,
+                ready=lambda address: click.echo(f"listening on {address}", err=True),
+            )
+            click.echo(f"the simulation ended after {count} messages", err=True)
+            if once:
+                return
