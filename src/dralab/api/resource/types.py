@@ -11,7 +11,7 @@ A struct that is no pointer is always written, as Go's encoder does.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, Literal
 
 GROUP: Final = "resource.k8s.io"
@@ -177,7 +177,16 @@ class Field:
     always: bool
 
 
-Structs = dict[str, dict[str, Field]]
+class Fields(dict[str, Field]):
+    """The fields of a struct in the order of the API."""
+
+    @cached_property
+    def optional(self) -> bool:
+        """Whether an empty struct is written as an empty mapping."""
+        return not any(field.always for field in self.values())
+
+
+Structs = dict[str, Fields]
 
 
 @cache
@@ -188,12 +197,12 @@ def structs(version: str) -> Structs:
 
 def _parsed(table: str) -> Structs:
     found: Structs = {}
-    current: dict[str, Field] = {}
+    current = Fields()
     words = iter(table.split())
     previous = ""
     for word in words:
         if word == "=":
-            current = found[previous] = {}
+            current = found[previous] = Fields()
         elif ":" in word:
             field = _field(word)
             current[field.name] = field

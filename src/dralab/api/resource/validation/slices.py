@@ -55,6 +55,7 @@ ATTRIBUTE_FIELDS: Final = (
     "strings",
     "versions",
 )
+SHORT: Final = frozenset({"int", "bool", "string"})
 SKIPPABLE: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 ONE_SELECTION: Final = (
     "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
@@ -126,11 +127,10 @@ def device_errors(
     if old is None or old.get("capacity") != device.get("capacity"):
         shared = device.get("allowMultipleAllocations") is True
         for name in sorted(capacity):
-            here = f"{path}.capacity"
-            found += qualified_errors(here, name)
-            found += capacity_errors(
-                capacity[name] or {}, f"{here}[{shortened(name)}]", shared=shared, features=features
-            )
+            found += qualified_errors(f"{path}.capacity", name)
+            if capacity[name].get("requestPolicy") is not None:
+                here = f"{path}.capacity[{shortened(name)}]"
+                found += capacity_errors(capacity[name], here, shared=shared, features=features)
     if old is None or old.get("taints") != device.get("taints"):
         found += list_errors(device.get("taints"), MAX_TAINTS, f"{path}.taints", taint_errors)
     found += set_errors(
@@ -150,9 +150,12 @@ def device_errors(
 
 def attribute_errors(attribute: Object, device_path: str, name: str) -> list[FieldError]:
     """Return what is wrong with the value of an attribute."""
+    if len(attribute) == 1:
+        # Nearly all attributes are one short text, number or truth: no need to look further.
+        ((field, value),) = attribute.items()
+        if field in SHORT and (field != "string" or len(value) * 4 <= MAX_VALUE_BYTES):
+            return []
     given = [field for field in ATTRIBUTE_FIELDS if attribute.get(field) is not None]
-    if given in (["int"], ["bool"]):
-        return []
     path = f"{device_path}.attributes[{shortened(name)}]"
     found: list[FieldError] = []
     for field in given:
@@ -432,7 +435,7 @@ def _version_errors(value: str, path: str) -> list[FieldError]:
 
 def _values_in(attribute: Object | None) -> int:
     """Return how many values an attribute counts for: each item of a list, else one."""
-    if not attribute:
+    if not attribute or SHORT.issuperset(attribute):
         return 1
     return sum(len(attribute.get(name) or ()) for name in LISTS) or 1
 
@@ -441,6 +444,8 @@ def _is_advanced(device: Object) -> bool:
     if device.get("taints") or device.get("consumesCounters"):
         return True
     return any(
-        attribute is not None and any(attribute.get(name) is not None for name in LISTS)
+        attribute is not None
+        and not SHORT.issuperset(attribute)
+        and any(attribute.get(name) is not None for name in LISTS)
         for attribute in (device.get("attributes") or {}).values()
     )
