@@ -50,16 +50,23 @@ class LexicalError(Exception):
         self.problem = problem
 
 
-def tokens(text: str) -> list[Token]:
-    """Return the tokens of an expression, ended by one of kind "end"."""
+def tokens(text: str, strays: list[Problem]) -> list[Token]:
+    """Return the tokens of an expression, ended by one of kind "end".
+
+    Characters that begin no token are noted in `strays` and stepped over, as cel-go does.
+    """
     found: list[Token] = []
     position = 0
     while position < len(text):
         match = TOKEN.match(text, position)
         if match is None:
-            raise LexicalError(
-                Problem(f"Syntax error: token recognition error at: '{text[position]}'", position)
-            )
+            # A half of `==`, `&&` or `||` is only known to be one when the next character is read.
+            size = 2 if text[position] in "=&|" else 1
+            stray = text[position : position + size]
+            message = f"Syntax error: token recognition error at: '{stray}'"
+            strays.append(Problem(message, position))
+            position += size
+            continue
         kind = match.lastgroup or ""
         word = match[0]
         if kind == "text":

@@ -49,13 +49,17 @@ def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> N
             detail="compilation failed: ERROR: <input>:-1:0: expression code point size exceeds "
             f"limit: size: {len(text)}, limit {MAX_CODE_POINTS}",
         )
+    strays: list[Problem] = []
     try:
-        parser = Parser(tokens(text), macros, quoted_names=quoted_names)
-        return run(parser.whole())
+        parser = Parser(tokens(text, strays), macros, quoted_names=quoted_names)
+        node = run(parser.whole())
     except (LexicalError, GrammarError) as error:
-        raise CompileError(text, (error.problem,)) from None
+        raise CompileError(text, (*strays, error.problem)) from None
     except MacroError as error:
-        raise CompileError(text, (Problem(error.message, error.offset),)) from None
+        raise CompileError(text, (*strays, Problem(error.message, error.offset))) from None
+    if strays:
+        raise CompileError(text, tuple(strays))
+    return node
 
 
 class Parser:
@@ -99,6 +103,12 @@ class Parser:
         """Read the expression up to the end of the text."""
         node: Node = yield self.expression()
         if self.token.kind != "end":
+            if self.tokens[self.at + 1].kind == "end":
+                # One token too many: ANTLR thinks of it as to be dropped.
+                raise GrammarError(
+                    f"Syntax error: extraneous input '{self.token.text}' expecting <EOF>",
+                    self.token.offset,
+                )
             raise self.unexpected("<EOF>")
         return node
 

@@ -12,6 +12,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "dralab.cli.conformance_allocator:command",
         "devices for claims: results, errors, feasibility",
     ),
+    "apiserver": (
+        "dralab.cli.conformance_apiserver:command",
+        "recorded answers of a real API server",
+    ),
     "cel": ("dralab.cli.conformance_cel:command", "device selectors: match, errors, costs"),
 }
 

@@ -17,6 +17,11 @@ HIGHEST_PRIORITY: Final = 1_000_000_000
 class NamespaceStrategy(Strategy):
     """Namespaces end in steps: their finalizers are a part of the spec."""
 
+    def default(self, value: Object) -> None:
+        """The name is a label, too."""
+        if value["metadata"].get("name"):
+            self._label(value)
+
     def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
         """Begin active, with the finalizer of the namespace controller and the name as label."""
         spec = value.setdefault("spec", {})

@@ -19,6 +19,8 @@ from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 # A kept document with its tag: plain and compressed.
 Kept = tuple[bytes, bytes, str]
 COMPRESSION: Final = 5
+# A real server says so of its JSON.
+INDEX_TYPE: Final = "text/plain; charset=utf-8"
 PLAIN: Final = ("application/json", "application/*", "*/*")
 
 
@@ -38,7 +40,7 @@ class OpenApiPages:
         self._refresh()
         match list(parts):
             case ["v3"]:
-                return _answer(request, self._index)
+                return _answer(request, self._index, content_type=INDEX_TYPE)
             case ["v3", *place] if (name := "/".join(place)) in self._hashes:
                 return self._document(request, name)
             case ["v2"]:
@@ -84,7 +86,11 @@ def _packed(document: dict[str, Any]) -> Kept:
 
 
 def _answer(
-    request: HttpRequest, kept: Kept, *, headers: Sequence[tuple[str, str]] = ()
+    request: HttpRequest,
+    kept: Kept,
+    *,
+    content_type: str = "application/json",
+    headers: Sequence[tuple[str, str]] = (),
 ) -> HttpResponse:
     accept = request.headers.get("accept", "")
     if accept and not any(clause.media in PLAIN for clause in negotiation.clauses(accept)):
@@ -93,7 +99,7 @@ def _answer(
             "only the following media types are accepted: application/json",
         )
     plain, compressed, tag = kept
-    shown = [("Content-Type", "application/json"), ("ETag", tag), ("Vary", "Accept"), *headers]
+    shown = [("Content-Type", content_type), ("ETag", tag), ("Vary", "Accept"), *headers]
     if request.headers.get("if-none-match") == tag:
         return HttpResponse(status=304, headers=shown)
     if "gzip" in request.headers.get("accept-encoding", ""):

@@ -1,5 +1,8 @@
 """Who owns which field: keeps metadata.managedFields beside every write."""
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from dralab.api import schemas
 from dralab.api.kinds import Kind
 from dralab.api.schemas import Schema, Schemas
@@ -7,6 +10,9 @@ from dralab.apiserver import managed_fields
 from dralab.apiserver.managed_fields import Writer
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.options import WriteOptions
+
+# Ways of writing after which nobody owns more than before.
+UNTRACKED: Final = frozenset({"binding", "eviction"})
 
 
 def schema_of(context: Context, kind: Kind) -> Schema | None:
@@ -65,7 +71,7 @@ def updated(
     if options.applied:
         return
     meta, before = value["metadata"], old["metadata"]
-    if not context.managed_fields:
+    if not context.managed_fields or subresource in UNTRACKED:
         _set(meta, before.get("managedFields"))
         return
     if value == old:
@@ -88,6 +94,16 @@ def settled(value: Object, old: Object) -> None:
         value.get(part) == old.get(part) for part in {*value, *old} if part != "metadata"
     ):
         meta["managedFields"] = theirs
+
+
+def asked(
+    context: Context, kind: Kind, value: Mapping[str, Any], options: WriteOptions
+) -> list[Object]:
+    """Return who owns the fields of an object that is asked and not stored."""
+    if not context.managed_fields:
+        return []
+    who = writer(context, kind, options)
+    return managed_fields.update(None, value, schema_of(context, kind), who)
 
 
 def _set(meta: Object, entries: list[Object] | None) -> None:

@@ -1,14 +1,16 @@
 """Patches: JSON patch, merge patch, strategic merge and server-side apply, on stored objects."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
 from dralab.api import fields
 from dralab.api.decoding import DecodingError
 from dralab.api.kinds import Kind
+from dralab.api.schemas import Schema
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
+from dralab.apiserver.managed_fields import Writer
 from dralab.apiserver.resources import ownership, typing, writing
 from dralab.apiserver.resources.context import Context, Object, key_of
 from dralab.apiserver.resources.options import WriteOptions
@@ -17,6 +19,7 @@ from dralab.values import patches
 from dralab.values.patches import PatchError, TooManyOperations
 from dralab.values.strategic import strategic_merge
 
+INTERNAL: Final = 500
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
 
@@ -147,7 +150,7 @@ def _apply(
         who = ownership.writer(context, kind, options, subresource=subresource)
         options.applied = True
         if live is None:
-            made = managed_fields.apply(None, config, schema, who, force=options.force)
+            made = _applied(None, config, schema, who, force=options.force)
             return writing.create(context, kind, made, namespace, options), True
 
         def edit(current: Object) -> Object:
@@ -160,12 +163,24 @@ def _apply(
                     "object was found",
                     group=kind.group,
                 )
-            return managed_fields.apply(current, config, schema, who, force=options.force)
+            return _applied(current, config, schema, who, force=options.force)
 
         stored = writing.change(
             context, kind, name, namespace, edit, options=options, subresource=subresource
         )
         return stored, False
+
+
+def _applied(
+    live: Object | None, config: Object, schema: Schema | None, who: Writer, *, force: bool
+) -> Object:
+    try:
+        return managed_fields.apply(live, config, schema, who, force=force)
+    except ApiError as error:
+        if error.code != INTERNAL:
+            raise
+        # A real server says 500, but the mistake is the client's.
+        raise ApiError.bad_request(error.message) from error
 
 
 def _check_config(kind: Kind, name: str, config: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import subresources
+from dralab.apiserver.resources import ownership, subresources
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.options import User, WriteOptions
 from dralab.apiserver.resources.tokens import ISSUER
@@ -39,11 +39,14 @@ def ask(
     answer = ANSWERS.get(kind.plural)
     if answer is None:
         raise ApiError("MethodNotAllowed", f"{kind.plural} cannot be created", details={})
-    found = {
-        "kind": kind.kind,
-        "apiVersion": kind.api_version,
-        "metadata": {key: item for key, item in value["metadata"].items() if item},
-    }
+    meta = {key: item for key, item in value["metadata"].items() if item}
+    if kind.plural == "selfsubjectreviews":
+        meta["creationTimestamp"] = context.now()
+    elif kind.plural == "selfsubjectrulesreviews":
+        pass
+    elif entries := ownership.asked(context, kind, value, options):
+        meta["managedFields"] = entries
+    found = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
     found.update(answer(context, value, options.user))
     return found
 

@@ -206,7 +206,6 @@ def _token(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
 ) -> Object:
     """Give out a token of a service account."""
-    del options
     account = context.live(kind, namespace, name).value
     spec = body.get("spec") or {}
     audiences = spec.get("audiences") or [ISSUER]
@@ -227,7 +226,19 @@ def _token(  # noqa: PLR0917 - the shape of every handler
         "metadata": {
             "name": name,
             "namespace": namespace,
+            "uid": context.uid(),
             "creationTimestamp": context.now(),
+            "managedFields": [
+                {
+                    "manager": options.field_manager,
+                    "operation": "Update",
+                    "apiVersion": "authentication.k8s.io/v1",
+                    "time": context.now(),
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:spec": {"f:expirationSeconds": {}}},
+                    "subresource": "token",
+                }
+            ],
         },
         "spec": {
             "audiences": audiences,

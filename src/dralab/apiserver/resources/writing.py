@@ -80,6 +80,7 @@ def create(
         existing = context.store.get(key)
         if existing is not None:
             raise _exists(kind, existing)
+        del ordered["metadata"]["resourceVersion"]
         return Stored(key, ordered, 0, 0)
     try:
         stored = context.store.create(key, ordered)
@@ -292,8 +293,10 @@ def _replace(
         rules.prepare_status(value, old, context.now())
         errors = rules.validate_status(value, old)
     else:
-        rules.prepare_update(value, old, context.now())
-        errors = rules.validate_update(value, old) if not subresource else []
+        errors = []
+        if subresource in {"", "scale"}:
+            rules.prepare_update(value, old, context.now())
+            errors = rules.validate_update(value, old)
     meta = value["metadata"]
     counts = kind.generation and subresource in COUNTED
     if counts and _wanted_changed(rules.counted, value, old):

@@ -1,0 +1,154 @@
+"""Replays a recording, case by case, and says what was different."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from dralab.apiserver.conformance.comparison import Correspondence, differences, same_text
+from dralab.apiserver.conformance.scenes import BEFORE, DURING, STRANGERS, Step
+from dralab.apiserver.conformance.senders import TOKEN, Question, Reply, Sender
+
+Case = Mapping[str, Any]
+# Cases that this server answers differently, and why: docs/decisions/api-differences.md.
+ON_PURPOSE: Final[Mapping[str, str]] = {
+    "watch rv garbage": "400 BadRequest: the mistake is the client's (a real server says 500)",
+    "create with resourceVersion set": "400 BadRequest: the mistake is the client's (500)",
+    "ssa unknown field": "400 BadRequest: the mistake is the client's (500)",
+    "pod immut": "the sentence has no dump of internal Go structs",
+    "openapi v2 json": "the document names the paths that this server serves",
+    "GET /livez?verbose": "the checks are those of this server",
+    "GET /readyz?verbose": "the checks are those of this server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one case: `problems` is empty where it passed."""
+
+    number: int
+    name: str
+    problems: Sequence[str]
+
+    @property
+    def on_purpose(self) -> str:
+        """Why the case is different on purpose; empty where it is not."""
+        return ON_PURPOSE.get(self.name, "")
+
+
+class RecordingError(ValueError):
+    """A file that holds no recording."""
+
+
+def cases_of(content: Any) -> list[Case]:
+    """Return the cases of a recording; RecordingError where it is none."""
+    cases = content.get("cases") if isinstance(content, dict) else None
+    if not isinstance(cases, list):
+        raise RecordingError('want {"cases": [...]}')
+    for number, case in enumerate(cases):
+        missing = [
+            part
+            for part in ("case", "path", "status")
+            if not isinstance(case, dict) or part not in case
+        ]
+        if missing:
+            raise RecordingError(f"case {number}: {', '.join(missing)} missing")
+    return cases
+
+
+class Replay:
+    """One run over one server, which must be fresh."""
+
+    def __init__(self, sender: Sender, *, token: str = TOKEN) -> None:
+        self.sender = sender
+        self.token = token
+        self.same = Correspondence()
+        self._done: set[str] = set()
+
+    def run(self, cases: Sequence[Case]) -> Iterator[Outcome]:
+        """Yield the outcome of each case, in order."""
+        for number, case in enumerate(cases):
+            name = case["case"]
+            if name not in self._done:
+                self._done.add(name)
+                self._steps(BEFORE.get(name, ()))
+            reply = self.sender.send(self._question(case))
+            yield Outcome(number, name, list(self._problems(case, reply)))
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            body = b"" if step.body is None else json.dumps(step.body).encode()
+            headers = {
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": step.content_type,
+            }
+            self.sender.send(
+                Question(method=step.method, target=step.path, headers=headers, body=body)
+            )
+
+    def _question(self, case: Case) -> Question:
+        body = case.get("body")
+        data = b""
+        if body is not None:
+            data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        token = "nobody" if case["case"] in STRANGERS else self.token
+        headers = {"Authorization": f"Bearer {token}"}
+        if accept := case.get("accept"):
+            headers["Accept"] = accept
+        if body is not None:
+            headers["Content-Type"] = case.get("contentType", "application/json")
+        target = self._target(case["path"])
+        query = parse_qs(urlsplit(target).query)
+        meanwhile = DURING.get(case["case"])
+        return Question(
+            method=case.get("method", "POST"),
+            target=target,
+            headers=headers,
+            body=data,
+            watches="watch" in query or "/watch/" in target,
+            seconds=float(query.get("timeoutSeconds", ["0"])[0]),
+            meanwhile=None if meanwhile is None else lambda: self._steps(meanwhile),
+        )
+
+    def _target(self, path: str) -> str:
+        """Return the path with the revisions, names and tokens of this run."""
+        for there, known in self.same.tokens.items():
+            path = path.replace(there, known)
+        before, mark, rest = path.partition("resourceVersion=")
+        if mark:
+            number = rest.partition("&")[0]
+            here = self.same.revisions.get(number)
+            if here is None and number.isdigit() and 100 <= int(number) < 10**6:
+                here = self._current()
+            if here is not None:
+                rest = here + rest.removeprefix(number)
+            path = before + mark + rest
+        return path.replace(" ", "%20")
+
+    def _current(self) -> str:
+        """Return the revision of now."""
+        target = "/api/v1/namespaces?limit=1"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        reply = self.sender.send(Question(method="GET", target=target, headers=headers))
+        found: str = reply.json()["metadata"]["resourceVersion"]
+        return found
+
+    def _problems(self, case: Case, reply: Reply) -> Iterator[str]:
+        if reply.status != case["status"]:
+            yield f"status {case['status']} was recorded, this is {reply.status}"
+        for name, value in (case.get("headers") or {}).items():
+            here = reply.headers.get(name.lower())
+            if here is None or value not in {"present", here}:
+                yield f"header {name}: {value!r} was recorded, this is {here!r}"
+        if (text := case.get("text")) is not None:
+            shown = reply.body.decode("utf-8", errors="replace")
+            if not same_text(text, shown):
+                yield f"{text[:200]!r} was recorded, this is {shown[:200]!r}"
+        there = case.get("answer")
+        events = case.get("events")
+        if events is not None or reply.events is not None:
+            wanted = events if events is not None else [] if there is None else [there]
+            yield from differences(wanted, reply.events or [], self.same, "events")
+        elif there is not None and there != "(long)":
+            yield from differences(there, reply.json(), self.same)

@@ -1,0 +1,165 @@
+"""Where the cases are sent: to a server in this process, or to any server over HTTP."""
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPSConnection
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from dralab.api.kinds import Kinds
+from dralab.apiserver.http.application import Application
+from dralab.apiserver.http.authentication import Tokens
+from dralab.apiserver.http.messages import HttpRequest, WatchStream
+from dralab.apiserver.resources.assembly import built_in_admission, new_resources
+from dralab.apiserver.resources.options import User
+from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.watching import Hub
+from dralab.kernel.clock import SECOND, ManualClock, WallClock
+from dralab.kernel.randomness import Randomness
+
+TOKEN = "tok"
+ADMIN = User(name="admin", uid="admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: `events` are the lines of a watch, None for everything else."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    events: list[Any] | None = None
+
+    def json(self) -> Any:
+        """Return the body as JSON; None where it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A request; `meanwhile` is done while its watch is open."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    watches: bool = False
+    seconds: float = 0.0
+    meanwhile: Callable[[], None] | None = None
+
+
+class Sender(Protocol):
+    """Something that answers."""
+
+    def send(self, question: Question) -> Reply:
+        """Return the answer."""
+        ...
+
+
+class InProcess:
+    """A fresh server under the conditions of the recording.
+
+    One token, all is allowed, no admission of service accounts, the versions that a server
+    serves by itself.
+    """
+
+    def __init__(self) -> None:
+        store = MemoryStore()
+        self.clock = clock = ManualClock(WallClock().now())
+        resources = new_resources(
+            store,
+            clock,
+            Randomness(1),
+            kinds=Kinds.standard(also=()),
+            admission=built_in_admission(service_accounts=False),
+        )
+        self.hub = Hub(store, clock)
+        self.application = Application(resources, authenticator=Tokens({TOKEN: ADMIN}))
+
+    def send(self, question: Question) -> Reply:
+        """Return the answer; a watch has ended when it comes."""
+        self.clock.advance(SECOND)
+        path, _, query = question.target.partition("?")
+        headers = {name.lower(): value for name, value in question.headers.items()}
+        answer = self.application.handle(
+            HttpRequest(
+                method=question.method,
+                path=path,
+                query=query,
+                headers=headers,
+                body=question.body,
+            )
+        )
+        if not isinstance(answer, WatchStream):
+            found = {name.lower(): value for name, value in answer.headers}
+            return Reply(answer.status, found, answer.content)
+        watch = self.hub.open(answer.watching, answer.encoder)
+        if question.meanwhile is not None:
+            question.meanwhile()
+        if question.seconds > 2:
+            self.hub.bookmark(watch)
+        lines: list[bytes] = []
+        while items := watch.take():
+            lines += b"".join(items).splitlines()
+        watch.close()
+        return Reply(200, dict(answer.headers), b"", [json.loads(line) for line in lines])
+
+
+class OverHttp:
+    """Any server, by its URL."""
+
+    def __init__(self, url: str, *, insecure: bool = False) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"{url!r} is no http or https URL")
+        self.secure = parts.scheme == "https"
+        self.host, self.port = parts.hostname, parts.port or (443 if self.secure else 80)
+        self.context = ssl.create_default_context()
+        if insecure:
+            self.context.check_hostname = False
+            self.context.verify_mode = ssl.CERT_NONE
+
+    def _connection(self) -> HTTPConnection:
+        if self.secure:
+            return HTTPSConnection(self.host, self.port, timeout=60, context=self.context)
+        return HTTPConnection(self.host, self.port, timeout=60)
+
+    def send(self, question: Question) -> Reply:
+        """Return the answer; a watch has ended when it comes."""
+        connection = self._connection()
+        try:
+            connection.putrequest(question.method, question.target, skip_accept_encoding=True)
+            for name, value in question.headers.items():
+                connection.putheader(name, value)
+            if question.body or question.method in {"POST", "PUT", "PATCH"}:
+                connection.putheader("Content-Length", str(len(question.body)))
+            connection.endheaders(question.body or None)
+            response = connection.getresponse()
+            helper = None
+            if question.watches and question.meanwhile is not None:
+                helper = threading.Thread(target=_later, args=(question.meanwhile,))
+                helper.start()
+            body = response.read()
+            if helper is not None:
+                helper.join()
+        finally:
+            connection.close()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        events = None
+        if question.watches and response.status == 200:
+            events = [json.loads(line) for line in body.splitlines() if line.strip()]
+            events = [event for event in events if isinstance(event, dict) and "type" in event]
+        return Reply(response.status, headers, body, events)
+
+
+def _later(steps: Callable[[], None]) -> None:
+    # The watch has begun when its headers are there; what was there before comes first.
+    time.sleep(0.2)  # noqa: TID251 - a real server needs real time
+    steps()
