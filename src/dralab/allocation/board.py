@@ -12,7 +12,8 @@ from dralab.allocation.pools import Offer, Pool, View
 from dralab.allocation.problem import Device, DeviceId, Features, InUse
 from dralab.values.quantity import Number
 
-NO_GROUPS: Final[frozenset[str]] = frozenset()
+# States of units that one board remembers; beyond it they are forgotten.
+MOST_REMEMBERED: Final = 100_000
 
 
 class Draw(NamedTuple):
@@ -100,6 +101,35 @@ class Board:
             )
             if device.shareable and features.consumable_capacity:
                 self.shareable |= 1 << number
+
+        self.members = [0] * len(self.units)
+        for number, draw in enumerate(self.draws):
+            if draw is not None:
+                self.members[draw.unit] |= 1 << number
+        self.drawing = sum(self.members)
+        self._fitting: dict[tuple[int, Left], int] = {}
+
+    def fitting(self, state: State) -> int:
+        """Return the devices whose counters are paid for, or would still suffice for one."""
+        mask = ~self.drawing | state.charged
+        for unit, left in enumerate(state.left):
+            mask |= self.fitting_in(unit, left)
+        return mask
+
+    def fitting_in(self, unit: int, left: Left) -> int:
+        """Return the devices of a unit that fit into what it has left."""
+        key = (unit, left)
+        found = self._fitting.get(key)
+        if found is None:
+            if len(self._fitting) >= MOST_REMEMBERED:
+                self._fitting.clear()
+            found = 0
+            for number in bits(self.members[unit]):
+                draw = self.draws[number]
+                if draw is not None and left.without(draw) is not None:
+                    found |= 1 << number
+            self._fitting[key] = found
+        return found
 
     def state(self, in_use: InUse) -> State:
         """Return what is left when these devices are in use."""

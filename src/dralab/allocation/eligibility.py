@@ -36,6 +36,8 @@ class Eligibility:
         self._accepts: dict[tuple[Term, int], bool] = {}
         self._amounts: dict[tuple[Term, int], tuple[Number, ...] | None] = {}
         self._values: dict[tuple[Term | None, int, str], Values | None] = {}
+        self._carried: dict[tuple[Term, str], dict[int, Values | None]] = {}
+        self.served: dict[object, tuple[tuple[int, ...], ...] | None] = {}
 
     def selectable(self, term: Term, number: int) -> bool:
         """Return whether selectors accept a device that serves this node; SearchError likewise."""
@@ -131,6 +133,10 @@ class Eligibility:
         if key not in self._values:
             self._values[key] = self._look_up(term, number, name)
         return self._values[key]
+
+    def carried(self, term: Term, name: str) -> dict[int, Values | None]:
+        """Return what is known of the values of devices, to be added to."""
+        return self._carried.setdefault((term, name), {})
 
     def _look_up(self, term: Term, number: int, name: str) -> Values | None:
         offer = self.board.offers[number]

@@ -13,7 +13,6 @@ no polynomial method is built in; the search then has to look, within its budget
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import Final, NamedTuple
 
@@ -62,9 +61,8 @@ class Oracle:
         self.eligibility = setup.eligibility
         self.effort = effort
         self.errors: dict[Term, list[tuple[int, str]]] = {}
-        self._served: dict[UnitKey, tuple[Vector, ...] | None] = {}
-        self._fitting: dict[tuple[int, Left], int] = {}
-        self._carrying: dict[tuple[Term, str], dict[int, Values | None]] = {}
+        # What was worked out about units outlives the search: it depends on their contents alone.
+        self._served: dict[object, tuple[Vector, ...] | None] = setup.eligibility.served
         self.eligible: dict[Term, int] = {
             term: self._eligible(term) for request in setup.requests for term in request
         }
@@ -91,46 +89,13 @@ class Oracle:
                 self.errors.setdefault(term, []).append((number, str(error)))
         return mask
 
-    @cached_property
-    def unit_members(self) -> list[int]:
-        """Per unit: the devices that draw on it."""
-        masks = [0] * len(self.board.units)
-        for number, draw in enumerate(self.board.draws):
-            if draw is not None:
-                masks[draw.unit] |= 1 << number
-        return masks
-
-    @cached_property
-    def drawing(self) -> int:
-        """The devices that draw on counters."""
-        mask = 0
-        for members in self.unit_members:
-            mask |= members
-        return mask
-
-    def fitting(self, state: State) -> int:
-        """Return the devices whose counters are paid for, or would still suffice for one."""
-        mask = ~self.drawing | state.charged
-        for unit, left in enumerate(state.left):
-            key = (unit, left)
-            known = self._fitting.get(key)
-            if known is None:
-                known = 0
-                for number in bits(self.unit_members[unit]):
-                    draw = self.board.draws[number]
-                    if draw is not None and left.without(draw) is not None:
-                        known |= 1 << number
-                self._fitting[key] = known
-            mask |= known
-        return mask
-
     # --- questions
 
     def demand(self, term: Term, need: int, state: State, exclude: int) -> Demand:
         """Return a demand with the devices that could serve it now."""
         mask = self.eligible[term] & ~exclude
         if not term.admin:
-            mask &= ~state.used & self.fitting(state)
+            mask &= ~state.used & self.board.fitting(state)
             for number, room in state.room.items():
                 if mask >> number & 1:
                     amounts = self.eligibility.amounts(term, number) or ()
@@ -246,7 +211,7 @@ class Oracle:
         return complete, result
 
     def _values(self, demand: Demand, name: str) -> Iterator[tuple[int, Values | None]]:
-        known = self._carrying.setdefault((demand.term, name), {})
+        known = self.eligibility.carried(demand.term, name)
         for number in bits(demand.mask):
             if number not in known:
                 known[number] = self.eligibility.values(demand.term, number, name)
@@ -350,7 +315,7 @@ class Oracle:
         union = 0
         for demand in normal:
             union |= demand.mask
-        unpaid = self.drawing & ~state.charged
+        unpaid = self.board.drawing & ~state.charged
         involved = union & (unpaid | self.board.shareable)
         if not involved:
             return True
@@ -422,7 +387,7 @@ class Oracle:
         self, involved: int, unpaid: int, state: State
     ) -> Iterator[tuple[list[int], Left | None]]:
         """Yield devices that depend on each other, with what they have left together."""
-        for unit, members in enumerate(self.unit_members):
+        for unit, members in enumerate(self.board.members):
             mask = involved & members & unpaid
             if mask:
                 yield bits(mask), state.left[unit]

@@ -204,11 +204,7 @@ class Planner:
             self.single = None
         self.count = self.single.count if self.single else 0
         self.groups = self._groups() if self.single else []
-        drawing = 0
-        for number, draw in enumerate(self.board.draws):
-            if draw is not None:
-                drawing |= 1 << number
-        self.drawing = drawing
+        self.drawing = self.board.drawing
         self.special = self._special()
         self._configs: dict[tuple[Term, ...], tuple[tuple[Mapping[str, Any], ...], ...]] = {}
         self.offset = shape.offsets[self.only] if self.only >= 0 else 0

@@ -61,12 +61,8 @@ class PoolShape:
         self.board = Board(View(node=NOWHERE, pools=(pool,)), features)
         self.size = len(self.board.offers)
         self.everything = (1 << self.size) - 1
-        self.members = [0] * len(self.board.units)
-        for number, draw in enumerate(self.board.draws):
-            if draw is not None:
-                self.members[draw.unit] |= 1 << number
-        self.drawing = sum(self.members)
-        self._fitting: dict[tuple[int, Left], int] = {}
+        self.members = self.board.members
+        self.drawing = self.board.drawing
         self._states: dict[object, PoolState] = {}
         totals = tuple(unit.total for unit in self.board.units)
         self.spent = [
@@ -104,22 +100,9 @@ class PoolShape:
             units = [unit for unit, left in enumerate(state.left) if left is not theirs[unit]]
         for unit in units:
             members = self.members[unit]
-            mask = mask & ~members | self.fitting(unit, state.left[unit])
+            mask = mask & ~members | self.board.fitting_in(unit, state.left[unit])
         # A shared device has paid for its counters when it was first used.
         return (mask | self.drawing & state.charged) & ~state.used
-
-    def fitting(self, unit: int, left: Left) -> int:
-        """Return the devices of a unit that fit into what it has left."""
-        key = (unit, left)
-        found = self._fitting.get(key)
-        if found is None:
-            found = 0
-            for number in bits(self.members[unit]):
-                draw = self.board.draws[number]
-                if draw is not None and left.without(draw) is not None:
-                    found |= 1 << number
-            self._fitting[key] = found
-        return found
 
     def released(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
         """Return the state once devices are given back.
@@ -202,16 +185,17 @@ class Shapes:
         Splitting shapes by a model or a NUMA node costs little and saves splitting them later;
         splitting them by a serial number would leave every node its own shape.
         """
-        values: dict[str, set[object] | None] = {}
+        values: dict[str, set[int] | None] = {}
         for devices in groups:
             for device in devices:
                 for name, value in device.attributes.items():
                     known = values.get(name)
                     if known is None:
                         if name not in values:
-                            values[name] = {value}
+                            values[name] = {id(value)}
                         continue
-                    known.add(value)
+                    # Readers keep one object per value; where one does not, nothing is lost.
+                    known.add(id(value))
                     if len(known) > FEW:
                         values[name] = None
         paths = []

@@ -69,11 +69,12 @@ class Reader:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self._devices: dict[bytes, tuple[Device, ...]] = {}
-        self._attributes: dict[tuple[str, object, bool], Attribute] = {}
+        self._attributes: dict[str, dict[object, Attribute]] = {}
         self._capacities: dict[str, Capacity] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._consumptions: dict[tuple[object, ...], tuple[Consumption, ...]] = {}
-        self._flaws: dict[Attribute, str] = {UNUSABLE: "unsupported attribute value"}
+        # By identity: every attribute is kept above, and hashing each would cost more than it is.
+        self._flaws: dict[int, str] = {id(UNUSABLE): "unsupported attribute value"}
 
     # --- what is there
 
@@ -125,15 +126,15 @@ class Reader:
 
     def device(self, driver: str, wire: Wire) -> Device:
         """Return one device of a ResourceSlice of a driver."""
-        names = self._names
+        names, flaws = self._names, self._flaws
         attributes: dict[str, Attribute] = {}
         problem = ""
         for name, value in (wire.get("attributes") or NOTHING).items():
             full = names.get((driver, name)) or self._qualified(driver, name)
             if full not in attributes or full == name:
                 found = attributes[full] = self._attribute(value)
-                if found in self._flaws:
-                    problem = problem or f"attribute {name}: {self._flaws[found]}"
+                if id(found) in flaws:
+                    problem = problem or f"attribute {name}: {flaws[id(found)]}"
         capacity: dict[str, Capacity] = {}
         written: dict[str, str] = {}
         for name, value in (wire.get("capacity") or NOTHING).items():
@@ -166,19 +167,26 @@ class Reader:
 
     def _attribute(self, wire: Wire) -> Attribute:
         for type_, value in wire.items():
-            if value is None:
+            # One dictionary per type: 1 and True would be one key.
+            known = self._attributes.get(type_)
+            if known is None:
+                known = self._attributes[type_] = {}
+            if value.__class__ is list:
+                found = known.get(tuple(value))
+            elif value is None:
                 continue
-            listed = isinstance(value, list)
-            key = (type_, tuple(value) if listed else value, listed)
-            found = self._attributes.get(key)
-            if found is None:
-                found = _attribute(type_, value, listed=listed)
-                # 1, True and "1" are different keys because the type is part of them.
-                self._attributes[key] = found
-                if flaw := _flaw(found):
-                    self._flaws[found] = flaw
-            return found
+            else:
+                found = known.get(value)
+            return self._new_attribute(type_, value) if found is None else found
         return UNUSABLE
+
+    def _new_attribute(self, type_: str, value: Any) -> Attribute:
+        listed = isinstance(value, list)
+        found = _attribute(type_, value, listed=listed)
+        self._attributes[type_][tuple(value) if listed else value] = found
+        if flaw := _flaw(found):
+            self._flaws[id(found)] = flaw
+        return found
 
     def _capacity(self, wire: Wire) -> Capacity:
         text = str(wire["value"])
