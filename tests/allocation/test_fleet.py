@@ -1,8 +1,10 @@
 """A fleet that changes claim by claim equals one that is worked out anew every time."""
 
+from copy import deepcopy
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,17 +157,41 @@ def random_claim(chance: Random, number: int) -> Wire:
     return {"metadata": {"name": f"c{number}", "namespace": "ns"}, "spec": {"devices": devices}}
 
 
+def changed(chance: Random, slices: list[Wire]) -> list[Wire]:
+    """One pool published anew: a device more, another attribute, or half of a new generation."""
+    if not slices:
+        return []
+    found = deepcopy(chance.choice(slices))
+    pool = found["spec"]["pool"]["name"]
+    generation = found["spec"]["pool"]["generation"] + 1
+    if chance.random() < 0.3:
+        found["spec"]["pool"]["generation"] = generation
+        return [found]
+    if "devices" in found["spec"]:
+        devices = found["spec"]["devices"]
+        if chance.random() < 0.5:
+            more = random_device(chance, f"d{len(devices)}", None, pool)
+            reach = {"nodeName": "node-1"} if found["spec"].get("perDeviceNodeSelection") else {}
+            devices.append(more | reach)
+        else:
+            devices[-1].setdefault("attributes", {})["t"] = {"string": chance.choice("xyz")}
+    return [found]
+
+
 class Rebuilt:
     """The same fleet, worked out from the objects for every claim."""
 
     def __init__(self, nodes: list[Wire], slices: list[Wire]) -> None:
         self.reader = v1.Reader(CelEnvironment())
         self.nodes = [v1.node(each) for each in nodes]
-        self.slices = tuple(self.reader.slice(each) for each in slices)
+        self.read(slices)
         self.classes = {
             each["metadata"]["name"]: self.reader.device_class(each) for each in CLASSES
         }
         self.allocated: list[Wire] = []
+
+    def read(self, slices: list[Wire]) -> None:
+        self.slices = tuple(self.reader.slice(each) for each in slices)
 
     def allocate(self, claims: list[Wire]) -> tuple[str, list[Wire]] | str:
         problem = Problem(
@@ -209,6 +235,18 @@ def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
             continue
         if chance.random() < 0.1:
             fleet = fleet.copied()
+        if chance.random() < 0.15:
+            changes = changed(chance, slices)
+            fleet.change_slices(put=changes)
+            slices = [
+                *(
+                    each
+                    for each in slices
+                    if each["metadata"]["name"] not in {x["metadata"]["name"] for x in changes}
+                ),
+                *changes,
+            ]
+            rebuilt.read(slices)
         claims = [
             chance.choice(kinds) | {"metadata": {"name": f"c{number}-{i}", "namespace": "ns"}}
             for i in range(chance.choice((1, 1, 1, 2)))
@@ -226,3 +264,116 @@ def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
         else:
             assert not isinstance(found, Unknown)
             assert (found.error if found.fatal else "") == expected
+
+
+def gpus(*names: str, generation: int = 1) -> list[Wire]:
+    devices = [
+        {"name": each, "consumesCounters": [{"counterSet": "s", "counters": {"m": {"value": "2"}}}]}
+        for each in names
+    ]
+    found = slices_of("p", {"nodeName": "node-0"}, devices, {"s": 4})
+    for each in found:
+        each["spec"]["pool"]["generation"] = generation
+    return found
+
+
+def ask(count: int = 1, **more: Any) -> Wire:
+    request = {"name": "r", "exactly": {"deviceClassName": "any", "count": count, **more}}
+    return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+
+
+def test_a_device_in_use_that_is_published_no_longer_keeps_its_counters_until_it_is_released() -> (
+    None
+):
+    fleet = Fleet([node("node-0")], gpus("a", "b"), CLASSES)
+    first = fleet.allocate([ask()])
+    assert isinstance(first, Placement)
+    fleet.change_slices(put=gpus("x", "y", generation=2))
+    assert isinstance(fleet.allocate([ask(2)]), Unsatisfiable)
+    assert isinstance(fleet.copied().allocate([ask()]), Placement)
+    fleet.release(first.allocations[0])
+    assert isinstance(fleet.allocate([ask(2)]), Placement)
+
+
+def test_devices_of_slices_that_are_gone_cannot_be_had() -> None:
+    fleet = Fleet([node("node-0")], gpus("a", "b"), CLASSES)
+    fleet.change_slices(remove=["p-a", "p-b"])
+    assert isinstance(fleet.allocate([ask()]), Unsatisfiable)
+    fleet.change_slices(put=gpus("a"))
+    assert isinstance(fleet.allocate([ask()]), Placement)
+
+
+def test_a_copy_changes_on_its_own() -> None:
+    fleet = Fleet([node("node-0")], gpus("a", "b"), CLASSES)
+    copy = fleet.copied()
+    assert isinstance(copy.allocate([ask(2)]), Placement)
+    assert isinstance(copy.allocate([ask()]), Unsatisfiable)
+    assert isinstance(fleet.allocate([ask(2)]), Placement)
+
+
+def test_only_candidates_are_chosen() -> None:
+    fleet = Fleet(
+        [node("node-0"), node("node-1")],
+        [*gpus("a"), *slices_of("q", {"nodeName": "node-1"}, [{"name": "b"}])],
+        CLASSES,
+    )
+    found = fleet.allocate([ask()], fleet.candidates_of(["node-1"]))
+    assert isinstance(found, Placement)
+    assert found.node == "node-1"
+    assert found.allocations == [
+        {
+            "devices": {
+                "results": [{"request": "r", "driver": "d", "pool": "q", "device": "b"}],
+                "config": [
+                    {"source": "FromClass", "opaque": {"driver": "d", "parameters": {"a": 1}}}
+                ],
+            },
+            "nodeSelector": {
+                "nodeSelectorTerms": [
+                    {
+                        "matchFields": [
+                            {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
+                        ]
+                    }
+                ]
+            },
+        }
+    ]
+
+
+def test_beyond_the_budget_a_fleet_does_not_know() -> None:
+    # Halves and quarters of four units: going straight leads into a dead end, and one step more
+    # than the straight way is not granted.
+    sets = {"s": 4}
+    devices = [
+        {
+            "name": f"d{i}",
+            "consumesCounters": [{"counterSet": "s", "counters": {"m": {"value": str(size)}}}],
+        }
+        for i, size in enumerate((3, 2, 2))
+    ]
+    slices = slices_of("p", {"nodeName": "node-0"}, devices, sets)
+    assert isinstance(
+        Fleet([node("node-0")], slices, CLASSES, budget=4).allocate([ask(2)]), Unknown
+    )
+    assert isinstance(Fleet([node("node-0")], slices, CLASSES).allocate([ask(2)]), Placement)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_equal_nodes_share_their_plans(count: int) -> None:
+    nodes = [node(f"node-{i}") for i in range(50)]
+    slices = [
+        each
+        for i in range(50)
+        for each in slices_of(
+            f"p{i}", {"nodeName": f"node-{i}"}, [{"name": f"d{n}"} for n in range(4)]
+        )
+    ]
+    fleet = Fleet(nodes, slices, CLASSES)
+    for _ in range(50 * 4 // count):
+        assert isinstance(fleet.allocate([ask(count)]), Placement)
+    assert isinstance(fleet.allocate([ask(count)]), Unsatisfiable)
+    shape = fleet.shape_of[0]
+    assert shape is not None
+    assert all(each is shape for each in fleet.shape_of)
+    assert [len(planner.plans) for planner in shape.planners.values()] == [4 // count + 1]

@@ -5,8 +5,9 @@ mappings. What it finds equals `allocate` on every node in turn; what it costs i
 docs/concepts/allocation.md. Nothing here is safe for two threads at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -14,11 +15,14 @@ import orjson
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
 from dralab.allocation.board import bits
+from dralab.allocation.openings import Openings
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.plans import ERROR, Kind, NodeShape, Plan, Planned, Trouble
-from dralab.allocation.pool_records import Pools
+from dralab.allocation.pool_records import PoolRecord, Pools
 from dralab.allocation.pool_states import PoolState, Shapes
+from dralab.allocation.pools import PoolId, View
 from dralab.allocation.problem import (
+    Device,
     DeviceClass,
     DeviceId,
     Features,
@@ -26,14 +30,13 @@ from dralab.allocation.problem import (
     Node,
     Problem,
     ShareId,
+    Slice,
 )
 from dralab.allocation.results import ShareIds
 from dralab.allocation.selectors import CelEnvironment
 from dralab.values.quantity import Number, parse_any
 
 Wire = Mapping[str, Any]
-# Releases that are remembered one by one before everybody takes note of them.
-MOST_REOPENED: Final = 4_096
 MISSING: Final = Trouble(unknown=True)
 
 
@@ -42,16 +45,6 @@ class Placement(NamedTuple):
 
     node: str
     allocations: list[dict[str, Any]]
-
-
-class _Open:
-    """The nodes on which a kind of claims may still fit, as far as is known."""
-
-    __slots__ = ("nodes", "noticed")
-
-    def __init__(self, nodes: int, noticed: int) -> None:
-        self.nodes = nodes
-        self.noticed = noticed
 
 
 class Fleet:
@@ -89,9 +82,9 @@ class Fleet:
         self.shape_of: list[NodeShape | None] = [None] * len(self.nodes)
         self._node_shapes: dict[object, NodeShape] = {}
         self._kinds: dict[object, Kind] = {}
-        self._open: dict[Kind, _Open] = {}
-        self._reopened: list[int] = []
-        self._noticed = 0
+        self.openings = Openings(len(self.nodes))
+        # Devices in use that their driver no longer publishes: they still hold their counters.
+        self.ghosts: dict[int, dict[str, Device]] = {}
         self._version = 0
         for wire in classes:
             self.put_class(wire)
@@ -104,7 +97,7 @@ class Fleet:
         found = self.reader.device_class(wire)
         self.classes[found.name] = found
         self._kinds.clear()
-        self._open.clear()
+        self.openings.clear()
 
     def _load(self, slices: Iterable[Any]) -> None:
         self.pools.add(slices, self.nodes, self.number_of)
@@ -115,6 +108,95 @@ class Fleet:
         for number in range(len(self.nodes)):
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = self._node_shape(number)
+
+    def change_slices(self, put: Iterable[Wire] = (), remove: Iterable[str] = ()) -> None:
+        """Add or replace ResourceSlices, and remove others by name.
+
+        What is in use stays in use: a device that is no longer published keeps what it draws
+        until it is released (Kubernetes forgets it, kubernetes#140802).
+        """
+        at = {each.name: record for record in self.pools.records for each in record.slices}
+        changed: dict[PoolId, dict[str, Slice]] = {}
+
+        def slices_of(key: PoolId) -> dict[str, Slice]:
+            if key not in changed:
+                index = self.pools.find(*key)
+                known = () if index is None else self.pools.records[index].slices
+                changed[key] = {each.name: each for each in known}
+            return changed[key]
+
+        for name in remove:
+            record = at[name]
+            slices_of((record.driver, record.name)).pop(name, None)
+        for wire in put:
+            each = self.reader.slice(wire)
+            slices_of((each.driver, each.pool))[each.name] = each
+        for key in sorted(changed):
+            self._replace(key, changed[key].values())
+
+    def _replace(self, key: PoolId, slices: Iterable[Slice]) -> None:
+        old = self.pools.find(*key)
+        nodes = 0
+        holding: list[tuple[Device, int, dict[str, Number]]] = []
+        if old is not None:
+            nodes = self.pools.records[old].nodes
+            holding = list(self._holding(old))
+        index = self.pools.put(key, slices, self.nodes, self.number_of)
+        record = self.pools.records[index]
+        if old is None:
+            self.states.append(record.shape.empty)
+            self.held.append(0)
+            self.whole.append(0)
+        self._restore(index, record, holding)
+        nodes |= record.nodes
+        for number in bits(nodes):
+            self.sees[number] = self.pools.seen_by(number, self.nodes[number])
+            self.shape_of[number] = None
+        self.openings.reopen(nodes)
+
+    def _holding(self, index: int) -> Iterator[tuple[Device, int, dict[str, Number]]]:
+        """Yield the devices of a pool in use: how many shares (0: whole), and what they take."""
+        record = self.pools.records[index]
+        published = [device for each in record.current for device in each.devices]
+        for inside in bits(self.held[index]):
+            device = published[inside]
+            taken: dict[str, Number] = {}
+            room = self.states[index].state.room.get(inside)
+            if room is not None:
+                taken = {
+                    name: item.value - rest
+                    for (name, item), rest in zip(device.capacity.items(), room, strict=True)
+                }
+            yield device, self.sharers.pop((index, inside), 0), taken
+        for device in self.ghosts.pop(index, {}).values():
+            yield device, 0, {}
+
+    def _restore(
+        self,
+        index: int,
+        record: PoolRecord,
+        holding: Iterable[tuple[Device, int, dict[str, Number]]],
+    ) -> None:
+        """Bring back into a pool what was in use before its slices changed."""
+        self.held[index] = self.whole[index] = 0
+        taking: list[tuple[int, tuple[Number, ...] | None]] = []
+        for device, shares, taken in holding:
+            if not record.has(device.name):
+                self.ghosts.setdefault(index, {})[device.name] = device
+                record.irregular = True
+                continue
+            inside = record.number_of(device.name)
+            self.held[index] |= 1 << inside
+            if shares:
+                self.sharers[index, inside] = shares
+                capacity = record.shape.board.offers[inside].device.capacity
+                taking.append((inside, tuple(taken.get(name, 0) for name in capacity)))
+            else:
+                self.whole[index] |= 1 << inside
+                taking.append((inside, None))
+        self.states[index] = record.shape.holding(
+            record.shape.empty, tuple(taking), self.held[index], self.whole[index]
+        )
 
     def _node_shape(self, number: int) -> NodeShape | None:
         """Return the shape of a node, None where it sees pools that are in no fit state."""
@@ -157,7 +239,6 @@ class Fleet:
             if self._version != self.shapes.version:
                 self._refine()
             self._kinds[key] = found
-            self._open[found] = _Open((1 << len(self.nodes)) - 1, self._noticed)
         return found
 
     def _refine(self) -> None:
@@ -178,9 +259,7 @@ class Fleet:
         kind = self.kind(claims)
         if kind.refused is not None:
             return self._refusal(claims)
-        known = self._open[kind]
-        if known.noticed != self._noticed:
-            self._notice(known)
+        known = self.openings.of(kind)
         nodes = known.nodes if candidates is None else known.nodes & candidates
         unknown = False
         while nodes:
@@ -307,7 +386,7 @@ class Fleet:
             self.states[index] = record.shape.released(
                 self.states[index], tuple(taken), self.held[index], self.whole[index]
             )
-            self._reopen(record.nodes)
+            self.openings.reopen(record.nodes)
 
     def _devices(self, allocation: Wire) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
         """Return per pool the devices of an allocation, with amounts where they are shared."""
@@ -317,6 +396,9 @@ class Fleet:
                 continue
             index = self.pools.index_of(item["driver"], item["pool"])
             record = self.pools.records[index]
+            if not record.has(item["device"]):
+                self._lay(index, item["device"])
+                continue
             inside = record.number_of(item["device"])
             amounts: tuple[Number, ...] | None = None
             if item.get("shareID"):
@@ -328,20 +410,13 @@ class Fleet:
             found.setdefault(index, []).append((inside, amounts))
         return found
 
-    def _reopen(self, nodes: int) -> None:
-        """Tell every kind that these nodes are worth another look."""
-        self._reopened.append(nodes)
-        self._noticed += 1
-        if len(self._reopened) >= MOST_REOPENED:
-            for known in self._open.values():
-                self._notice(known)
-            self._reopened.clear()
-
-    def _notice(self, known: _Open) -> None:
-        behind = self._noticed - known.noticed
-        for nodes in self._reopened[len(self._reopened) - behind :]:
-            known.nodes |= nodes
-        known.noticed = self._noticed
+    def _lay(self, index: int, device: str) -> None:
+        """Give back a device that is published no longer."""
+        ghosts = self.ghosts.get(index, {})
+        ghosts.pop(device, None)
+        if not ghosts:
+            record = self.pools.records[index]
+            self._replace((record.driver, record.name), record.slices)
 
     def copied(self) -> "Fleet":
         """Return a fleet that starts out the same and changes on its own: for what-if questions.
@@ -356,14 +431,11 @@ class Fleet:
         other.sharers = self.sharers.copy()
         other.shape_of = self.shape_of.copy()
         other.classes = self.classes.copy()
-        other._own()  # noqa: SLF001 - a copy of oneself
+        other.sees = self.sees.copy()
+        other.openings = self.openings.copied()
+        other.ghosts = {index: dict(each) for index, each in self.ghosts.items()}
+        other._kinds = self._kinds.copy()  # noqa: SLF001 - a copy of oneself
         return other
-
-    def _own(self) -> None:
-        """Take own copies of what two copies of a fleet may not share."""
-        self._kinds = self._kinds.copy()
-        self._reopened = self._reopened.copy()
-        self._open = {kind: _Open(known.nodes, known.noticed) for kind, known in self._open.items()}
 
     def in_use(self, number: int) -> InUse:
         """Return what is in use in the pools that a node sees."""
@@ -386,6 +458,8 @@ class Fleet:
                         content.written(name): item.value - rest
                         for (name, item), rest in zip(content.capacity.items(), room, strict=True)
                     }
+            for name in self.ghosts.get(index, ()):
+                exclusive.add(DeviceId(record.driver, record.name, name))
         return InUse(exclusive=frozenset(exclusive), shares=frozenset(shares), consumed=consumed)
 
     # --- what needs a look at the node itself
@@ -403,7 +477,7 @@ class Fleet:
     def _slow(self, number: int, claims: Sequence[Wire]) -> Placement | Unsatisfiable | Unknown:
         """Allocate on one node by the general way: for errors, and for pools in transition."""
         problem = self._problem(number, claims)
-        view = self.pools.view(self.nodes[number], problem.slices)
+        view = self._with_ghosts(self.pools.view(self.nodes[number], problem.slices))
         outcome = allocate_on(problem, view, budget=self.budget, share_ids=self.share_ids)
         if not isinstance(outcome, Allocated):
             return outcome
@@ -411,6 +485,25 @@ class Fleet:
         for each in allocations:
             self.hold(each)
         return Placement(self.nodes[number].name, allocations)
+
+    def _with_ghosts(self, view: View) -> View:
+        """Let devices that are published no longer draw on the counters that are still there."""
+        if not self.ghosts:
+            return view
+        pools = []
+        for pool in view.pools:
+            index = self.pools.index_of(pool.driver, pool.name)
+            drawing = pool.drawing + tuple(
+                device
+                for device in self.ghosts.get(index, {}).values()
+                if not pool.unusable
+                and all(
+                    drawn.counters.keys() <= pool.counter_sets.get(drawn.counter_set, {}).keys()
+                    for drawn in device.consumes
+                )
+            )
+            pools.append(replace(pool, drawing=drawing))
+        return replace(view, pools=tuple(pools))
 
     def _refusal(self, claims: Sequence[Wire]) -> Unsatisfiable:
         found = Kind([self.reader.claim(claim) for claim in claims], self.classes, self.features)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
+from dralab.allocation.board import bits, mask_of
 from dralab.allocation.pool_states import PoolShape, PoolState, Shapes
 from dralab.allocation.pools import Catalog, Offer, Pool, PoolId, View, assembled, waits
 from dralab.allocation.problem import Device, DeviceId, Features, Node, Slice
@@ -40,9 +41,21 @@ class PoolRecord:
 
     def number_of(self, device: str) -> int:
         """Return the number of a device in the pool; KeyError where it has none of that name."""
+        if not self.has(device) or self._numbers is None:
+            raise KeyError(device)
+        return self._numbers[device]
+
+    def has(self, device: str) -> bool:
+        """Return whether the pool publishes a device of that name."""
         if self._numbers is None:
             self._numbers = {name: number for number, name in enumerate(self.names)}
-        return self._numbers[device]
+        return device in self._numbers
+
+    @property
+    def current(self) -> list[Slice]:
+        """The slices of the newest generation, in order."""
+        newest = max((each.generation for each in self.slices), default=0)
+        return [each for each in self.slices if each.generation == newest]
 
 
 class Part(NamedTuple):
@@ -62,12 +75,15 @@ class Pools:
         self.records: list[PoolRecord] = []
         self._index: dict[PoolId, int] = {}
         self._seen: dict[int, list[int]] = {}
-        self._everywhere: list[int] = []
         self._names: dict[tuple[Device, ...], Names] = {}
 
     def index_of(self, driver: str, pool: str) -> int:
         """Return the number of a pool; KeyError where there is none."""
         return self._index[driver, pool]
+
+    def find(self, driver: str, pool: str) -> int | None:
+        """Return the number of a pool, None where there is none."""
+        return self._index.get((driver, pool))
 
     def add(
         self, slices: Iterable[Slice], nodes: Sequence[Node], number_of: Mapping[str, int]
@@ -78,29 +94,47 @@ class Pools:
             grouped.setdefault((each.driver, each.pool), []).append(each)
         self.shapes.look_at({each.devices for parts in grouped.values() for each in parts})
         for key in sorted(grouped):
-            parts = sorted(grouped[key], key=lambda each: each.name)
-            number = len(self.records)
-            self._index[key] = number
-            home = parts[0].reach.node
-            if home and all(each.reach.node == home for each in parts):
-                at = number_of.get(home)
-                seen = 0 if at is None else 1 << at
-                if at is not None:
-                    self._seen.setdefault(at, []).append(number)
-            else:
-                seen = 0
-                for position, node in enumerate(nodes):
-                    if any(_sees(each, node) for each in parts):
-                        seen |= 1 << position
-                        self._seen.setdefault(position, []).append(number)
-            self.records.append(self._record(key, parts, seen))
+            self.put(key, grouped[key], nodes, number_of)
+
+    def put(
+        self,
+        key: PoolId,
+        slices: Iterable[Slice],
+        nodes: Sequence[Node],
+        number_of: Mapping[str, int],
+    ) -> int:
+        """Add or replace one pool, now made of these slices; return its number."""
+        parts = sorted(slices, key=lambda each: each.name)
+        number = self._index.setdefault(key, len(self.records))
+        if number < len(self.records):
+            for position in bits(self.records[number].nodes):
+                self._seen[position].remove(number)
+        homes = {each.reach.node for each in parts}
+        home = homes.pop() if len(homes) == 1 else ""
+        if home:
+            positions = [number_of[home]] if home in number_of else []
+        else:
+            positions = [
+                position
+                for position, node in enumerate(nodes)
+                if any(_sees(each, node) for each in parts)
+            ]
+        for position in positions:
+            self._seen.setdefault(position, []).append(number)
+        record = self._record(key, parts, mask_of(positions))
+        if number < len(self.records):
+            self.records[number] = record
+        else:
+            self.records.append(record)
+        return number
 
     def _record(self, key: PoolId, parts: list[Slice], seen: int) -> PoolRecord:
-        generation = max(each.generation for each in parts)
+        generation = max((each.generation for each in parts), default=0)
         current = tuple(each for each in parts if each.generation == generation)
         features = self.features
         pool = Pool(driver=key[0], name=key[1], unusable="incomplete")
-        if len(current) == len(parts) == current[0].slice_count and _all_known(parts, features):
+        whole = bool(parts) and len(current) == len(parts) == current[0].slice_count
+        if whole and _all_known(parts, features):
             pool = assembled(key, current, current, None, features)
         names: Names = ()
         for each in current:
@@ -145,6 +179,8 @@ class Pools:
         """Return the same pools, for a copy of the fleet that may re-shape them on its own."""
         other = copy(self)
         other.records = self.records.copy()
+        other._index = self._index.copy()  # noqa: SLF001 - a copy of oneself
+        other._seen = {node: seen.copy() for node, seen in self._seen.items()}  # noqa: SLF001
         return other
 
     def seen_by(self, number: int, node: Node) -> tuple[int, ...]:
@@ -152,10 +188,14 @@ class Pools:
         found = self._seen.get(number, [])
         if len(found) < 2:
             return tuple(found)
-        # Pools are numbered by driver and name already; those that wait for conditions come last.
-        if not self.features.binding_conditions:
-            return tuple(found)
-        return tuple(sorted(found, key=lambda each: self._waits(self.records[each], node)))
+        binding = self.features.binding_conditions
+
+        def order(each: int) -> tuple[bool, str, str]:
+            # By driver and name, those that wait for conditions last.
+            record = self.records[each]
+            return binding and self._waits(record, node), record.driver, record.name
+
+        return tuple(sorted(found, key=order))
 
     def _waits(self, record: PoolRecord, node: Node) -> bool:
         return waits(record.pool) and waits(self.part(record, node).pool)
