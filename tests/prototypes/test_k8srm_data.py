@@ -1,11 +1,13 @@
 """Every file of the k8srm prototype gives the answer of an exhaustive search under its rules."""
 
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import yaml
 
 from dralab.allocation.enumeration import assignments
+from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.mending import mend
 from dralab.prototypes.k8srm.world import World
 from dralab.prototypes.placement import Placed
@@ -55,8 +57,13 @@ PODS = {
 }
 
 
+@lru_cache(maxsize=64)
+def mended(file):
+    return [mend(item).mended for item in yaml.safe_load_all(file.read_text())]
+
+
 def documents(*files):
-    return [mend(item).mended for file in files for item in yaml.safe_load_all(file.read_text())]
+    return copied([item for file in files for item in mended(file)])
 
 
 def world(pod_file, *more):

@@ -171,8 +171,7 @@ CLASS_SPEC: Final = struct(
         ),
         "definition": struct(
             {"driver": text(), "constraints": CONSTRAINTS, "configs": array(CONFIG)},
-            ("driver",),
-            "A leaf: devices of one driver.",
+            description="A leaf: devices of one driver (required, but for a deviceType).",
         ),
         "driver": text("Before stage K4: read as definition.driver."),
         "constraints": CONSTRAINTS,

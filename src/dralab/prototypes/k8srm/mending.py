@@ -107,9 +107,7 @@ def _mend_class(item: Object, found: list[Finding]) -> None:
     if definition.get("constraints"):
         found += expressions.findings(definition["constraints"], "spec.definition.constraints")
     if "definition" in spec and not definition.get("driver") and not spec.get("deviceType"):
-        found.append(
-            warning("spec.definition.driver", "absent: devices of any driver are looked at")
-        )
+        found.append(invalid("spec.definition.driver", "a driver is wanted"))
     if spec.get("deviceType") and not definition.get("driver"):
         found.append(
             warning(

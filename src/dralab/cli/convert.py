@@ -1,0 +1,64 @@
+"""`dralab convert`: objects of one API generation as objects of another."""
+
+from collections.abc import Callable, Mapping
+
+import click
+import orjson
+import yaml
+
+from dralab.cli import generations
+from dralab.prototypes.conversion import reading
+from dralab.prototypes.conversion.neutral import Scene
+from dralab.prototypes.conversion.to_evolution import ToEvolution
+from dralab.prototypes.conversion.to_k8srm import ToK8srm
+from dralab.prototypes.conversion.to_v1 import ToV1
+from dralab.prototypes.conversion.writing import Writer
+from dralab.prototypes.findings import Object
+
+WRITERS: Mapping[str, Callable[[Scene], Writer]] = {
+    "v1": ToV1,
+    "evolution": ToEvolution,
+    "k8srm": ToK8srm,
+}
+
+
+@click.command(epilog="Example: dralab convert --to v1 -f k8srm-manifests/ > today.yaml")
+@generations.files_option
+@click.argument("more", nargs=-1, metavar="[FILE]...")
+@click.option("--to", "target", type=click.Choice(list(WRITERS)), required=True)
+@click.option("--from", "source", type=click.Choice(generations.API_NAMES))
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
+def convert(
+    files: tuple[str, ...], more: tuple[str, ...], target: str, source: str | None, output: str
+) -> None:
+    """Translate classes, claims, pools and pods as far as their meaning carries over.
+
+    Each thing that does not is named on standard error, with a suggestion. Exit code 1 where
+    something is lost; 0 where at most the words changed.
+    """
+    names = (*files, *more)
+    if not names:
+        raise click.UsageError("nothing to convert: give files with -f")
+    source = generations.chosen((item for _, item, _ in generations.raw(names)), source)
+    if source == target:
+        raise click.UsageError(f"the input is {source} already")
+    scene = read_scene(names, source)
+    objects = WRITERS[target](scene).objects()
+    if output == "json":
+        listing = {"apiVersion": "v1", "kind": "List", "items": objects}
+        click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
+    else:
+        click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
+    for note in dict.fromkeys(scene.notes):
+        click.echo(f"{note.level}: {note}", err=True)
+    if any(note.level == "lost" for note in scene.notes):
+        raise click.exceptions.Exit(1)
+
+
+def read_scene(names: tuple[str, ...], source: str) -> Scene:
+    """Return what files of a generation mean; exit code 2 where they are invalid."""
+    if source == "v1":
+        objects: list[Object] = [item for _, item, _ in generations.raw(names)]
+    else:
+        objects = generations.good(generations.read(names, source))
+    return reading.read(objects, source)

@@ -1,0 +1,198 @@
+"""What a class, claim, pool or pod means, without the words of any generation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dralab.allocation.problem import Attribute
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that does not carry over, or carries over changed.
+
+    `lost`: the result means something else; `changed`: it means the same in other words.
+    """
+
+    level: Literal["lost", "changed"]
+    object: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.object}: {self.field}" if self.field else self.object
+        return f"{where}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A CEL text and the generation whose words it is in; `drivers`: whose devices it is for."""
+
+    text: str
+    dialect: str
+    drivers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Configuration: parameters for a driver, or (k8srm) an object that is referred to."""
+
+    driver: str = ""
+    parameters: Mapping[str, Any] | None = None
+    reference: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """A class; `drivers` empty: any. A group names its leaves by their labels."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    drivers: tuple[str, ...] = ()
+    group: Mapping[str, Any] | None = None
+    expressions: tuple[Expression, ...] = ()
+    configs: tuple[Config, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way to meet a request."""
+
+    class_name: str = ""
+    expressions: tuple[Expression, ...] = ()
+    count: int = 1
+    most: int | None = None
+    totals: Mapping[str, str] = field(default_factory=dict)
+    admin: bool = False
+    everything: bool = False
+    match: tuple[str, ...] = ()
+    distinct: tuple[str, ...] = ()
+    configs: tuple[Config, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What containers refer to by a name; more than one option: the first that can be met."""
+
+    name: str
+    options: tuple[Option, ...]
+    part_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """match or distinct, on an attribute, for some requests (none: all)."""
+
+    kind: Literal["match", "distinct"]
+    attribute: str
+    requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim or, with `template`, what claims are made from."""
+
+    name: str
+    namespace: str
+    template: bool = False
+    requests: tuple[Request, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    configs: tuple[Config, ...] = ()
+    shareable: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device; `consumes` maps (set, counter) to amounts, `provides` what it has of its own."""
+
+    name: str
+    attributes: Mapping[str, Attribute]
+    consumes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    provides: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Devices of one driver; without a node they are attached over the network."""
+
+    name: str
+    driver: str
+    node: str = ""
+    sets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """How a pod gets devices: of an existing claim, a template, or (shorthand) a class."""
+
+    name: str
+    how: Literal["claim", "template", "class"]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod; `uses` maps a container to (entry, request) pairs, request "" meaning all."""
+
+    item: Object
+    entries: tuple[Entry, ...]
+    uses: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+
+Part = DeviceClass | Claim | Pool | Pod
+
+
+@dataclass(slots=True)
+class Scene:
+    """Everything that was read, and what every attribute is: names to types."""
+
+    parts: list[Part] = field(default_factory=list)
+    others: list[Object] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def attribute_types(self) -> dict[str, str]:
+        """Return the types of attributes by bare name, as pools publish them."""
+        return {
+            name.rpartition("/")[2]: value.type
+            for part in self.parts
+            if isinstance(part, Pool)
+            for device in part.devices
+            for name, value in device.attributes.items()
+        }
+
+    def drivers_of(self, class_name: str) -> tuple[str, ...]:
+        """Return the drivers of a class, those of its leaves for a group."""
+        from dralab.values import labels
+
+        classes = {p.name: p for p in self.parts if isinstance(p, DeviceClass)}
+        found = classes.get(class_name)
+        if found is None:
+            return ()
+        if found.group is None:
+            return found.drivers
+        selector = labels.from_mapping(found.group)
+        return tuple(
+            dict.fromkeys(
+                driver
+                for leaf in classes.values()
+                if leaf.group is None and selector.accepts(leaf.labels)
+                for driver in leaf.drivers
+            )
+        )
+
+    def leaves(self, group: Mapping[str, Any]) -> list[DeviceClass]:
+        """Return the classes that a group stands for."""
+        from dralab.values import labels
+
+        selector = labels.from_mapping(group)
+        return [
+            part
+            for part in self.parts
+            if isinstance(part, DeviceClass)
+            and part.group is None
+            and selector.accepts(part.labels)
+        ]

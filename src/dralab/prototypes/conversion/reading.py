@@ -1,0 +1,478 @@
+"""Objects of each generation as neutral values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from dralab.allocation.problem import Attribute
+from dralab.prototypes.conversion.expressions import drivers_in
+from dralab.prototypes.conversion.neutral import (
+    Claim,
+    Config,
+    Device,
+    DeviceClass,
+    Entry,
+    Expression,
+    Note,
+    Object,
+    Option,
+    Part,
+    Pod,
+    Pool,
+    Request,
+    Rule,
+    Scene,
+)
+from dralab.prototypes.evolution import world as evolution_world
+from dralab.prototypes.k8srm import reading as k8srm_reading
+from dralab.values.quantity import parse_any, render
+
+Wire = Mapping[str, Any]
+
+
+def title(item: Wire) -> str:
+    """Return an object as messages call it."""
+    return f"{item.get('kind')} {(item.get('metadata') or {}).get('name', '')}"
+
+
+def read(items: Iterable[Object], generation: str) -> Scene:
+    """Return what the (mended) objects of a generation mean; others pass through."""
+    scene = Scene()
+    for item in items:
+        part = READERS[generation](item, scene.notes)
+        if part is None:
+            scene.others.append(item)
+        else:
+            scene.parts.append(part)
+    if generation == "v1":
+        scene.parts = _pools_joined(scene.parts)
+    if generation == "k8srm":
+        scene.parts = _templates_told_apart(scene.parts)
+    return scene
+
+
+def _namespace(item: Wire) -> str:
+    return str(item["metadata"].get("namespace") or "default")
+
+
+# --- k8srm --------------------------------------------------------------------------------------
+
+
+def _k8srm(item: Object, _: list[Note]) -> Part | None:
+    match item.get("kind"):
+        case "DeviceClass":
+            return _k8srm_class(item)
+        case "DeviceClaim":
+            return _k8srm_claim(item)
+        case "DevicePool":
+            return _k8srm_pool(item)
+        case "Pod" if "deviceClaims" in item.get("spec", {}):
+            return _k8srm_pod(item)
+        case _:
+            return None
+
+
+def _k8srm_class(item: Object) -> DeviceClass:
+    spec = item["spec"]
+    definition = spec.get("definition") or {}
+    driver = definition.get("driver")
+    text = definition.get("constraints")
+    drivers = (driver,) if driver else ()
+    return DeviceClass(
+        name=item["metadata"]["name"],
+        labels=item["metadata"].get("labels") or {},
+        drivers=drivers,
+        group=spec.get("selector"),
+        expressions=(Expression(text, "k8srm", drivers),) if text else (),
+        configs=tuple(Config(reference=c) for c in definition.get("configs") or ()),
+    )
+
+
+def _k8srm_claim(item: Object) -> Claim:
+    spec = item["spec"]
+    requests = []
+    for instance in spec["devices"]:
+        details = instance.get("allOf") or []
+        for number, detail in enumerate(details):
+            alone = len(details) == 1 and not instance.get("oneOf")
+            name = instance["name"] if alone else f"{instance['name']}-{number}"
+            requests.append(
+                Request(name=name, options=(_k8srm_option(detail),), part_of=instance["name"])
+            )
+        if instance.get("oneOf"):
+            name = f"{instance['name']}-one" if details else instance["name"]
+            options = tuple(_k8srm_option(detail) for detail in instance["oneOf"])
+            requests.append(Request(name=name, options=options, part_of=instance["name"]))
+    rules = [Rule("match", name) for name in spec.get("matchAttributes") or ()]
+    rules += [Rule("distinct", name) for name in spec.get("distinctAttributes") or ()]
+    return Claim(
+        name=item["metadata"]["name"],
+        namespace=_namespace(item),
+        requests=tuple(requests),
+        rules=tuple(rules),
+        labels=item["metadata"].get("labels") or {},
+    )
+
+
+def _k8srm_option(detail: Wire) -> Option:
+    totals = {k: str(v) for k, v in (detail.get("requests") or {}).items()}
+    count = int(parse_any(totals.pop("devices", "1")))
+    text = detail.get("constraints")
+    return Option(
+        class_name=detail.get("class") or "",
+        expressions=(Expression(text, "k8srm"),) if text else (),
+        count=count,
+        most=detail.get("maxDevices"),
+        totals=totals,
+        admin=bool(detail.get("adminAccess")),
+        everything=bool(detail.get("adminAccess")),
+        match=tuple(detail.get("matchAttributes") or ()),
+        distinct=tuple(detail.get("distinctAttributes") or ()),
+        configs=tuple(Config(reference=c) for c in detail.get("configs") or ()),
+    )
+
+
+def _k8srm_pool(item: Object) -> Pool:
+    pool = k8srm_reading.read_pool(item)
+    return Pool(
+        name=pool.name,
+        driver=pool.driver,
+        node=pool.node,
+        sets={"shared": {k: render(v) for k, v in pool.shared.items()}} if pool.shared else {},
+        devices=tuple(
+            Device(
+                name=device.name,
+                attributes=device.attributes,
+                consumes={("shared", k): render(v) for k, v in device.consumes.items()},
+                provides={
+                    k: render(v.amount, "BinarySI" if v.binary else "DecimalSI")
+                    for k, v in device.provides.items()
+                },
+            )
+            for device in pool.devices
+        ),
+    )
+
+
+HOWS: Final[Mapping[str, Literal["claim", "template", "class"]]] = {
+    "existing": "claim",
+    "template": "template",
+}
+
+
+def _k8srm_pod(item: Object) -> Pod:
+    pod = k8srm_reading.read_pod(item)
+    entries = tuple(
+        Entry(
+            name=entry.name or "devices",
+            how=HOWS.get(entry.how, "class"),
+            source=entry.source,
+        )
+        for entry in pod.entries
+    )
+    uses = {
+        container: tuple(("devices", name) if pod.whole else (name, "") for name in names)
+        for container, names in pod.containers.items()
+    }
+    return Pod(item=item, entries=entries, uses=uses)
+
+
+# --- dra-evolution ------------------------------------------------------------------------------
+
+
+def _evolution(item: Object, _: list[Note]) -> Part | None:
+    if item.get("apiVersion") != "resource.k8s.io/v1alpha2":
+        return None
+    match item.get("kind"):
+        case "DeviceClass":
+            texts = [
+                r["deviceSelector"]
+                for r in item.get("requirements") or ()
+                if r.get("deviceSelector")
+            ]
+            return _class_of(item, texts, "evolution", item.get("config"))
+        case "ResourceClaim":
+            return _evolution_claim(item, item["spec"], template=False)
+        case "ResourceClaimTemplate":
+            return _evolution_claim(item, item["spec"]["spec"], template=True)
+        case "ResourcePool":
+            return _evolution_pool(item)
+        case "Pod":
+            return _pod_of(item, "requestName")
+        case _:
+            return None
+
+
+def _class_of(
+    item: Object, texts: Sequence[str], dialect: str, configs: Iterable[Wire] | None
+) -> DeviceClass:
+    drivers: tuple[str, ...] = ()
+    expressions = []
+    for text in texts:
+        named, rest = drivers_in(Expression(text, dialect))
+        if named and not drivers:
+            drivers = named
+            text = rest  # noqa: PLW2901 - the part about the driver is said by `drivers`
+        if text:
+            expressions.append(Expression(text, dialect))
+    return DeviceClass(
+        name=item["metadata"]["name"],
+        labels=item["metadata"].get("labels") or {},
+        drivers=drivers,
+        expressions=tuple(Expression(each.text, each.dialect, drivers) for each in expressions),
+        configs=_opaque(configs),
+    )
+
+
+def _opaque(configs: Iterable[Wire] | None) -> tuple[Config, ...]:
+    found = []
+    for config in configs or ():
+        opaque = config.get("opaque") or {}
+        driver = opaque.get("driverName") or opaque.get("driver") or ""
+        found.append(Config(driver=driver, parameters=opaque.get("parameters") or {}))
+    return tuple(found)
+
+
+def _evolution_claim(item: Object, spec: Wire, *, template: bool) -> Claim:
+    requests = []
+    for number, request in enumerate(spec.get("requests") or ()):
+        texts = [
+            r["deviceSelector"]
+            for r in request.get("requirements") or ()
+            if r.get("deviceSelector")
+        ]
+        option = Option(
+            class_name=request.get("deviceClassName") or "",
+            expressions=tuple(Expression(text, "evolution") for text in texts),
+            admin=bool(request.get("adminAccess")),
+            configs=_opaque(request.get("config")),
+        )
+        requests.append(Request(name=request.get("name") or f"request-{number}", options=(option,)))
+    return Claim(
+        name=item["metadata"]["name"],
+        namespace=_namespace(item),
+        template=template,
+        requests=tuple(requests),
+        rules=tuple(
+            Rule("match", c["matchAttribute"])
+            for c in spec.get("constraints") or ()
+            if "matchAttribute" in c
+        ),
+        configs=_opaque(spec.get("config")),
+        shareable=bool(spec.get("shareable")),
+        labels=(item["spec"].get("metadata") or {}).get("labels") or {} if template else {},
+    )
+
+
+def _evolution_pool(item: Object) -> Pool:
+    spec = item["spec"]
+    return Pool(
+        name=item["metadata"]["name"],
+        driver=spec["driverName"],
+        node=spec.get("nodeName") or "",
+        sets=(
+            {"shared": {c["name"]: str(c["capacity"]) for c in spec["sharedCapacity"]}}
+            if spec.get("sharedCapacity")
+            else {}
+        ),
+        devices=tuple(
+            Device(
+                name=device["name"],
+                attributes={
+                    part["name"]: evolution_world.attribute(part)
+                    for part in device.get("attributes") or ()
+                },
+                consumes={
+                    ("shared", c["name"]): str(c["capacity"])
+                    for c in device.get("sharedCapacityConsumed") or ()
+                },
+            )
+            for device in spec.get("devices") or ()
+        ),
+    )
+
+
+def _pod_of(item: Object, request_field: str) -> Pod | None:
+    spec = item.get("spec") or {}
+    if not spec.get("resourceClaims"):
+        return None
+    entries = tuple(
+        Entry(
+            name=entry["name"],
+            how="claim" if "resourceClaimName" in entry else "template",
+            source=entry.get("resourceClaimName") or entry.get("resourceClaimTemplateName", ""),
+        )
+        for entry in spec["resourceClaims"]
+    )
+    uses = {
+        container["name"]: tuple(
+            (use["name"], use.get(request_field) or "")
+            for use in (container.get("resources") or {}).get("claims") or ()
+        )
+        for container in spec.get("containers") or ()
+    }
+    return Pod(item=item, entries=entries, uses=uses)
+
+
+# --- resource.k8s.io/v1 -------------------------------------------------------------------------
+
+
+def _v1(item: Object, notes: list[Note]) -> Part | None:
+    if (item.get("apiVersion"), item.get("kind")) == ("v1", "Pod"):
+        return _pod_of(item, "request")
+    if item.get("apiVersion") != "resource.k8s.io/v1":
+        return None
+    match item.get("kind"):
+        case "DeviceClass":
+            spec = item.get("spec") or {}
+            texts = [s["cel"]["expression"] for s in spec.get("selectors") or () if "cel" in s]
+            if spec.get("extendedResourceName"):
+                notes.append(
+                    Note("lost", title(item), "spec.extendedResourceName", "older APIs have none")
+                )
+            return _class_of(item, texts, "v1", spec.get("config"))
+        case "ResourceClaim":
+            return _v1_claim(item, item["spec"], notes, template=False)
+        case "ResourceClaimTemplate":
+            return _v1_claim(item, item["spec"]["spec"], notes, template=True)
+        case "ResourceSlice":
+            return _v1_slice(item, notes)
+        case _:
+            return None
+
+
+def _v1_claim(item: Object, spec: Wire, notes: list[Note], *, template: bool) -> Claim:
+    devices = spec.get("devices") or {}
+    requests = []
+    for number, request in enumerate(devices.get("requests") or ()):
+        where = f"spec.devices.requests[{number}]"
+        parts = (
+            [request["exactly"]] if "exactly" in request else request.get("firstAvailable") or []
+        )
+        options = tuple(_v1_option(part, title(item), where, notes) for part in parts)
+        requests.append(Request(name=request["name"], options=options))
+    rules = []
+    for constraint in devices.get("constraints") or ():
+        for kind, field in (("match", "matchAttribute"), ("distinct", "distinctAttribute")):
+            if field in constraint:
+                names = tuple(constraint.get("requests") or ())
+                rules.append(Rule(kind, constraint[field], names))  # type: ignore[arg-type]
+    return Claim(
+        name=item["metadata"]["name"],
+        namespace=_namespace(item),
+        template=template,
+        requests=tuple(requests),
+        rules=tuple(rules),
+        configs=_opaque(devices.get("config")),
+        labels=(item["spec"].get("metadata") or {}).get("labels") or {} if template else {},
+    )
+
+
+def _v1_option(part: Wire, name: str, where: str, notes: list[Note]) -> Option:
+    notes += [
+        Note("lost", name, f"{where}.{field}", "older APIs have no such thing")
+        for field in ("tolerations", "capacity", "derivedAttributes")
+        if part.get(field)
+    ]
+    texts = [s["cel"]["expression"] for s in part.get("selectors") or () if "cel" in s]
+    return Option(
+        class_name=part["deviceClassName"],
+        expressions=tuple(Expression(text, "v1") for text in texts),
+        count=int(part.get("count") or 1),
+        everything=part.get("allocationMode") == "All",
+        admin=bool(part.get("adminAccess")),
+    )
+
+
+LOST_OF_DEVICES = (
+    "taints",
+    "bindingConditions",
+    "allowMultipleAllocations",
+    "nodeAllocatableResources",
+    "nodeSelector",
+)
+
+
+def _v1_slice(item: Object, notes: list[Note]) -> Pool:
+    spec = item["spec"]
+    devices = []
+    for device in spec.get("devices") or ():
+        notes += [
+            Note("lost", title(item), f"devices[{device['name']}].{field}", "older APIs have none")
+            for field in LOST_OF_DEVICES
+            if device.get(field)
+        ]
+        attributes = {
+            name: Attribute(kind, (value,))
+            for name, typed in (device.get("attributes") or {}).items()
+            for kind, value in typed.items()
+        }
+        devices.append(
+            Device(
+                name=device["name"],
+                attributes=attributes,
+                consumes={
+                    (drawn["counterSet"], counter): str(amount["value"])
+                    for drawn in device.get("consumesCounters") or ()
+                    for counter, amount in drawn["counters"].items()
+                },
+                provides={k: str(v["value"]) for k, v in (device.get("capacity") or {}).items()},
+            )
+        )
+    if not spec.get("nodeName") and not spec.get("allNodes"):
+        notes.append(
+            Note("lost", title(item), "spec.nodeSelector", "read as reachable from every node")
+        )
+    return Pool(
+        name=spec["pool"]["name"],
+        driver=spec["driver"],
+        node=spec.get("nodeName") or "",
+        sets={
+            each["name"]: {k: str(v["value"]) for k, v in each["counters"].items()}
+            for each in spec.get("sharedCounters") or ()
+        },
+        devices=tuple(devices),
+    )
+
+
+def _pools_joined(parts: Sequence[Part]) -> list[Part]:
+    """Return parts with the slices of one pool made one."""
+    found: list[Part] = []
+    places: dict[tuple[str, str], int] = {}
+    for part in parts:
+        if not isinstance(part, Pool):
+            found.append(part)
+            continue
+        key = (part.driver, part.name)
+        if key not in places:
+            places[key] = len(found)
+            found.append(part)
+            continue
+        before = found[places[key]]
+        assert isinstance(before, Pool)  # noqa: S101 - placed there above
+        found[places[key]] = Pool(
+            name=before.name,
+            driver=before.driver,
+            node=before.node,
+            sets={**before.sets, **part.sets},
+            devices=before.devices + part.devices,
+        )
+    return found
+
+
+def _templates_told_apart(parts: Sequence[Part]) -> list[Part]:
+    """Return parts with a k8srm claim that pods copy as a template, one they share as a claim."""
+    entries = [entry for part in parts if isinstance(part, Pod) for entry in part.entries]
+    copied = {entry.source for entry in entries if entry.how == "template"}
+    shared = {entry.source for entry in entries if entry.how == "claim"}
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, Claim) and part.name in copied:
+            found.append(replace(part, template=True, shareable=False))
+            if part.name not in shared:
+                continue
+        found.append(part)
+    return found
+
+
+READERS = {"k8srm": _k8srm, "evolution": _evolution, "v1": _v1}

@@ -1,0 +1,227 @@
+"""Neutral values as dra-evolution's resource.k8s.io/v1alpha2."""
+
+from collections import Counter
+from functools import cached_property
+
+from dralab.allocation.problem import Attribute
+from dralab.prototypes.conversion.neutral import (
+    Claim,
+    Device,
+    DeviceClass,
+    Object,
+    Option,
+    Pod,
+    Pool,
+)
+from dralab.prototypes.conversion.writing import (
+    EVOLUTION,
+    STANDARD,
+    Writer,
+    each_device_name,
+    identifier,
+    label,
+    metadata,
+    rules_of,
+)
+from dralab.prototypes.findings import copied
+
+
+class ToEvolution(Writer):
+    """Writes dra-evolution."""
+
+    target = "evolution"
+
+    def device_class(self, part: DeviceClass) -> list[Object]:
+        """Return a DeviceClass with requirements."""
+        found: Object = {
+            "apiVersion": EVOLUTION,
+            "kind": "DeviceClass",
+            "metadata": metadata(part.name.lower(), labels=part.labels),
+            "requirements": [{"deviceSelector": text} for text in self.class_expressions(part)],
+        }
+        configs = self.opaque(part.configs, part.drivers, f"DeviceClass {part.name}", "driverName")
+        return [found | ({"config": configs} if configs else {})]
+
+    def claim(self, part: Claim) -> list[Object]:
+        """Return a ResourceClaim or template: one request for every device."""
+        where = f"claim {part.namespace}/{part.name}"
+        names = each_device_name(part.requests)
+        requests = []
+        drivers: list[str] = []
+        for request in part.requests:
+            if len(request.options) > 1:
+                self.lost(
+                    where,
+                    request.name,
+                    "alternatives: dra-evolution has none; the first is kept, write one claim "
+                    "for each of the others",
+                )
+            option = request.options[0]
+            drivers += self.drivers(option)
+            body = self._request(option, where)
+            requests += [{"name": name, **body} for name in names[request.name]]
+            if len(names[request.name]) > 1:
+                self.changed(where, request.name, f"written as {len(names[request.name])} requests")
+        constraints = []
+        for rule in rules_of(part):
+            attribute = self.qualified(rule.attribute, drivers, where)
+            covered = [n for r in rule.requests for n in names.get(r, [])]
+            if rule.kind == "distinct":
+                self.lost(where, f"distinct {rule.attribute}", "dra-evolution has no such rule")
+            elif covered and len(covered) < sum(map(len, names.values())):
+                self.lost(
+                    where,
+                    f"match {rule.attribute}",
+                    "for some of the requests: a constraint of dra-evolution covers the whole "
+                    "claim; put these requests into a claim of their own",
+                )
+            elif attribute is not None:
+                constraints.append({"matchAttribute": identifier(attribute)})
+        spec: Object = {"requests": requests, "shareable": part.shareable}
+        spec |= {"constraints": constraints} if constraints else {}
+        configs = self.opaque(part.configs, drivers, where, "driverName")
+        spec |= {"config": configs} if configs else {}
+        kind = "ResourceClaimTemplate" if part.template else "ResourceClaim"
+        if part.template:
+            spec = ({"metadata": {"labels": dict(part.labels)}} if part.labels else {}) | {
+                "spec": spec
+            }
+        head = metadata(part.name.lower(), part.namespace)
+        return [{"apiVersion": EVOLUTION, "kind": kind, "metadata": head, "spec": spec}]
+
+    def _request(self, option: Option, where: str) -> Object:
+        drivers = self.drivers(option)
+        found: Object = {"deviceClassName": option.class_name.lower()}
+        texts = [self.expression(each, where, drivers) for each in option.expressions]
+        requirements = [{"deviceSelector": text} for text in texts if text]
+        if requirements:
+            found["requirements"] = requirements
+        if option.admin:
+            found["adminAccess"] = True
+        if option.everything:
+            self.lost(where, "all devices", "dra-evolution asks for one device at a time")
+        if option.totals or option.most not in {None, option.count}:
+            self.lost(where, "totals", "dra-evolution has no count ranges and no totals")
+        configs = self.opaque(option.configs, drivers, where, "driverName")
+        return found | ({"config": configs} if configs else {})
+
+    @cached_property
+    def shared_names(self) -> set[tuple[str, str, str]]:
+        """(driver, node, device) that several pools publish: there it would be one device."""
+        pools = [part for part in self.scene.parts if isinstance(part, Pool)]
+        counts = Counter((p.driver, p.node, label(d.name)) for p in pools for d in p.devices)
+        return {key for key, count in counts.items() if count > 1}
+
+    def pool(self, part: Pool) -> list[Object]:
+        """Return a ResourcePool."""
+        where = f"pool {part.name}"
+        if not part.node:
+            self.lost(where, "spec.nodeName", "network-attached devices have no place there")
+        shared = [
+            {"name": _counter(part, name, counter), "capacity": amount}
+            for name, totals in part.sets.items()
+            for counter, amount in totals.items()
+            if amount != "0"
+        ]
+        spec: Object = {"driverName": part.driver.split("/")[0]}
+        spec |= {"nodeName": part.node} if part.node else {}
+        spec |= {"sharedCapacity": shared} if shared else {}
+        spec["devices"] = [self._device(device, part) for device in part.devices]
+        return [
+            {
+                "apiVersion": EVOLUTION,
+                "kind": "ResourcePool",
+                "metadata": {"name": part.name},
+                "spec": spec,
+            }
+        ]
+
+    def _device(self, device: Device, pool: Pool) -> Object:
+        attributes = [
+            {"name": identifier(STANDARD.get(name, name)), **typed(value)}
+            for name, value in device.attributes.items()
+        ]
+        # What a device provides is an attribute here: there is nothing to add up.
+        attributes += [
+            {"name": identifier(name), "quantity": amount}
+            for name, amount in device.provides.items()
+        ]
+        name = label(device.name)
+        if (pool.driver, pool.node, name) in self.shared_names:
+            name = label(f"{pool.name}-{device.name}")
+            self.changed(
+                f"pool {pool.name}", device.name, f"written {name}: names are unique on a node"
+            )
+        found: Object = {"name": name, "attributes": attributes}
+        if device.consumes:
+            found["sharedCapacityConsumed"] = [
+                {"name": _counter(pool, name, counter), "capacity": amount}
+                for (name, counter), amount in device.consumes.items()
+            ]
+        return found
+
+    def pod(self, part: Pod) -> list[Object]:
+        """Return a Pod of dra-evolution's group, and templates for its shorthand devices."""
+        item = copied(part.item)
+        item["apiVersion"] = EVOLUTION
+        spec = item["spec"]
+        spec.pop("deviceClaims", None)
+        namespace = item["metadata"].get("namespace") or "default"
+        templates: list[Object] = []
+        entries = []
+        for entry in part.entries:
+            source = entry.source.lower()
+            if entry.how == "class":
+                source = f"{item['metadata']['name']}-{entry.name}"
+                request = {"name": label(entry.name), "deviceClassName": entry.source.lower()}
+                templates.append(
+                    {
+                        "apiVersion": EVOLUTION,
+                        "kind": "ResourceClaimTemplate",
+                        "metadata": metadata(source, namespace),
+                        "spec": {"spec": {"requests": [request], "shareable": False}},
+                    }
+                )
+            field = "resourceClaimName" if entry.how == "claim" else "resourceClaimTemplateName"
+            entries.append({"name": label(entry.name), field: source})
+        spec["resourceClaims"] = entries
+        for container in spec.get("containers") or ():
+            container.pop("devices", None)
+            uses = part.uses.get(container["name"]) or ()
+            claims = [
+                {"name": label(e)} | ({"requestName": name} if name else {})
+                for e, r in uses
+                for name in self._names(part, e, r)
+            ]
+            if claims:
+                container.setdefault("resources", {})["claims"] = claims
+        return [*templates, item]
+
+    def _names(self, part: Pod, entry: str, request: str) -> list[str]:
+        """Return the one-device requests that a container's use stands for; "" for all."""
+        if not request:
+            return [""]
+        source = next((e.source for e in part.entries if e.name == entry), "")
+        for claim in self.scene.parts:
+            if isinstance(claim, Claim) and claim.name == source:
+                found = [r for r in claim.requests if request in {r.name, r.part_of}]
+                names = each_device_name(found)
+                return [name for each in names.values() for name in each] or [label(request)]
+        return [label(request)]
+
+
+def typed(value: Attribute) -> Object:
+    """Return an attribute's value as dra-evolution writes it; integers became quantities."""
+    [only] = value.values
+    match value.type:
+        case "int":
+            return {"quantity": str(only)}
+        case "quantity" | "bool" | "version":
+            return {value.type: only}
+        case _:
+            return {"string": str(only)}
+
+
+def _counter(pool: Pool, name: str, counter: str) -> str:
+    """Return the name of a counter: with its set's where a pool has several."""
+    return identifier(f"{name}-{counter}" if len(pool.sets) > 1 else counter)

@@ -1,0 +1,233 @@
+"""Neutral values as objects of each generation, with a note for what has no place there."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dralab.prototypes.conversion.expressions import (
+    UntranslatableError,
+    driver_word,
+    literal,
+    translated,
+)
+from dralab.prototypes.conversion.neutral import (
+    Claim,
+    Config,
+    Device,
+    DeviceClass,
+    Expression,
+    Note,
+    Object,
+    Option,
+    Pod,
+    Pool,
+    Request,
+    Rule,
+    Scene,
+)
+
+EVOLUTION = "resource.k8s.io/v1alpha2"
+V1 = "resource.k8s.io/v1"
+# Names that the prototypes' data use for what has a standard name today.
+STANDARD = {
+    "pcie-root": "resource.kubernetes.io/pcieRoot",
+    "pcie_root": "resource.kubernetes.io/pcieRoot",
+}
+COUNTERS_PER_SET = 32
+DEVICES_WITH_COUNTERS = 64
+DEVICES = 128
+SETS_PER_SLICE = 8
+
+
+class Writer(ABC):
+    """What the writers share: the scene, notes, and expressions in the target's words."""
+
+    target = ""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.notes = scene.notes
+        self.types = scene.attribute_types()
+
+    def objects(self) -> list[Object]:
+        """Return the scene's objects in the target's generation, in order."""
+        found: list[Object] = []
+        for part in self.scene.parts:
+            match part:
+                case DeviceClass():
+                    found += self.device_class(part)
+                case Claim():
+                    found += self.claim(part)
+                case Pool():
+                    found += self.pool(part)
+                case Pod():
+                    found += self.pod(part)
+        return found + self.scene.others
+
+    @abstractmethod
+    def device_class(self, part: DeviceClass) -> list[Object]:
+        """Return a class."""
+
+    @abstractmethod
+    def claim(self, part: Claim) -> list[Object]:
+        """Return a claim or a template."""
+
+    @abstractmethod
+    def pool(self, part: Pool) -> list[Object]:
+        """Return a pool."""
+
+    @abstractmethod
+    def pod(self, part: Pod) -> list[Object]:
+        """Return a pod."""
+
+    def lost(self, where: str, field: str, message: str) -> None:
+        """Note what does not carry over."""
+        self.notes.append(Note("lost", where, field, message))
+
+    def changed(self, where: str, field: str, message: str) -> None:
+        """Note what carries over in other words."""
+        self.notes.append(Note("changed", where, field, message))
+
+    def expression(self, each: Expression, where: str, drivers: Sequence[str]) -> str | None:
+        """Return an expression in the target's words, or None after a note."""
+        try:
+            text = translated(each, self.target, self.types, drivers)
+        except UntranslatableError as error:
+            self.lost(where, each.text, f"has no equivalent in {self.target} because of {error}")
+            return None
+        if text != each.text:
+            self.changed(where, each.text, f"written {text}")
+        return text
+
+    def qualified(self, attribute: str, drivers: Sequence[str], where: str) -> str | None:
+        """Return an attribute's full name, or None after a note where it is ambiguous."""
+        if "/" in attribute:
+            return attribute
+        plain = attribute.replace("-", "_")
+        if attribute in STANDARD:
+            return STANDARD[attribute]
+        named = list(dict.fromkeys(drivers))
+        if len(named) == 1:
+            return f"{named[0]}/{plain}"
+        self.lost(
+            where,
+            attribute,
+            f"a name without a domain on devices of {', '.join(named) or 'unknown drivers'}: "
+            "publish it under one common domain, such as resource.kubernetes.io",
+        )
+        return None
+
+    def drivers(self, option: Option) -> tuple[str, ...]:
+        """Return the drivers whose devices an option may get."""
+        return self.scene.drivers_of(option.class_name)
+
+    def group(self, part: DeviceClass) -> str | None:
+        """Return a group of classes as one expression: any of its leaves."""
+        words = []
+        for leaf in self.scene.leaves(part.group or {}):
+            texts = [
+                self.expression(e, f"DeviceClass {leaf.name}", leaf.drivers)
+                for e in leaf.expressions
+            ]
+            if None in texts:
+                return None
+            drivers = [f"{driver_word(self.target)} == {literal(d)}" for d in leaf.drivers]
+            named = " || ".join(drivers)
+            named = f"({named})" if len(drivers) > 1 else named
+            words.append(" && ".join(filter(None, [named, *texts])))
+        self.changed(
+            f"DeviceClass {part.name}",
+            "spec.selector",
+            "a group of classes by label, written as an expression over today's leaves: classes "
+            "that get the label later will not count",
+        )
+        return " || ".join(dict.fromkeys(words)) or "false"
+
+    def class_expressions(self, part: DeviceClass) -> list[str]:
+        """Return a class as expressions: its drivers, then its own."""
+        where = f"DeviceClass {part.name}"
+        if part.group is not None:
+            text = self.group(part)
+            return [text] if text else []
+        found = [" || ".join(f"{driver_word(self.target)} == {literal(d)}" for d in part.drivers)]
+        found += [self.expression(e, where, part.drivers) or "false" for e in part.expressions]
+        return [text for text in found if text]
+
+    def opaque(
+        self, configs: Iterable[Config], drivers: Sequence[str], where: str, driver_field: str
+    ) -> list[Object]:
+        """Return configs as opaque parameters; an object that is referred to is copied in."""
+        found = []
+        for config in configs:
+            parameters = config.parameters
+            driver = config.driver or (drivers[0] if drivers else "")
+            if not driver:
+                self.lost(where, "configs", "opaque parameters are for a driver, and none is known")
+                continue
+            if config.reference is not None:
+                wanted = config.reference
+                item = self._referred(wanted)
+                if item is None:
+                    self.lost(where, "configs", f"{wanted['kind']} {wanted['name']} is not there")
+                    continue
+                parameters = item
+                self.changed(where, "configs", f"{wanted['kind']} {wanted['name']} is copied in")
+            found.append({"opaque": {driver_field: driver, "parameters": dict(parameters or {})}})
+        return found
+
+    def _referred(self, wanted: Mapping[str, Any]) -> Object | None:
+        for item in self.scene.others:
+            metadata = item.get("metadata") or {}
+            if (item.get("apiVersion"), item.get("kind"), metadata.get("name")) == (
+                wanted["apiVersion"],
+                wanted["kind"],
+                wanted["name"],
+            ):
+                return item
+        return None
+
+
+def metadata(name: str, namespace: str = "", **more: Any) -> Object:
+    """Return metadata without empty fields."""
+    found = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return found | {key: dict(value) for key, value in more.items() if value}
+
+
+def identifier(name: str) -> str:
+    """Return an attribute's name with a C identifier; a domain stays."""
+    domain, slash, last = name.rpartition("/")
+    return f"{domain}{slash}{re.sub(r'[^A-Za-z0-9_]', '_', last)}"
+
+
+def label(name: str) -> str:
+    """Return a device's or request's name as a DNS label."""
+    return re.sub(r"[^a-z0-9-]", "-", name.lower()).strip("-")[:63]
+
+
+def each_device_name(requests: Sequence[Request]) -> dict[str, list[str]]:
+    """Return, for every request, the names of one-device requests in its place."""
+    found = {}
+    for request in requests:
+        count = request.options[0].count if request.options else 1
+        found[request.name] = (
+            [label(request.name)]
+            if count == 1
+            else [f"{label(request.name)}-{n}" for n in range(count)]
+        )
+    return found
+
+
+def rules_of(claim: Claim) -> list[Rule]:
+    """Return a claim's rules, those of its requests' options included."""
+    found = list(claim.rules)
+    for request in claim.requests:
+        for option in request.options:
+            found += [Rule("match", name, (request.name,)) for name in option.match]
+            found += [Rule("distinct", name, (request.name,)) for name in option.distinct]
+    return list(dict.fromkeys(found))
+
+
+def consumed_names(devices: Iterable[Device]) -> set[tuple[str, str]]:
+    """Return the counters that devices draw on."""
+    return {key for device in devices for key in device.consumes}
