@@ -152,9 +152,7 @@ def test_the_official_dynamic_client_applies_what_it_discovers(official):
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {"name": "one"},
-        "spec": {
-            "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
-        },
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
     }
     made = claims.server_side_apply(body=body, namespace="default", field_manager="me")
     assert made.spec.devices.requests[0].exactly.allocationMode == "ExactCount"
@@ -222,7 +220,9 @@ def test_kr8s_creates_labels_scales_waits_and_deletes(kubeconfig):
     pod.refresh()
     assert pod.labels == {"app": "box", "x": "y"}
     assert [found.name for found in api.get("pods", label_selector={"x": "y"})] == ["box"]
-    pod.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
+    pod.patch(
+        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status"
+    )
     pod.wait("condition=Ready", timeout=PATIENCE)
     pod.delete(grace_period=0)
     pod.wait("delete", timeout=PATIENCE)
