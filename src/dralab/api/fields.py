@@ -27,6 +27,13 @@ WITHOUT_VALUE: Final = frozenset(
 )
 
 
+class Omitted:
+    """A value that is not shown."""
+
+
+OMITTED: Final = Omitted()
+
+
 @dataclass(frozen=True, slots=True)
 class FieldError:
     """One thing wrong with one field.
@@ -44,7 +51,9 @@ class FieldError:
     def body(self) -> str:
         """The sentence without the field, as causes carry it."""
         text = TITLES[self.reason]
-        if self.reason not in WITHOUT_VALUE and self.reason != "FieldValueTooMany":
+        if self.value is OMITTED:
+            pass
+        elif self.reason not in WITHOUT_VALUE and self.reason != "FieldValueTooMany":
             text += f": {_shown(self.value)}"
         elif self.reason == "FieldValueTooMany":
             text += f": {self.value}"

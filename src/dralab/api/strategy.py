@@ -81,6 +81,10 @@ class Strategy:
         """Return what is wrong with a changed status."""
         return []
 
+    def deletion_finalizers(self) -> list[str]:
+        """Return the finalizers that an object gets when its deletion begins."""
+        return []
+
     def marked(self, value: Object, now: str) -> None:
         """Note in an object that its deletion has begun; nested parts are shared: copy them."""
 

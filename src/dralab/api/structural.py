@@ -5,6 +5,7 @@ A schema is an OpenAPI v3 mapping. Texts and order of errors: k8s.io/apiextensio
 left to the caller; a whole CustomResourceDefinition, to the API server.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -15,7 +16,6 @@ from dralab.api.fields import (
     FieldError,
     duplicate,
     invalid_value,
-    not_supported,
     required,
     too_long,
     too_many,
@@ -103,7 +103,9 @@ def _check(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldE
         yield from _number_errors(schema, value, path)
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
-        yield not_supported(path, value, [str(item) for item in allowed])
+        # In the order of the schema: kube-openapi does not sort them.
+        known = ", ".join(json.dumps(item) for item in allowed)
+        yield FieldError("FieldValueNotSupported", path, value, f"supported values: {known}")
     yield from _combination_errors(schema, value, path, depth)
 
 

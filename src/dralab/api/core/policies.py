@@ -172,7 +172,8 @@ class BindingStrategy(Strategy):
 
     def default(self, value: Object) -> None:
         """Fill in the groups of references."""
-        value.setdefault("roleRef", {}).setdefault("apiGroup", RBAC)
+        reference = value.setdefault("roleRef", {})
+        reference["apiGroup"] = reference.get("apiGroup") or RBAC
         for subject in value.get("subjects") or ():
             if not subject.get("apiGroup") and subject.get("kind") in {"User", "Group"}:
                 subject["apiGroup"] = RBAC

@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
-from dralab.api.core import cluster, configuration, pods, policies, services, volumes, workloads
+from dralab.api.core import (
+    cluster,
+    configuration,
+    definitions,
+    pods,
+    policies,
+    services,
+    volumes,
+    workloads,
+)
 from dralab.api.strategy import Strategy
 
 
@@ -26,6 +35,7 @@ def strategies() -> Mapping[str, Strategy]:
         "resourcequotas": cluster.ResourceQuotaStrategy(),
         "secrets": configuration.SecretStrategy(),
         "services": services.ServiceStrategy(),
+        definitions.HUB: definitions.DefinitionStrategy(),
         "apps/daemonsets": workloads.DaemonSetStrategy(),
         "apps/deployments": workloads.DeploymentStrategy(),
         "apps/replicasets": workloads.ReplicaSetStrategy(),

@@ -211,7 +211,7 @@ class JobStrategy(Strategy):
             spec["podReplacementPolicy"] = "Failed" if failing else "TerminatingOrFailed"
         for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
             for pattern in rule.get("onPodConditions") or ():
-                pattern.setdefault("status", "True")
+                pattern["status"] = pattern.get("status") or "True"
 
     def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
         """Give the job a selector that no other has."""

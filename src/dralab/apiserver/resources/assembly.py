@@ -10,6 +10,7 @@ from dralab.apiserver.admission.namespaces import NamespaceLifecycle
 from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority, PodServiceAccount
 from dralab.apiserver.admission.services import ServiceAddresses
 from dralab.apiserver.resources.context import Context, key_of
+from dralab.apiserver.resources.customs import CustomResources
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Store
@@ -55,6 +56,7 @@ def new_resources(
     )
     for service in store.list("services").items:
         addresses.stored(None, service.value)
+    CustomResources(context).load()
     resources = Resources(context)
     if bootstrap:
         make_first_objects(resources)

@@ -101,6 +101,11 @@ def _delete(
     value: Object = {**old, "metadata": meta}
     grace = _grace(kind, old, options)
     finalizers = _finalizers(meta, options)
+    finalizers += [
+        name
+        for name in context.rules.of(kind).deletion_finalizers()
+        if "deletionTimestamp" not in meta and name not in finalizers
+    ]
     if finalizers != (meta.get("finalizers") or []):
         if finalizers:
             meta["finalizers"] = finalizers

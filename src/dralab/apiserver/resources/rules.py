@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from dralab.api.core import definitions
 from dralab.api.core.cluster import event_from_core, event_to_core
 from dralab.api.core.policies import autoscaler_to_v1, autoscaler_to_v2
 from dralab.api.core.strategies import strategies
 from dralab.api.kinds import Kind
 from dralab.api.strategy import Strategy
 from dralab.apiserver.resources import devices
+from dralab.apiserver.resources.custom_rules import CheckedDefinitions
 
 Object = dict[str, Any]
 # (kind of the version asked for, object) → the same object in another version, a new mapping.
@@ -36,6 +38,7 @@ class Rules:
         """Return the rules of the standard kinds."""
         rules = cls(strategies())
         rules.strategies |= {hub: devices.DeviceStrategy() for hub in devices.HUBS}
+        rules.strategies[definitions.HUB] = CheckedDefinitions()
         for hub in devices.HUBS:
             rules.conversions[hub] = (devices.to_hub, devices.from_hub)
         rules.conversions["events"] = (

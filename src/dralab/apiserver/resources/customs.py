@@ -1,0 +1,262 @@
+"""Kinds that come and go with their definitions: registered, served, cleaned up.
+
+It hears of each written CustomResourceDefinition and brings the registry of kinds in line.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.api.core.definitions import FINALIZER, HUB
+from dralab.api.kinds import ALL_VERBS, Kind, kind_of
+from dralab.apiserver.resources import deleting, writing
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.custom_rules import CustomStrategy
+from dralab.apiserver.resources.options import DeleteOptions, WriteOptions
+from dralab.apiserver.storage import Key
+
+STATUS_VERBS: Final = ("get", "patch", "update")
+SERVER: Final = "kube-apiserver"
+
+
+class CustomResources:
+    """Serves what definitions define."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._served: dict[str, list[Kind]] = {}
+        self._busy: set[str] = set()
+        self._watched: set[str] = set()
+        context.rules.observe(HUB, self.definition_changed)
+
+    def load(self) -> None:
+        """Serve the definitions that are stored already."""
+        for stored in self.context.store.list(HUB).items:
+            if _is_established(stored.value):
+                self._serve(stored.value)
+
+    def definition_changed(self, before: Object | None, after: Object | None) -> None:
+        """Bring everything in line with a definition that was written."""
+        if after is None:
+            if before is not None:
+                self._forget(before["metadata"]["name"])
+            return
+        name = after["metadata"]["name"]
+        if name in self._busy:
+            return
+        self._busy.add(name)
+        try:
+            if after["metadata"].get("deletionTimestamp"):
+                self._clean_up(after)
+            elif before is None or before.get("spec") != after.get("spec"):
+                self._establish(after)
+        finally:
+            self._busy.discard(name)
+
+    # --- coming ---------------------------------------------------------------------------
+
+    def _establish(self, definition: Object) -> None:
+        """Accept the names of a definition, or say whose they are, and serve its kinds."""
+        spec, now = definition["spec"], self.context.now()
+        conflict = self._conflict(definition)
+        conditions = [
+            {
+                "type": "NamesAccepted",
+                "status": "False" if conflict else "True",
+                "lastTransitionTime": now,
+                "reason": conflict[0] if conflict else "NoConflicts",
+                "message": conflict[1] if conflict else "no conflicts found",
+            },
+            {
+                "type": "Established",
+                "status": "False" if conflict else "True",
+                "lastTransitionTime": now,
+                "reason": "NotAccepted" if conflict else "InitialNamesAccepted",
+                "message": "not all names are accepted"
+                if conflict
+                else "the initial names have been accepted",
+            },
+        ]
+
+        def edit(value: Object) -> Object:
+            status = value.setdefault("status", {})
+            before = {each["type"]: each for each in status.get("conditions") or ()}
+            for condition in conditions:
+                had = before.get(condition["type"])
+                if had is not None and had["status"] == condition["status"]:
+                    condition["lastTransitionTime"] = had["lastTransitionTime"]
+            status["conditions"] = conditions
+            if not conflict:
+                status["acceptedNames"] = {
+                    part: item for part, item in spec["names"].items() if item
+                }
+            stored = status.get("storedVersions") or []
+            status["storedVersions"] = [
+                *stored,
+                *(
+                    version["name"]
+                    for version in spec["versions"]
+                    if version.get("storage") and version["name"] not in stored
+                ),
+            ]
+            return value
+
+        kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        how = WriteOptions(agent=SERVER, manager=SERVER)
+        name = definition["metadata"]["name"]
+        writing.change(self.context, kind, name, "", edit, options=how, subresource="status")
+        if not conflict:
+            self._serve(definition)
+
+    def _conflict(self, definition: Object) -> tuple[str, str] | None:
+        """Return the reason and the sentence where another kind of the group has a name."""
+        spec = definition["spec"]
+        given, group = spec["names"], spec["group"]
+        mine = self._served.get(definition["metadata"]["name"], [])
+        for kind in self.context.kinds:
+            if kind.group != group or kind in mine:
+                continue
+            for part, theirs in (
+                ("plural", kind.plural),
+                ("singular", kind.singular),
+                ("kind", kind.kind),
+                ("listKind", kind.list_kind),
+            ):
+                if given.get(part) == theirs:
+                    reason = f"{part[0].upper()}{part[1:]}Conflict"
+                    return reason, f'"{theirs}" is already in use'
+        return None
+
+    def _serve(self, definition: Object) -> None:
+        name, spec = definition["metadata"]["name"], definition["spec"]
+        context = self.context
+        hub = f"{spec['group']}/{spec['names']['plural']}"
+        before = {(kind.version, kind.plural) for kind in self._served.get(name, ())}
+        kinds = [
+            _kind(spec, version) for version in _in_order(spec["versions"]) if version.get("served")
+        ]
+        storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+        context.rules.strategies[hub] = CustomStrategy(
+            {version["name"]: version for version in spec["versions"]}
+        )
+        api_version = f"{spec['group']}/{storage}"
+        had = context.rules.hub_types.get(hub)
+        context.rules.hub_types[hub] = (api_version, spec["names"]["kind"])
+        for version, plural in before - {(kind.version, kind.plural) for kind in kinds}:
+            context.kinds.remove(spec["group"], version, plural)
+        for kind in kinds:
+            context.kinds.add(kind)
+        self._served[name] = kinds
+        if had is not None and had[0] != api_version:
+            self._migrate(hub, api_version)
+        if name not in self._watched:
+            self._watched.add(name)
+            context.rules.observe(hub, lambda _, after: self._object_changed(name, after))
+        self._tell()
+
+    def _migrate(self, hub: str, api_version: str) -> None:
+        """Write objects again in the version in which they are stored from now on."""
+        store = self.context.store
+        for stored in store.list(hub).items:
+            value = {**stored.value, "apiVersion": api_version}
+            value["metadata"] = dict(value["metadata"])
+            store.update(stored.key, value, expect=stored.revision)
+
+    def _tell(self) -> None:
+        for listener in self.context.on_kinds_changed:
+            listener()
+
+    # --- going ----------------------------------------------------------------------------
+
+    def _clean_up(self, definition: Object) -> None:
+        """Delete the objects of a definition, then let it go."""
+        spec, meta = definition["spec"], definition["metadata"]
+        if FINALIZER not in (meta.get("finalizers") or ()):
+            return
+        hub = f"{spec['group']}/{spec['names']['plural']}"
+        store = self.context.store
+        kinds = self._served.get(meta["name"], [])
+        for stored in store.list(hub).items if kinds else ():
+            deleting.delete(
+                self.context, kinds[0], stored.key.name, stored.key.namespace, DeleteOptions()
+            )
+        if not store.count(hub):
+            self._release(meta["name"])
+
+    def _release(self, name: str) -> None:
+        def edit(value: Object) -> Object:
+            finalizers = value["metadata"].get("finalizers") or []
+            value["metadata"]["finalizers"] = [each for each in finalizers if each != FINALIZER]
+            return value
+
+        kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        how = WriteOptions(agent=SERVER, manager=SERVER)
+        writing.change(self.context, kind, name, "", edit, options=how)
+
+    def _object_changed(self, name: str, after: Object | None) -> None:
+        """Let a definition go when the last of its objects has gone."""
+        if after is not None or name in self._busy:
+            return
+        found = self.context.store.get(Key(HUB, "", name))
+        if found is not None and found.value["metadata"].get("deletionTimestamp"):
+            self.definition_changed(found.value, found.value)
+
+    def _forget(self, name: str) -> None:
+        for kind in self._served.pop(name, ()):
+            if self.context.kinds.get(kind.group, kind.version, kind.plural) is kind:
+                self.context.kinds.remove(kind.group, kind.version, kind.plural)
+            self.context.rules.strategies.pop(kind.hub, None)
+            self.context.rules.hub_types.pop(kind.hub, None)
+        self._tell()
+
+
+def _is_established(definition: Object) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(
+        each.get("type") == "Established" and each.get("status") == "True" for each in conditions
+    )
+
+
+def _in_order(versions: list[Object]) -> list[Object]:
+    """Return versions as discovery prefers them: v2 before v1, v1 before v1beta1."""
+    return sorted(versions, key=lambda version: _rank(version["name"]))
+
+
+def _rank(name: str) -> tuple[int, int, int, str]:
+    number, _, rest = name.removeprefix("v").partition("beta")
+    if rest and number.isdigit() and rest.isdigit():
+        return 1, -int(number), -int(rest), name
+    number, _, rest = name.removeprefix("v").partition("alpha")
+    if rest and number.isdigit() and rest.isdigit():
+        return 2, -int(number), -int(rest), name
+    if name.startswith("v") and name[1:].isdigit():
+        return 0, -int(name[1:]), 0, name
+    return 3, 0, 0, name
+
+
+def _kind(spec: Object, version: Mapping[str, Any]) -> Kind:
+    given, subresources = spec["names"], version.get("subresources") or {}
+    subs: dict[str, Any] = {}
+    if subresources.get("status") is not None:
+        subs["status"] = {"kind": given["kind"], "verbs": STATUS_VERBS}
+    if subresources.get("scale") is not None:
+        subs["scale"] = {
+            "kind": "Scale", "group": "autoscaling", "version": "v1", "verbs": STATUS_VERBS,
+        }  # fmt: skip
+    entry = {
+        "group": spec["group"],
+        "version": version["name"],
+        "plural": given["plural"],
+        "kind": given["kind"],
+        "singular": given.get("singular"),
+        "listKind": given.get("listKind"),
+        "namespaced": spec["scope"] == "Namespaced",
+        "verbs": ALL_VERBS,
+        "shortNames": given.get("shortNames"),
+        "categories": given.get("categories"),
+        "subresources": subs,
+        "fields": [
+            each["jsonPath"].removeprefix(".") for each in version.get("selectableFields") or ()
+        ],
+        "generation": True,
+    }
+    return kind_of(entry, custom=version)
