@@ -239,6 +239,12 @@ def openb(
 )
 @click.option("--resume", type=FILE, help="Go on from the checkpoint of a run that was stopped.")
 @click.option("--parquet", is_flag=True, help="Tables as Parquet, too (extra: parquet).")
+@click.option(
+    "--picture",
+    type=click.Choice(["", "png", "svg"]),
+    default="",
+    help="The charts as a picture, too (extra: picture).",
+)
 @LENIENT
 @OUTPUT
 def run(
@@ -248,6 +254,7 @@ def run(
     report: Path | None,
     resume: Path | None,
     parquet: bool,
+    picture: str,
     lenient: bool,
     output: str,
 ) -> None:
@@ -257,6 +264,7 @@ def run(
     """
     from dralab.cli._progress import watching
     from dralab.simulation import outputs
+    from dralab.simulation.reports import run as reports
     from dralab.simulation.scenarios import scenario as scenarios
     from dralab.simulation.scenarios.execute import Run
 
@@ -270,7 +278,10 @@ def run(
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     if report is not None:
-        outputs.write(result, report, parquet=parquet)
+        try:
+            reports.write(result, report, parquet=parquet, picture=picture)
+        except RuntimeError as error:
+            raise click.ClickException(str(error)) from None
     if not result.complete:
         checkpoint = (report or Path()) / "checkpoint"
         work.save(checkpoint)

@@ -1,0 +1,66 @@
+"""The charts of a run as one PNG or SVG file (extra: picture)."""
+
+from pathlib import Path
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation import metrics
+from dralab.simulation.reports.charts import gantt
+from dralab.simulation.reports.page import Chart
+from dralab.simulation.results import Result
+
+FIGURE = (12.0, 10.0)
+
+
+def write(result: Result, path: Path) -> None:
+    """Draw use, queue, Gantt and waits into a file; its ending says which kind."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise RuntimeError("pictures need an extra: pip install 'dralab[picture]'") from None
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    # The same run gives the same bytes: no date, no random ids.
+    with mpl.rc_context({"svg.hashsalt": "dralab"}):
+        figure, axes = plt.subplots(
+            4, 1, figsize=FIGURE, height_ratios=[1, 1, 2.4, 1], layout="constrained"
+        )
+        when = [sample.when / SECOND / 3600 for sample in result.samples]
+        for name, capacity in result.capacity.items():
+            values = [100 * (s.gpu if name == "gpu" else s.cpu) / capacity for s in result.samples]
+            axes[0].step(when, values, where="post", label=name)
+        axes[0].set(ylabel="in use (%)", ylim=(0, 100))
+        axes[0].legend(loc="upper right")
+        axes[1].step(when, [s.waiting for s in result.samples], where="post", label="waiting")
+        axes[1].step(when, [s.running for s in result.samples], where="post", label="running")
+        axes[1].set(ylabel="tasks")
+        axes[1].legend(loc="upper right")
+        chart = gantt(result)
+        _gantt(axes[2], chart)
+        for axis in axes[:2]:
+            axis.set_xlim(0, chart["end"] / 3600 or 1)
+        waits = sorted(metrics.wait(t) / 3600 for t in result.tasks if t.started is not None)
+        shares = [100 * (index + 1) / len(waits) for index in range(len(waits))]
+        axes[3].step(waits, shares, where="post")
+        axes[3].set(xlabel="wait (h)", ylabel="tasks (%)", ylim=(0, 101))
+        figure.suptitle(f"{result.name} · {result.scheduler} · seed {result.seed}")
+        plain = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+        figure.savefig(path, metadata=plain, dpi=110)
+        plt.close(figure)
+
+
+def _gantt(axis: object, chart: Chart) -> None:
+    from matplotlib.collections import PolyCollection
+
+    boxes = [
+        [(s / 3600, lane), (e / 3600, lane), (e / 3600, lane + 0.9), (s / 3600, lane + 0.9)]
+        for lane, s, e, _ in chart["rects"]
+    ]
+    colours = [f"C{chart['tasks'][int(task)][1] % 10}" for *_, task in chart["rects"]]
+    axis.add_collection(PolyCollection(boxes, facecolors=colours))  # type: ignore[attr-defined]
+    axis.set(  # type: ignore[attr-defined]
+        xlim=(0, chart["end"] / 3600 or 1),
+        ylim=(len(chart["lanes"]) or 1, 0),
+        xlabel="time (h)",
+        ylabel="nodes and devices",
+    )

@@ -1,0 +1,148 @@
+"""The page of one run: cards, use and queue over time, Gantt, fragmentation, waits, tasks."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation import metrics, outputs
+from dralab.simulation.reports.charts import gantt, thin
+from dralab.simulation.reports.page import Chart, Page
+from dralab.simulation.results import Result
+
+MOST_POINTS: Final = 1500
+MOST_ROWS: Final = 2000
+DEFINITIONS: Final = (
+    ("wait", "from submission to start; tasks that never started are not in it"),
+    ("turnaround", "from submission to end"),
+    ("bounded slowdown", "turnaround by run time, where no run counts as shorter than 10 s"),
+    ("makespan", "from the first submission to the last end"),
+    ("utilisation", "what was in use, over the makespan, by what there was"),
+    (
+        "fragmentation",
+        "idle GPU that the typical pods of this workload cannot use (FGD's measure F)",
+    ),
+    ("fairness", "Jain's index over users of their mean bounded slowdown; 1: all fare alike"),
+)
+
+
+def write(result: Result, folder: Path, *, parquet: bool = False, picture: str = "") -> list[Path]:
+    """Write the tables and `report.html` (and a picture) of a run into a folder."""
+    paths = outputs.write(result, folder, parquet=parquet)
+    paths.append(folder / "report.html")
+    page(result).write(paths[-1])
+    if picture:
+        from dralab.simulation.reports import picture as pictures
+
+        paths.append(folder / f"report.{picture}")
+        pictures.write(result, paths[-1])
+    return paths
+
+
+def page(result: Result) -> Page:
+    """Return the page of a run."""
+    numbers = metrics.of(result)
+    notes = list(result.notes)
+    if not result.complete:
+        notes.append("This run was stopped before its end.")
+    return Page(
+        title=result.name,
+        subtitle=f"{result.scheduler} · seed {result.seed} · {numbers['tasks']:,} tasks"
+        f" on {len([lane for lane in result.lanes if '/' not in lane]):,} nodes",
+        notes=notes,
+        cards=[
+            ("makespan", numbers["makespan"], "time"),
+            ("mean wait", numbers["wait_mean"], "time"),
+            ("longest wait", numbers["wait_max"], "time"),
+            ("mean bounded slowdown", numbers["bounded_slowdown_mean"], "number"),
+            *(
+                (f"{name} in use", 100 * float(numbers[f"utilisation_{name}"] or 0), "percent")
+                for name in result.capacity
+                if f"utilisation_{name}" in numbers
+            ),
+            ("tasks an hour", numbers["throughput_per_hour"], "number"),
+            ("never started", numbers["never_started"], "number"),
+        ],
+        charts=list(_charts(result)),
+        definitions=DEFINITIONS,
+    )
+
+
+def _charts(result: Result) -> Iterator[Chart]:
+    thinned = thin(result.samples, MOST_POINTS)
+    x = [sample.when / SECOND for sample in thinned]
+    common = {"kind": "lines", "x": x, "xKind": "time", "steps": True}
+    uses = []
+    for name, capacity in result.capacity.items():
+        values = [s.gpu if name == "gpu" else s.cpu for s in thinned]
+        uses.append({"name": name, "y": [round(100 * v / capacity, 3) for v in values]})
+    yield common | {
+        "title": "In use", "series": uses, "yKind": "percent", "most": 100, "fill": True,
+        "half": True,
+    }  # fmt: skip
+    yield common | {
+        "title": "Waiting and running",
+        "series": [
+            {"name": "waiting", "y": [s.waiting for s in thinned]},
+            {"name": "running", "y": [s.running for s in thinned]},
+        ],
+        "half": True,
+    }
+    yield gantt(result)
+    if result.capacity.get("gpu"):
+        idle = [result.capacity["gpu"] - s.gpu for s in thinned]
+        yield common | {
+            "title": "Fragmentation",
+            "text": "GPUs that are idle, and of those what the typical pods cannot use.",
+            "series": [
+                {"name": "idle GPUs", "y": [round(v / 1000, 3) for v in idle]},
+                {"name": "fragmented", "y": [round(s.fragmented / 1000, 3) for s in thinned]},
+            ],
+        }
+    yield from waits(result)
+    yield task_table(result)
+
+
+def waits(result: Result) -> Iterator[Chart]:
+    """Yield the distribution of waits, as shares of tasks and as a histogram."""
+    values = sorted(metrics.wait(task) for task in result.tasks if task.started is not None)
+    if not values:
+        return
+    count = min(len(values), 400)
+    at = [max(0, math.ceil((index + 1) * len(values) / count) - 1) for index in range(count)]
+    shares = [round(100 * (i + 1) / len(values), 3) for i in at]
+    yield {
+        "kind": "lines", "title": "How long tasks waited", "half": True, "xKind": "time",
+        "yKind": "percent", "most": 100, "x": [0.0, *(values[i] for i in at)], "steps": True,
+        "text": "Share of the tasks that waited at most so long.",
+        "series": [{"name": "tasks", "y": [0.0, *shares]}],
+    }  # fmt: skip
+    edges: list[float] = [0, 1, 10, 60, 300, 1800, 3600, 4 * 3600, 12 * 3600, 86_400, math.inf]
+    names = ["none", "1 s", "10 s", "1 min", "5 min", "30 min", "1 h", "4 h", "12 h", "1 d", "more"]
+    counts = [0] * len(edges)
+    for value in values:
+        counts[next(index for index, edge in enumerate(edges) if value <= edge)] += 1
+    yield {
+        "kind": "bars", "title": "Tasks by wait", "half": True, "labels": names, "values": counts,
+        "text": "How many waited up to so long.",
+    }  # fmt: skip
+
+
+def task_table(result: Result) -> Chart:
+    """Return the tasks that waited longest."""
+    rows = outputs.task_rows(result)
+    rows.sort(key=lambda row: (-(row[7] if row[7] is not None else math.inf), row[0]))
+    columns = [
+        ["task", ""], ["user", ""], ["state", ""], ["submitted", "time"], ["started", "time"],
+        ["ended", "time"], ["wait", "time"], ["run", "time"], ["bounded slowdown", "number"],
+        ["width", "number"], ["where", ""], ["why not", ""],
+    ]  # fmt: skip
+    shown = [
+        [r[0], r[1], r[2], r[3], r[5], r[6], r[7], r[8], r[10], r[11], r[13][:60], r[15]]
+        for r in rows[:MOST_ROWS]
+    ]
+    text = "Longest wait first; click a heading to sort."
+    if len(rows) > MOST_ROWS:
+        text += f" The first {MOST_ROWS:,} of {len(rows):,}; all are in tasks.csv."
+    return {"kind": "table", "title": "Tasks", "text": text, "columns": columns, "rows": shown}
