@@ -4,13 +4,18 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from dralab.controllers.claims import ResourceClaims
+from dralab.controllers.cron_jobs import CronJobs
+from dralab.controllers.daemon_sets import DaemonSets
 from dralab.controllers.deployments import Deployments
 from dralab.controllers.device_taints import DeviceTaintEviction
 from dralab.controllers.event_ttl import EventTtl
 from dralab.controllers.garbage import GarbageCollector
+from dralab.controllers.jobs import Jobs
 from dralab.controllers.namespaces import Namespaces
 from dralab.controllers.node_lifecycle import NodeLifecycle
 from dralab.controllers.pod_gc import PodGarbage
+from dralab.controllers.pool_status import PoolStatus
+from dralab.controllers.quotas import Quotas
 from dralab.controllers.replica_sets import ReplicaSets
 from dralab.controllers.service_accounts import ServiceAccounts
 from dralab.controllers.stateful_sets import StatefulSets
@@ -19,6 +24,8 @@ from dralab.runtime.manager import Manager
 CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "resourceclaim-controller": ResourceClaims,
     "device-taint-eviction-controller": DeviceTaintEviction,
+    "resourcepoolstatus-controller": PoolStatus,
+    "resourcequota-controller": Quotas,
     "garbage-collector-controller": GarbageCollector,
     "namespace-controller": Namespaces,
     "node-lifecycle-controller": NodeLifecycle,
@@ -28,6 +35,9 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "replicaset-controller": ReplicaSets,
     "deployment-controller": Deployments,
     "statefulset-controller": StatefulSets,
+    "daemonset-controller": DaemonSets,
+    "job-controller": Jobs,
+    "cronjob-controller": CronJobs,
 }
 
 

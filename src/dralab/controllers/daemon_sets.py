@@ -1,0 +1,274 @@
+"""DaemonSets: one pod on every node that takes it.
+
+Source: kube-controller-manager's daemon controller: a pod is tied to its node by node affinity and
+placed by the scheduler; it tolerates the taints of troubled nodes.
+"""
+
+from copy import deepcopy
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.controllers.workloads import (
+    Owned,
+    PodControl,
+    each,
+    enqueue_owner,
+    is_available,
+    percentage,
+    pod_from_template,
+    template_hash,
+    write_status,
+)
+from dralab.kernel.clock import SECOND
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, is_finished, is_ready, key_of
+from dralab.runtime.resources import DAEMON_SETS, NODES, PODS
+from dralab.values import labels
+
+HASH: Final = "controller-revision-hash"
+GENERATION: Final = "pod-template-generation"
+# util.AddOrUpdateDaemonPodTolerations
+TOLERATED: Final = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+
+
+class DaemonSets:
+    """Creates pods where they are missing, deletes them where they do not belong."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.sets = manager.cache(DAEMON_SETS)
+        self.nodes = manager.cache(NODES)
+        self.owned = Owned(manager, PODS, kind="DaemonSet", api_version="apps/v1")
+        recorder = manager.recorder("daemonset-controller")
+        self.recorder = recorder
+        self.control = PodControl(manager, recorder, kind="DaemonSet", api_version="apps/v1")
+        self.queue = manager.queue("daemonsets", self.reconcile)
+        self.sets.subscribe(each(self.queue.add))
+        self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
+        self.nodes.subscribe(self._node)
+
+    def _node(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is not None and _matters(old) == _matters(new):
+            return
+        for daemon_set in self.sets:
+            self.queue.add(key_of(daemon_set))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Bring a set's pods to the nodes that take them, and say how it stands."""
+        daemon_set = self.sets.get(key)
+        if daemon_set is None:
+            return None
+        revision = template_hash(daemon_set["spec"]["template"])
+        failure: ApiError | None = None
+        if not is_deleting(daemon_set):
+            try:
+                self._place(daemon_set, revision)
+                self._roll(daemon_set, revision)
+            except ApiError as error:
+                failure = error
+        again = self._tell(daemon_set, revision)
+        if failure is not None:
+            raise failure
+        return again
+
+    # --- pods
+
+    def _by_node(self, daemon_set: Object) -> dict[str, list[Object]]:
+        found: dict[str, list[Object]] = {}
+        for pod in self.owned.of(daemon_set):
+            found.setdefault(_node_of(pod), []).append(pod)
+        return found
+
+    def _place(self, daemon_set: Object, revision: str) -> None:
+        pods = self._by_node(daemon_set)
+        for node in sorted(self.nodes, key=key_of):
+            name = node["metadata"]["name"]
+            should_run, may_stay = wants(daemon_set, node)
+            mine = pods.get(name, [])
+            alive = [pod for pod in mine if not is_deleting(pod)]
+            for pod in list(alive):
+                if is_finished(pod):
+                    if (pod.get("status") or {}).get("phase") == "Failed":
+                        self.recorder.event(
+                            daemon_set,
+                            "DaemonSet",
+                            "FailedDaemonPod",
+                            f"Found failed daemon pod {key_of(pod)} on node {name}, "
+                            "will try to kill it",
+                            type="Warning",
+                            api_version="apps/v1",
+                        )
+                    self.control.delete(daemon_set, pod)
+                    alive.remove(pod)
+            if should_run and not alive and not any(is_deleting(pod) for pod in mine):
+                self.control.create(daemon_set, self._body(daemon_set, name, revision))
+            elif not may_stay:
+                for pod in alive:
+                    self.control.delete(daemon_set, pod)
+            elif len(alive) > 1:
+                alive.sort(key=lambda pod: (not pod["spec"].get("nodeName"), key_of(pod)))
+                for pod in alive[1:]:
+                    self.control.delete(daemon_set, pod)
+        known = {node["metadata"]["name"] for node in self.nodes}
+        for name, strays in pods.items():
+            if name not in known:
+                for pod in strays:
+                    if not is_deleting(pod):
+                        self.control.delete(daemon_set, pod)
+
+    def _roll(self, daemon_set: Object, revision: str) -> None:
+        """Delete outdated pods, as far as maxUnavailable lets; new ones follow."""
+        strategy = daemon_set["spec"].get("updateStrategy") or {}
+        if strategy.get("type") == "OnDelete":
+            return
+        pods = [pod for mine in self._by_node(daemon_set).values() for pod in mine]
+        wanted = sum(wants(daemon_set, node)[0] for node in self.nodes)
+        rolling = strategy.get("rollingUpdate") or {}
+        most = max(1, percentage(rolling.get("maxUnavailable", 1), wanted, up=True))
+        away = wanted - sum(self._is_available(daemon_set, pod) for pod in pods)
+        for pod in sorted(pods, key=key_of):
+            if is_deleting(pod) or (pod["metadata"].get("labels") or {}).get(HASH) == revision:
+                continue
+            if self._is_available(daemon_set, pod):
+                if away >= most:
+                    continue
+                away += 1
+            self.control.delete(daemon_set, pod)
+
+    def _is_available(self, daemon_set: Object, pod: Object) -> bool:
+        patience = daemon_set["spec"].get("minReadySeconds") or 0
+        now = self.manager.engine.clock.now()
+        return not is_deleting(pod) and is_available(pod, patience, now)
+
+    def _body(self, daemon_set: Object, node: str, revision: str) -> Object:
+        key = key_of(daemon_set)
+        body = pod_from_template(
+            daemon_set["spec"]["template"],
+            reference=self.owned.reference(daemon_set),
+            namespace=key.namespace,
+            generateName=f"{key.name}-",
+        )
+        body["metadata"].setdefault("labels", {}).update(
+            {HASH: revision, GENERATION: str(daemon_set["metadata"].get("generation", 1))}
+        )
+        spec = body["spec"]
+        affinity = deepcopy(spec.get("affinity") or {})
+        required = affinity.setdefault("nodeAffinity", {}).setdefault(
+            "requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": [{}]}
+        )
+        here = {"key": "metadata.name", "operator": "In", "values": [node]}
+        for term in required["nodeSelectorTerms"]:
+            term["matchFields"] = [here]
+        spec["affinity"] = affinity
+        spec["tolerations"] = _tolerations(spec)
+        return body
+
+    # --- status
+
+    def _tell(self, daemon_set: Object, revision: str) -> int | None:
+        pods = self._by_node(daemon_set)
+        counts = dict.fromkeys(("wanted", "there", "misplaced", "ready", "available", "updated"), 0)
+        for node in self.nodes:
+            should_run, _ = wants(daemon_set, node)
+            mine = [pod for pod in pods.get(node["metadata"]["name"], ()) if not is_deleting(pod)]
+            counts["wanted"] += should_run
+            if not mine:
+                continue
+            if not should_run:
+                counts["misplaced"] += 1
+                continue
+            pod = mine[0]
+            counts["there"] += 1
+            counts["ready"] += is_ready(pod)
+            counts["available"] += self._is_available(daemon_set, pod)
+            counts["updated"] += (pod["metadata"].get("labels") or {}).get(HASH) == revision
+        status: dict[str, Any] = {
+            "desiredNumberScheduled": counts["wanted"],
+            "currentNumberScheduled": counts["there"],
+            "numberMisscheduled": counts["misplaced"],
+            "numberReady": counts["ready"],
+            "updatedNumberScheduled": counts["updated"] or None,
+            "numberAvailable": counts["available"] or None,
+            "numberUnavailable": counts["wanted"] - counts["available"] or None,
+            "observedGeneration": daemon_set["metadata"].get("generation", 0),
+        }
+        write_status(self.manager, DAEMON_SETS, self.sets, daemon_set, status)
+        patience = daemon_set["spec"].get("minReadySeconds") or 0
+        waiting = counts["ready"] > counts["available"]
+        return patience * SECOND if waiting and patience else None
+
+
+def wants(daemon_set: Object, node: Object) -> tuple[bool, bool]:
+    """Return whether a set's pod should run on a node, and whether it may go on running there."""
+    spec = daemon_set["spec"]["template"]["spec"]
+    own = node["metadata"].get("labels") or {}
+    name = node["metadata"]["name"]
+    if spec.get("nodeName") and spec["nodeName"] != name:
+        return False, False
+    if any(own.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False, False
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if required is not None and not labels.node_selector_accepts(required, own, name):
+        return False, False
+    tolerations = _tolerations(spec)
+    may_start = may_stay = True
+    for taint in (node.get("spec") or {}).get("taints") or ():
+        effect = taint.get("effect")
+        if effect in {"NoSchedule", "NoExecute"} and not _tolerated(tolerations, taint):
+            may_start = False
+            may_stay = may_stay and effect != "NoExecute"
+    return may_start, may_stay
+
+
+def _tolerations(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    found = list(spec.get("tolerations") or ())
+    added = [*TOLERATED, NETWORK] if spec.get("hostNetwork") else list(TOLERATED)
+    for key, effect in added:
+        toleration = {"key": key, "operator": "Exists", "effect": effect}
+        if toleration not in found:
+            found.append(toleration)
+    return found
+
+
+def _tolerated(tolerations: list[dict[str, Any]], taint: dict[str, Any]) -> bool:
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+            continue
+        if toleration.get("key") and toleration["key"] != taint["key"]:
+            continue
+        if toleration.get("operator") == "Exists":
+            return True
+        if toleration.get("key") and (toleration.get("value") or "") == (taint.get("value") or ""):
+            return True
+    return False
+
+
+def _node_of(pod: Object) -> str:
+    """Return the node a daemon pod is on, or is meant for."""
+    if pod["spec"].get("nodeName"):
+        name: str = pod["spec"]["nodeName"]
+        return name
+    required = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for item in term.get("matchFields") or ():
+            if item.get("key") == "metadata.name" and item.get("values"):
+                return str(item["values"][0])
+    return ""
+
+
+def _matters(node: Object) -> tuple[Any, ...]:
+    spec = node.get("spec") or {}
+    return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")

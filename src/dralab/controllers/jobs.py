@@ -1,0 +1,409 @@
+"""Jobs: pods until enough of them have succeeded.
+
+Source: kube-controller-manager's job controller: parallelism, completions, Indexed completion,
+back-off, deadlines, suspension, TTL, and pod failure counted once through the tracking finalizer.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.controllers.workloads import (
+    BURST,
+    Owned,
+    PodControl,
+    deletion_rank,
+    each,
+    enqueue_owner,
+    pod_from_template,
+    write_status,
+)
+from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    amend,
+    condition_of,
+    is_deleting,
+    is_finished,
+    is_ready,
+    key_of,
+    uid_of,
+    with_condition,
+)
+from dralab.runtime.resources import JOBS, PODS
+
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
+INDEX: Final = "batch.kubernetes.io/job-completion-index"
+FIRST_BACKOFF: Final = 10 * SECOND
+LONGEST_BACKOFF: Final = 600 * SECOND
+
+
+class Jobs:
+    """Starts pods, counts how they end, and ends the job."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.jobs = manager.cache(JOBS)
+        self.owned = Owned(manager, PODS, kind="Job", api_version="batch/v1")
+        self.recorder = manager.recorder("job-controller")
+        self.control = PodControl(manager, self.recorder, kind="Job", api_version="batch/v1")
+        self.queue = manager.queue("jobs", self.reconcile)
+        self.jobs.subscribe(each(self.queue.add))
+        self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.jobs))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Take a job one step further."""
+        job = self.jobs.get(key)
+        if job is None:
+            self._free_orphans(key)
+            return None
+        pods = self.owned.of(job)
+        if is_deleting(job):
+            for pod in pods:
+                self._untrack(pod)
+            return None
+        if _end(job) is not None:
+            for pod in pods:
+                self._untrack(pod)
+            return self._forget_later(job)
+        job = self._count(job, pods)
+        verdict = self._verdict(job)
+        active = [pod for pod in pods if not is_finished(pod) and not is_deleting(pod)]
+        again: int | None = None
+        if verdict is not None:
+            for pod in active:
+                self.control.delete(job, pod)
+            self._finish(job, *verdict)
+            return 0
+        if job["spec"].get("suspend"):
+            for pod in active:
+                self.control.delete(job, pod)
+            active = []
+        else:
+            active, again = self._scale(job, active, pods)
+        self._tell(job, active)
+        deadline = self._deadline(job)
+        waits = [wait for wait in (again, deadline) if wait is not None]
+        return min(waits, default=None)
+
+    # --- counting
+
+    def _count(self, job: Object, pods: list[Object]) -> Object:
+        """Count ended pods once: note them in the status, then let go of them."""
+        status = job.get("status") or {}
+        noted = status.get("uncountedTerminatedPods") or {}
+        uncounted = {name: list(noted.get(name) or ()) for name in ("succeeded", "failed")}
+        tracked = {uid_of(pod): pod for pod in pods if _is_tracked(pod)}
+        changed = False
+        for uid, pod in sorted(tracked.items()):
+            phase = (pod.get("status") or {}).get("phase")
+            ended = "succeeded" if phase == "Succeeded" else "failed"
+            done = is_finished(pod) or is_deleting(pod)
+            if done and not any(uid in uids for uids in uncounted.values()):
+                uncounted[ended].append(uid)
+                changed = True
+        indexes = _indexes(status.get("completedIndexes", ""))
+        indexes |= {
+            index
+            for uid in uncounted["succeeded"]
+            if uid in tracked and (index := _index(tracked[uid])) is not None
+        }
+        if changed:
+            job = write_status(
+                self.manager,
+                JOBS,
+                self.jobs,
+                job,
+                {
+                    "uncountedTerminatedPods": {k: v for k, v in uncounted.items() if v},
+                    "completedIndexes": _ranges(indexes) or None,
+                },
+            )
+        if not any(uncounted.values()):
+            return job
+        for uids in uncounted.values():
+            for uid in uids:
+                if uid in tracked:
+                    self._untrack(tracked[uid])
+        status = job.get("status") or {}
+        succeeded = (status.get("succeeded") or 0) + len(uncounted["succeeded"])
+        if job["spec"].get("completionMode") == "Indexed":
+            succeeded = len(indexes)
+        return write_status(
+            self.manager,
+            JOBS,
+            self.jobs,
+            job,
+            {
+                "uncountedTerminatedPods": {},
+                "succeeded": succeeded or None,
+                "failed": (status.get("failed") or 0) + len(uncounted["failed"]) or None,
+            },
+        )
+
+    def _untrack(self, pod: Object) -> None:
+        def change(latest: Object) -> bool:
+            finalizers = latest["metadata"].get("finalizers") or []
+            if TRACKING not in finalizers:
+                return False
+            latest["metadata"]["finalizers"] = [name for name in finalizers if name != TRACKING]
+            return True
+
+        if not _is_tracked(pod):
+            return
+        try:
+            amended = amend(self.client, PODS, pod, change)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return
+        if not is_deleting(amended):
+            self.owned.cache.learn(amended)
+
+    def _free_orphans(self, key: Key) -> None:
+        for pod in self.owned.cache.namespace(key.namespace):
+            if self.owned.owner_key(pod) == key and _is_tracked(pod):
+                self._untrack(pod)
+
+    # --- the end
+
+    def _verdict(self, job: Object) -> tuple[str, str, str] | None:
+        """Return (condition, reason, message) where the job is over."""
+        spec, status = job["spec"], job.get("status") or {}
+        name = key_of(job).name
+        failed, succeeded = status.get("failed") or 0, status.get("succeeded") or 0
+        limit = spec.get("backoffLimit", 6)
+        if failed > limit:
+            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        left = self._deadline(job)
+        if left is not None and left <= 0:
+            return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        completions = spec.get("completions")
+        policy = (spec.get("successPolicy") or {}).get("rules") or ()
+        for rule in policy:
+            wanted = _indexes(rule.get("succeededIndexes") or "")
+            done = _indexes(status.get("completedIndexes", ""))
+            hit = done & wanted if rule.get("succeededIndexes") else done
+            if len(hit) >= (rule.get("succeededCount") or len(wanted) or 1):
+                return "Complete", "SuccessPolicy", f"Matched rules at index 0 of {name}"
+        if completions is None:
+            active = status.get("active") or 0
+            pods = [pod for pod in self.owned.of(job) if not is_finished(pod)]
+            if succeeded and not active and not pods:
+                return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
+            return None
+        if succeeded >= completions:
+            return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
+        return None
+
+    def _finish(self, job: Object, type_: str, reason: str, message: str) -> None:
+        now = self.manager.now()
+        status = job.get("status") or {}
+        early = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
+        conditions = list(status.get("conditions") or ())
+        for each_type in (early, type_):
+            condition = {
+                "type": each_type,
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastProbeTime": now,
+            }
+            conditions = with_condition(conditions, condition, now=now)
+        written: dict[str, Any] = {"conditions": conditions, "active": None, "ready": 0}
+        if type_ == "Complete":
+            written["completionTime"] = now
+        write_status(self.manager, JOBS, self.jobs, job, written)
+        if type_ == "Complete":
+            self.recorder.event(job, "Job", "Completed", "Job completed", api_version="batch/v1")
+        else:
+            self.recorder.event(job, "Job", reason, message, type="Warning", api_version="batch/v1")
+
+    def _forget_later(self, job: Object) -> int | None:
+        ttl = job["spec"].get("ttlSecondsAfterFinished")
+        end = _end(job)
+        if ttl is None or end is None:
+            return None
+        left: int = from_rfc3339(end) + ttl * SECOND - self.manager.engine.clock.now()
+        if left > 0:
+            return left
+        key = key_of(job)
+        try:
+            self.client.delete(
+                JOBS,
+                key.name,
+                key.namespace,
+                options={
+                    "propagationPolicy": "Foreground",
+                    "preconditions": {"uid": uid_of(job)},
+                },
+            )
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+        return None
+
+    def _deadline(self, job: Object) -> int | None:
+        seconds = job["spec"].get("activeDeadlineSeconds")
+        started = (job.get("status") or {}).get("startTime")
+        if seconds is None or not started or job["spec"].get("suspend"):
+            return None
+        return int(from_rfc3339(started) + seconds * SECOND - self.manager.engine.clock.now())
+
+    # --- pods
+
+    def _scale(
+        self, job: Object, active: list[Object], pods: list[Object]
+    ) -> tuple[list[Object], int | None]:
+        spec, status = job["spec"], job.get("status") or {}
+        parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
+        succeeded = status.get("succeeded") or 0
+        if completions is None:
+            wanted = len(active) if succeeded else parallelism
+        else:
+            wanted = min(parallelism, completions - succeeded)
+        if len(active) > wanted:
+            going = sorted(active, key=deletion_rank)[: len(active) - wanted]
+            for pod in going:
+                self.control.delete(job, pod)
+            return [pod for pod in active if pod not in going], None
+        missing = min(wanted - len(active), BURST)
+        if missing <= 0:
+            return active, None
+        # A pod that is still ending holds its place (podReplacementPolicy Failed), its index too.
+        ending = [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
+        if spec.get("podReplacementPolicy") == "Failed":
+            missing -= len(ending)
+        wait = self._backoff(job, pods)
+        if wait > 0:
+            return active, wait
+        indexes: Iterable[int | None] = [None] * max(0, missing)
+        if spec.get("completionMode") == "Indexed":
+            busy = {_index(pod) for pod in [*active, *ending]}
+            busy |= _indexes(status.get("completedIndexes", ""))
+            indexes = [n for n in range(completions or 0) if n not in busy][: max(0, missing)]
+        made = [self.control.create(job, self._body(job, index)) for index in indexes]
+        return [*active, *made], None
+
+    def _backoff(self, job: Object, pods: list[Object]) -> int:
+        """Return how long a failed pod waits for its successor: 10 s, doubled, at most 10 min."""
+        failed = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Failed"]
+        count = (job.get("status") or {}).get("failed") or 0
+        if not failed or not count:
+            return 0
+        latest = max(_ended(pod) for pod in failed)
+        delay = min(FIRST_BACKOFF << min(count - 1, 20), LONGEST_BACKOFF)
+        return latest + delay - self.manager.engine.clock.now()
+
+    def _body(self, job: Object, index: int | None) -> Object:
+        key = key_of(job)
+        prefix = f"{key.name}-" if index is None else f"{key.name}-{index}-"
+        body = pod_from_template(
+            job["spec"]["template"],
+            reference=self.owned.reference(job),
+            namespace=key.namespace,
+            generateName=prefix,
+        )
+        metadata = body["metadata"]
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
+        if index is not None:
+            metadata.setdefault("annotations", {})[INDEX] = str(index)
+            metadata.setdefault("labels", {})[INDEX] = str(index)
+            body["spec"].setdefault("hostname", f"{key.name}-{index}")
+            source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+            entry = {"name": "JOB_COMPLETION_INDEX", "valueFrom": source}
+            spec = body["spec"]
+            for container in [*spec["containers"], *(spec.get("initContainers") or ())]:
+                container["env"] = [*(container.get("env") or ()), dict(entry)]
+        return body
+
+    # --- status
+
+    def _tell(self, job: Object, active: list[Object]) -> None:
+        now = self.manager.now()
+        status = job.get("status") or {}
+        suspended = bool(job["spec"].get("suspend"))
+        conditions = list(status.get("conditions") or ())
+        known = condition_of(job, "Suspended")
+        if suspended or (known is not None and known["status"] == "True"):
+            condition = {
+                "type": "Suspended",
+                "status": "True" if suspended else "False",
+                "reason": "JobSuspended" if suspended else "JobResumed",
+                "message": "Job suspended" if suspended else "Job resumed",
+            }
+            conditions = with_condition(conditions, condition, now=now)
+        written: dict[str, Any] = {
+            "active": len(active) or None,
+            "ready": sum(is_ready(pod) for pod in active),
+            "terminating": 0,
+            "uncountedTerminatedPods": status.get("uncountedTerminatedPods") or {},
+        }
+        if conditions:
+            written["conditions"] = conditions
+        if suspended:
+            written["startTime"] = None
+        elif not status.get("startTime"):
+            written["startTime"] = now
+        write_status(self.manager, JOBS, self.jobs, job, written)
+
+
+def _is_tracked(pod: Object) -> bool:
+    return TRACKING in (pod["metadata"].get("finalizers") or ())
+
+
+def _index(pod: Object) -> int | None:
+    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _end(job: Object) -> str | None:
+    """Return when a job ended."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
+            found: str = condition["lastTransitionTime"]
+            return found
+    return None
+
+
+def _ended(pod: Object) -> int:
+    times = [
+        state["terminated"]["finishedAt"]
+        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+        if (state := container.get("state") or {}).get("terminated", {}).get("finishedAt")
+    ]
+    since: Mapping[str, Any] = condition_of(pod, "Ready") or {}
+    text = max(times, default=since.get("lastTransitionTime"))
+    return from_rfc3339(text or pod["metadata"]["creationTimestamp"])
+
+
+def _indexes(text: str) -> set[int]:
+    """Return the numbers of a text such as `0-2,5`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _ranges(indexes: set[int]) -> str:
+    parts: list[list[int]] = []
+    for number in sorted(indexes):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    # Two neighbours are a list, three are a range (as upstream writes them).
+    texts = []
+    for part in parts:
+        if len(part) == 1:
+            texts.append(str(part[0]))
+        elif part[1] == part[0] + 1:
+            texts.append(f"{part[0]},{part[1]}")
+        else:
+            texts.append(f"{part[0]}-{part[1]}")
+    return ",".join(texts)

@@ -1,0 +1,267 @@
+"""ResourcePoolStatusRequests: what is there, what is taken, what is left; told once.
+
+Source: KEP-5677 and the resourcepoolstatus controller. A device that several claims hold counts
+once; admin access holds nothing; what is left is total less allocated less tainted.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, condition_of, key_of, uid_of, with_condition
+from dralab.runtime.resources import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES
+from dralab.values import quantity
+from dralab.values.quantity import Number
+
+Wire = Mapping[str, Any]
+RETRIES: Final = 5
+COMPLETED_TTL: Final = 3600 * SECOND
+PENDING_TTL: Final = 24 * 3600 * SECOND
+LONGEST_ERROR: Final = 256
+REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+class PoolStatus:
+    """Answers each request once, and deletes it when it is old."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.requests = manager.cache(POOL_STATUS_REQUESTS)
+        self.slices = manager.cache(SLICES)
+        self.claims = manager.cache(CLAIMS)
+        self.rules = manager.cache(TAINT_RULES)
+        self.queue = manager.queue("resourcepoolstatus", self.reconcile)
+        self._tries: dict[str, int] = {}
+        self.requests.subscribe(self._request)
+
+    def _request(self, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self.queue.add(key_of(new))
+        elif old is not None:
+            self._tries.pop(uid_of(old), None)
+
+    def reconcile(self, key: Key) -> int | None:
+        """Answer a request, or forget it."""
+        request = self.requests.get(key)
+        if request is None:
+            return None
+        now = self.manager.engine.clock.now()
+        done = condition_of(request, "Complete") or condition_of(request, "Failed")
+        if done is not None:
+            return self._expire(request, from_rfc3339(done["lastTransitionTime"]) + COMPLETED_TTL)
+        created = from_rfc3339(request["metadata"]["creationTimestamp"])
+        if now >= created + PENDING_TTL:
+            return self._expire(request, created + PENDING_TTL)
+        status = pool_status(
+            request["spec"], list(self.slices), list(self.claims), list(self.rules)
+        )
+        uid = uid_of(request)
+        unfinished = any(
+            "incomplete" in pool.get("validationError", "") for pool in status["pools"]
+        )
+        tries = self._tries[uid] = self._tries.get(uid, 0) + 1
+        if unfinished and tries <= RETRIES:
+            return SECOND << (tries - 1)
+        condition = {
+            "type": "Complete",
+            "status": "True",
+            "reason": "CalculationComplete",
+            "message": f"Calculated status for {len(status['pools'])} pools",
+        }
+        status["conditions"] = with_condition((), condition, now=self.manager.now())
+        self.requests.learn(
+            self.client.update(
+                POOL_STATUS_REQUESTS, {**request, "status": status}, subresource="status"
+            )
+        )
+        return COMPLETED_TTL
+
+    def _expire(self, request: Object, when: int) -> int | None:
+        left = when - self.manager.engine.clock.now()
+        if left > 0:
+            return left
+        try:
+            self.client.delete(
+                POOL_STATUS_REQUESTS,
+                request["metadata"]["name"],
+                options={"preconditions": {"uid": uid_of(request)}},
+            )
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+        return None
+
+
+def pool_status(
+    spec: Wire, slices: Iterable[Object], claims: Iterable[Object], rules: Iterable[Object]
+) -> dict[str, Any]:
+    """Return `poolCount` and `pools` for a request's spec."""
+    by_pool: dict[tuple[str, str], list[Wire]] = defaultdict(list)
+    for item in slices:
+        pool = item["spec"]["pool"]["name"]
+        if item["spec"]["driver"] == spec["driver"] and spec.get("poolName") in {None, pool}:
+            by_pool[item["spec"]["driver"], pool].append(item["spec"])
+    held: dict[tuple[str, str], dict[str, list[Wire]]] = defaultdict(lambda: defaultdict(list))
+    for claim in claims:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        for result in (allocation.get("devices") or {}).get("results") or ():
+            if not result.get("adminAccess"):
+                held[result["driver"], result["pool"]][result["device"]].append(result)
+    all_rules = [rule["spec"] for rule in rules]
+    limit = spec.get("limit") or 100
+    attribute = spec.get("defaultPartitionTypeAttribute")
+    return {
+        "poolCount": len(by_pool),
+        "pools": [
+            _pool(key, by_pool[key], held[key], all_rules, attribute)
+            for key in sorted(by_pool)[:limit]
+        ],
+    }
+
+
+def _pool(
+    key: tuple[str, str],
+    slices: list[Wire],
+    held: Mapping[str, list[Wire]],
+    rules: list[Wire],
+    attribute: str | None,
+) -> dict[str, Any]:
+    driver, name = key
+    generation = max(item["pool"]["generation"] for item in slices)
+    newest = [item for item in slices if item["pool"]["generation"] == generation]
+    wanted = newest[0]["pool"]["resourceSliceCount"]
+    found: dict[str, Any] = {"driver": driver, "poolName": name, "generation": generation}
+    error = ""
+    if len(newest) != wanted:
+        error = f"pool is incomplete: {len(newest)} of {wanted} slices are published"
+    devices = [device for item in newest for device in item.get("devices") or ()]
+    names = [device["name"] for device in devices]
+    twice = next((each for each in names if names.count(each) > 1), None) if not error else None
+    if twice is not None:
+        error = f"pool is invalid: device {twice} is published twice"
+    if error:
+        return {**found, "validationError": error[:LONGEST_ERROR]}
+    nodes = {item.get("nodeName") for item in newest}
+    if len(nodes) == 1 and None not in nodes:
+        found["nodeName"] = newest[0]["nodeName"]
+    allocated = sum(device["name"] in held for device in devices)
+    tainted = sum(
+        device["name"] not in held and _is_tainted(device, key, rules) for device in devices
+    )
+    found |= {
+        "resourceSliceCount": len(newest),
+        "totalDevices": len(devices),
+        "allocatedDevices": allocated,
+        "unavailableDevices": tainted,
+        "availableDevices": len(devices) - allocated - tainted,
+    }
+    partitions = _partitions(newest, held, attribute)
+    if partitions:
+        found["partitionSummary"] = partitions
+    shared = [device for device in devices if device.get("allowMultipleAllocations")]
+    if shared:
+        found["shareableSummary"] = _shareable(shared, held)
+    return found
+
+
+def _is_tainted(device: Wire, key: tuple[str, str], rules: list[Wire]) -> bool:
+    taints = list(device.get("taints") or ())
+    for rule in rules:
+        selector = rule.get("deviceSelector")
+        values = {"driver": key[0], "pool": key[1], "device": device["name"]}
+        if selector is not None and all(
+            selector.get(name) in {None, value} for name, value in values.items()
+        ):
+            taints.append(rule["taint"])
+    return any(taint.get("effect") in REPELS for taint in taints)
+
+
+def _partitions(
+    slices: list[Wire], held: Mapping[str, list[Wire]], default: str | None
+) -> list[dict[str, Any]]:
+    """Return, per type of partition, how many there are and how many could still be had."""
+    left: dict[tuple[str, str], Number] = {}
+    for item in slices:
+        for counters in item.get("sharedCounters") or ():
+            for name, counter in counters["counters"].items():
+                left[counters["name"], name] = quantity.parse_any(counter["value"])
+    groups: dict[tuple[str, str], list[Wire]] = defaultdict(list)
+    for item in slices:
+        attribute = item.get("partitionTypeAttribute") or default
+        for device in item.get("devices") or ():
+            if device["name"] in held:
+                _draw(left, device)
+            value = _attribute(device, attribute, item["driver"]) if attribute else None
+            if attribute and value is not None:
+                groups[attribute, value].append(device)
+    found = []
+    for (attribute, value), devices in sorted(groups.items()):
+        rest = dict(left)
+        count = 0
+        for device in devices:
+            if device["name"] not in held and _fits(rest, device):
+                _draw(rest, device)
+                count += 1
+        found.append(
+            {"attribute": attribute, "type": value, "total": len(devices), "allocatable": count}
+        )
+    return found
+
+
+def _draws(device: Wire) -> Iterable[tuple[tuple[str, str], Number]]:
+    for item in device.get("consumesCounters") or ():
+        for name, counter in item["counters"].items():
+            yield (item["counterSet"], name), quantity.parse_any(counter["value"])
+
+
+def _draw(left: dict[tuple[str, str], Number], device: Wire) -> None:
+    for key, amount in _draws(device):
+        left[key] = left.get(key, 0) - amount
+
+
+def _fits(left: Mapping[tuple[str, str], Number], device: Wire) -> bool:
+    return all(left.get(key, 0) >= amount for key, amount in _draws(device))
+
+
+def _attribute(device: Wire, name: str, driver: str) -> str | None:
+    attributes = device.get("attributes") or {}
+    domain, _, bare = name.rpartition("/")
+    value = attributes.get(name) or (attributes.get(bare) if domain == driver else None)
+    text: str | None = (value or {}).get("string")
+    return text
+
+
+def _shareable(devices: list[Wire], held: Mapping[str, list[Wire]]) -> dict[str, Any]:
+    total: dict[str, Number] = defaultdict(int)
+    consumed: dict[str, Number] = defaultdict(int)
+    for device in devices:
+        for name, capacity in (device.get("capacity") or {}).items():
+            total[name] += quantity.parse_any(capacity["value"])
+        for result in held.get(device["name"], ()):
+            for name, amount in (result.get("consumedCapacity") or {}).items():
+                consumed[name] += quantity.parse_any(amount)
+    used = sum(device["name"] in held for device in devices)
+
+    def text(value: Number) -> str:
+        return quantity.render(
+            max(value, 0), "BinarySI" if value and value % 1024 == 0 else "DecimalSI"
+        )
+
+    return {
+        "fullyAvailableDevices": len(devices) - used,
+        "partiallyAvailableDevices": used,
+        "capacity": [
+            {
+                "name": name,
+                "total": text(total[name]),
+                "consumed": text(consumed[name]),
+                "available": text(total[name] - consumed[name]),
+            }
+            for name in sorted(total)
+        ],
+    }

@@ -1,0 +1,124 @@
+"""ResourceQuotas: what a namespace uses, in the status of its quotas; device classes included.
+
+Refusing what goes beyond is admission's task; both count by `api.quota`.
+"""
+
+from typing import Final
+
+from dralab.api import quota
+from dralab.api.status import ApiError
+from dralab.runtime.cache import Cache
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, key_of
+from dralab.runtime.resources import (
+    CLAIMS,
+    CONFIG_MAPS,
+    PODS,
+    REPLICATION_CONTROLLERS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICES,
+    VOLUME_CLAIMS,
+)
+from dralab.values.quantity import form_of, parse_any, render
+
+WATCHED: Final = (
+    PODS,
+    CLAIMS,
+    SERVICES,
+    SECRETS,
+    CONFIG_MAPS,
+    VOLUME_CLAIMS,
+    REPLICATION_CONTROLLERS,
+)
+
+
+class Quotas:
+    """Counts again whenever something that counts comes, goes or changes."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.quotas = manager.cache(RESOURCE_QUOTAS)
+        self.caches: dict[Resource, Cache] = {}
+        self.queue = manager.queue("resourcequota", self.reconcile)
+        self._with_quotas: dict[str, int] = {}
+        self.quotas.subscribe(self._quota)
+        for resource in WATCHED:
+            self.caches[resource] = manager.cache(resource)
+            self.caches[resource].index("namespace", lambda obj: [key_of(obj).namespace])
+            self.caches[resource].subscribe(self._object)
+
+    def _quota(self, old: Object | None, new: Object | None) -> None:
+        obj = new if new is not None else old
+        if obj is None:
+            return
+        namespace = key_of(obj).namespace
+        if old is None or new is None:
+            count = self._with_quotas.get(namespace, 0) + (1 if new is not None else -1)
+            self._with_quotas[namespace] = count
+        if new is not None:
+            self.queue.add(key_of(new))
+
+    def _object(self, old: Object | None, new: Object | None) -> None:
+        obj = new if new is not None else old
+        namespace = key_of(obj).namespace if obj is not None else ""
+        if self._with_quotas.get(namespace):
+            for item in self.quotas.namespace(namespace):
+                self.queue.add(key_of(item))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Write what a namespace uses into a quota's status."""
+        item = self.quotas.get(key)
+        if item is None or is_deleting(item):
+            return None
+        spec = item.get("spec") or {}
+        hard = spec.get("hard") or {}
+        counted = quota.total(
+            spec,
+            (
+                (resource.plural, resource.group, obj)
+                for resource, cache in self._caches(hard).items()
+                for obj in cache.find("namespace", key.namespace)
+            ),
+            hard,
+        )
+        used = {name: render(amount, form_of(str(hard[name]))) for name, amount in counted.items()}
+        status = item.get("status") or {}
+        if status.get("hard") == hard and _same(status.get("used") or {}, used):
+            return None
+        body = {**item, "status": {"hard": dict(hard), "used": used}}
+        try:
+            self.quotas.learn(self.client.update(RESOURCE_QUOTAS, body, subresource="status"))
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+        return None
+
+    def _caches(self, hard: dict[str, str]) -> dict[Resource, Cache]:
+        """Return what to count: kinds that only a quota names are watched from then on."""
+        from dralab.api.kinds import Kinds
+
+        found = dict(self.caches)
+        for name in hard:
+            plural, _, group = name.removeprefix("count/").partition(".")
+            if not name.startswith("count/") or any(
+                (other.plural, other.group) == (plural, group) for other in found
+            ):
+                continue
+            for kind in Kinds.standard():
+                if (kind.plural, kind.group) == (plural, group) and kind.namespaced:
+                    resource = Resource(kind.group, kind.version, kind.plural)
+                    cache = self.manager.cache(resource)
+                    cache.index("namespace", lambda obj: [key_of(obj).namespace])
+                    cache.subscribe(self._object)
+                    self.caches[resource] = found[resource] = cache
+                    break
+        return found
+
+
+def _same(one: dict[str, str], other: dict[str, str]) -> bool:
+    return one.keys() == other.keys() and all(
+        parse_any(one[name]) == parse_any(other[name]) for name in one
+    )
