@@ -1,0 +1,8 @@
+import pytest
+
+from workloads import RealLab
+
+
+@pytest.fixture
+def lab():
+    return RealLab()
