@@ -19,8 +19,17 @@ from dralab.controllers.workloads import (
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, condition_of, is_deleting, key_of, uid_of, with_condition
-from dralab.runtime.resources import DEPLOYMENTS, REPLICA_SETS
+from dralab.runtime.objects import (
+    Key,
+    condition_of,
+    controller_of,
+    is_deleting,
+    is_finished,
+    key_of,
+    uid_of,
+    with_condition,
+)
+from dralab.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
 HASH: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
@@ -40,10 +49,22 @@ class Deployments:
         self.deployments = manager.cache(DEPLOYMENTS)
         self.owned = Owned(manager, REPLICA_SETS, kind="Deployment", api_version="apps/v1")
         self.sets = self.owned.cache
+        self.pods = Owned(manager, PODS, kind="ReplicaSet", api_version="apps/v1").cache
+        self.pods.subscribe(self._pod)
         self.recorder = manager.recorder("deployment-controller")
         self.queue = manager.queue("deployments", self.reconcile)
         self.deployments.subscribe(each(self.queue.add))
         self.sets.subscribe(enqueue_owner(self.owned, self.queue.add, self.deployments))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        # The end of the last old pod lets a Recreate go on.
+        if old is None or new is not None:
+            return
+        owner = controller_of(old)
+        replica_set = self.sets.get(Key(key_of(old).namespace, owner["name"])) if owner else None
+        key = self.owned.owner_key(replica_set) if replica_set is not None else None
+        if key is not None:
+            self.queue.add(key)
 
     def reconcile(self, key: Key) -> int | None:
         """Take one step of a deployment's rollout."""
@@ -212,7 +233,11 @@ class Deployments:
         if any(_replicas(item) for item in old):
             for item in old:
                 self._scale(deployment, item, 0)
-        elif not any((item.get("status") or {}).get("replicas") for item in old):
+        elif not any(
+            not is_finished(pod)
+            for item in old
+            for pod in self.pods.find("controller", uid_of(item))
+        ):
             self._scale(deployment, new, deployment["spec"].get("replicas", 1))
 
     def _roll(self, deployment: Object, new: Object, old: list[Object]) -> None:

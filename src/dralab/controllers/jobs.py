@@ -51,8 +51,15 @@ class Jobs:
         self.recorder = manager.recorder("job-controller")
         self.control = PodControl(manager, self.recorder, kind="Job", api_version="batch/v1")
         self.queue = manager.queue("jobs", self.reconcile)
+        # Pods that were counted and let go: the watch may tell of that a little later.
+        self._counted: set[str] = set()
         self.jobs.subscribe(each(self.queue.add))
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.jobs))
+        self.owned.cache.subscribe(self._pod)
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and (new is None or not _is_tracked(new)):
+            self._counted.discard(uid_of(old))
 
     def reconcile(self, key: Key) -> int | None:
         """Take a job one step further."""
@@ -96,7 +103,11 @@ class Jobs:
         status = job.get("status") or {}
         noted = status.get("uncountedTerminatedPods") or {}
         uncounted = {name: list(noted.get(name) or ()) for name in ("succeeded", "failed")}
-        tracked = {uid_of(pod): pod for pod in pods if _is_tracked(pod)}
+        tracked = {
+            uid_of(pod): pod
+            for pod in pods
+            if _is_tracked(pod) and uid_of(pod) not in self._counted
+        }
         changed = False
         for uid, pod in sorted(tracked.items()):
             phase = (pod.get("status") or {}).get("phase")
@@ -128,6 +139,7 @@ class Jobs:
             for uid in uids:
                 if uid in tracked:
                     self._untrack(tracked[uid])
+        self._counted |= {uid for uid in tracked if any(uid in each for each in uncounted.values())}
         status = job.get("status") or {}
         succeeded = (status.get("succeeded") or 0) + len(uncounted["succeeded"])
         if job["spec"].get("completionMode") == "Indexed":

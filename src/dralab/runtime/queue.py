@@ -87,8 +87,8 @@ class WorkQueue(Generic[K]):
         self.add(key)
 
     def _next(self) -> None:
-        self._scheduled = False
         if not self._order or not self._ready():
+            self._scheduled = False
             return
         key = self._order.popleft()
         self._waiting.discard(key)
@@ -104,6 +104,8 @@ class WorkQueue(Generic[K]):
             self.failures.pop(key, None)
             if again is not None:
                 self.add_after(key, again)
+        # Only now: what the caches were told while the key was in hand comes first.
+        self._scheduled = False
         self.wake()
 
     def _retry(self, key: K, error: ApiError | None) -> None:

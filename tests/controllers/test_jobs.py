@@ -1,0 +1,223 @@
+from datetime import UTC, datetime
+from itertools import islice
+
+import pytest
+
+from dralab.controllers import cron, registry
+from dralab.runtime.resources import CRON_JOBS, EVENTS, JOBS, PODS
+from workloads import RealLab
+
+
+@pytest.fixture
+def lab():
+    made = RealLab()
+    for name in ("job-controller", "cronjob-controller", "garbage-collector-controller"):
+        registry.CONTROLLERS[name](made.manager)
+    made.add_node("n0")
+    made.start()
+    return made
+
+
+def job(name, **spec):
+    template = {
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"}
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"template": template, **spec},
+    }
+
+
+def active(lab):
+    return [p for p in lab.all(PODS) if p["status"]["phase"] in {"Pending", "Running"}]
+
+
+def end(lab, count=1, phase="Succeeded"):
+    for obj in active(lab)[:count]:
+        lab.end_pod(obj["metadata"]["name"], phase)
+    lab.wait(0.1)
+
+
+def conditions(lab, name="j"):
+    found = lab.get(JOBS, name)["status"].get("conditions", [])
+    return {c["type"]: c["reason"] for c in found if c["status"] == "True"}
+
+
+def test_a_job_runs_until_enough_pods_have_succeeded(lab):
+    lab.add(JOBS, job("j", completions=3, parallelism=2))
+    lab.wait(1)
+    assert len(active(lab)) == 2
+    end(lab)
+    assert len(active(lab)) == 2
+    end(lab, 2)
+    status = lab.get(JOBS, "j")["status"]
+    assert status["succeeded"] == 3
+    assert status["completionTime"]
+    assert conditions(lab) == {
+        "SuccessCriteriaMet": "CompletionsReached",
+        "Complete": "CompletionsReached",
+    }
+
+
+def test_an_ended_pod_counts_once_even_when_it_is_deleted_at_once(lab):
+    lab.add(JOBS, job("j", completions=2))
+    lab.wait(1)
+    [first] = active(lab)
+    name = first["metadata"]["name"]
+    lab.end_pod(name)
+    lab.delete(PODS, name, gracePeriodSeconds=0)
+    lab.wait(1)
+    assert lab.find(PODS, name) is None
+    assert lab.get(JOBS, "j")["status"]["succeeded"] == 1
+
+
+def test_failed_pods_are_replaced_ever_more_slowly_until_the_limit(lab):
+    lab.add(JOBS, job("j", backoffLimit=2))
+    lab.wait(1)
+    end(lab, phase="Failed")
+    lab.wait(5)
+    assert active(lab) == []
+    lab.wait(6)
+    assert len(active(lab)) == 1
+    end(lab, phase="Failed")
+    lab.wait(15)
+    assert active(lab) == []
+    lab.wait(6)
+    end(lab, phase="Failed")
+    assert conditions(lab)["Failed"] == "BackoffLimitExceeded"
+
+
+def test_indexed_pods_know_their_index_and_each_counts_once(lab):
+    lab.add(JOBS, job("j", completions=3, parallelism=3, completionMode="Indexed"))
+    lab.wait(1)
+    indexes = [
+        p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
+        for p in active(lab)
+    ]
+    assert sorted(indexes) == ["0", "1", "2"]
+    assert active(lab)[0]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
+    end(lab, 3)
+    status = lab.get(JOBS, "j")["status"]
+    assert (status["succeeded"], status["completedIndexes"]) == (3, "0-2")
+
+
+def test_a_job_past_its_deadline_fails_and_stops_its_pods(lab):
+    lab.add(JOBS, job("j", activeDeadlineSeconds=30))
+    lab.wait(29)
+    assert len(active(lab)) == 1
+    lab.wait(2)
+    assert conditions(lab)["Failed"] == "DeadlineExceeded"
+    assert active(lab) == []
+
+
+def test_a_suspended_job_has_no_pods_until_it_is_resumed(lab):
+    lab.add(JOBS, job("j", suspend=True))
+    lab.wait(1)
+    assert active(lab) == []
+    assert conditions(lab)["Suspended"] == "JobSuspended"
+    lab.patch(JOBS, "j", {"spec": {"suspend": False}})
+    lab.wait(1)
+    assert len(active(lab)) == 1
+
+
+def test_a_finished_job_is_forgotten_after_its_time(lab):
+    lab.add(JOBS, job("j", ttlSecondsAfterFinished=60))
+    lab.wait(1)
+    end(lab)
+    lab.wait(58)
+    assert lab.find(JOBS, "j")
+    lab.wait(5)
+    assert lab.find(JOBS, "j") is None
+    assert lab.names(PODS) == []
+
+
+def cron_job(name, schedule, **spec):
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedule": schedule, "jobTemplate": {"spec": job("x")["spec"]}, **spec},
+    }
+
+
+def test_a_cron_job_starts_a_job_at_each_of_its_times(lab):
+    lab.add(CRON_JOBS, cron_job("c", "*/10 * * * *"))
+    lab.wait(25 * 60)
+    names = lab.names(JOBS)
+    assert len(names) == 2
+    assert all((int(name.split("-")[1]) * 60) % 600 == 0 for name in names)
+    assert len(lab.get(CRON_JOBS, "c")["status"]["active"]) == 2
+
+
+@pytest.mark.parametrize(("policy", "running"), [("Allow", 3), ("Forbid", 1), ("Replace", 1)])
+def test_overlapping_runs_are_allowed_forbidden_or_replaced(lab, policy, running):
+    lab.add(CRON_JOBS, cron_job("c", "*/10 * * * *", concurrencyPolicy=policy))
+    lab.wait(30 * 60 + 5)
+    assert len(lab.names(JOBS)) == running
+
+
+def test_only_some_finished_jobs_are_kept(lab):
+    lab.add(CRON_JOBS, cron_job("c", "*/10 * * * *", successfulJobsHistoryLimit=2))
+    for _ in range(5):
+        lab.wait(600)
+        end(lab, 9)
+    lab.wait(60)
+    assert len(lab.names(JOBS)) == 2
+
+
+def test_a_suspended_cron_job_starts_nothing(lab):
+    lab.add(CRON_JOBS, cron_job("c", "*/10 * * * *", suspend=True))
+    lab.wait(3600)
+    assert lab.names(JOBS) == []
+
+
+def test_a_start_that_was_missed_for_too_long_is_left_out(lab):
+    lab.add(CRON_JOBS, cron_job("c", "0 0 * * *", suspend=True, startingDeadlineSeconds=60))
+    lab.wait(36 * 3600)
+    lab.patch(CRON_JOBS, "c", {"spec": {"suspend": False}})
+    lab.wait(60)
+    assert lab.names(JOBS) == []
+    assert [e for e in lab.all(EVENTS) if e["reason"] == "SuccessfulCreate"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "after", "expected"),
+    [
+        ("0 * * * *", None, "2026-01-01T00:30", ["2026-01-01T01:00", "2026-01-01T02:00"]),
+        ("*/20 3 * * *", None, "2026-01-01T00:00", ["2026-01-01T03:00", "2026-01-01T03:20"]),
+        ("0 0 29 2 *", None, "2026-01-01T00:00", ["2028-02-29T00:00"]),
+        ("0 0 1 * mon", None, "2026-01-01T12:00", ["2026-01-05T00:00", "2026-01-12T00:00"]),
+        ("0 9 * * 7", None, "2026-01-01T00:00", ["2026-01-04T09:00"]),
+        ("@daily", None, "2026-01-01T12:00", ["2026-01-02T00:00"]),
+        ("@every 90m", None, "2026-01-01T00:00", ["2026-01-01T01:30", "2026-01-01T03:00"]),
+        ("30 2 * * *", "Europe/Berlin", "2026-01-01T00:00", ["2026-01-01T01:30"]),
+        # The night in which 02:30 does not exist.
+        ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00", ["2026-03-30T00:30"]),
+    ],
+)
+def test_schedules_mean_what_crontab_says(text, zone, after, expected):
+    moment = datetime.fromisoformat(after).replace(tzinfo=UTC)
+    found = islice(cron.parse(text, zone).after(moment), len(expected))
+    assert [time.strftime("%Y-%m-%dT%H:%M") for time in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("* * * *", "expected exactly 5 fields, found 4"),
+        ("60 * * * *", "'60' is not between 0 and 59"),
+        ("* * * * xyz", "'xyz' is not between 0 and 7"),
+        ("5-1 * * * *", "'5-1' goes backward"),
+        ("*/0 * * * *", "'0' is no step"),
+        ("@every 0s", "at least 1s"),
+    ],
+)
+def test_a_text_that_is_no_schedule_is_refused(text, why):
+    with pytest.raises(cron.ScheduleError, match=why):
+        cron.parse(text)
+
+
+def test_a_schedule_that_never_comes_ends_its_search():
+    assert list(islice(cron.parse("0 0 30 2 *").after(datetime(2026, 1, 1, tzinfo=UTC)), 1)) == []

@@ -1,0 +1,342 @@
+from collections import Counter
+
+import pytest
+
+from dralab.controllers import registry
+from dralab.runtime.resources import (
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    VOLUME_CLAIMS,
+)
+from workloads import RealLab, pod
+
+
+@pytest.fixture
+def lab():
+    """The controllers of workloads; pods are bound by the test's own scheduler of one line."""
+    made = RealLab()
+    for name in (
+        "replicaset-controller",
+        "deployment-controller",
+        "statefulset-controller",
+        "daemonset-controller",
+        "node-lifecycle-controller",
+        "garbage-collector-controller",
+    ):
+        registry.CONTROLLERS[name](made.manager)
+    made.add_node("n0")
+    made.start()
+    return made
+
+
+def template(app="web", image="nginx:1"):
+    return {
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": image}]},
+    }
+
+
+def workload(kind, name, *, app="web", image="nginx:1", **spec):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": app}},
+            "template": template(app, image),
+            **spec,
+        },
+    }
+
+
+def run(lab, rounds=4):
+    """Scheduler, kubelet and controllers take turns."""
+    for _ in range(rounds):
+        for obj in lab.all(PODS):
+            if not obj["spec"].get("nodeName") and "deletionTimestamp" not in obj["metadata"]:
+                node = "n0"
+                affinity = obj["spec"].get("affinity")
+                if affinity:
+                    required = affinity["nodeAffinity"][
+                        "requiredDuringSchedulingIgnoredDuringExecution"
+                    ]
+                    node = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+                lab.bind(obj["metadata"]["name"], node)
+        lab.rounds(1)
+
+
+class TestReplicaSets:
+    def test_missing_pods_are_made_and_surplus_ones_deleted(self, lab):
+        [stored] = lab.add(REPLICA_SETS, workload("ReplicaSet", "rs", replicas=3))
+        run(lab)
+        pods = lab.all(PODS)
+        assert len(pods) == 3
+        assert all(p["metadata"]["generateName"] == "rs-" for p in pods)
+        assert pods[0]["metadata"]["ownerReferences"][0]["uid"] == stored["metadata"]["uid"]
+        status = lab.get(REPLICA_SETS, "rs")["status"]
+        assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (
+            3,
+            3,
+            3,
+        )
+        lab.patch(REPLICA_SETS, "rs", {"spec": {"replicas": 1}})
+        run(lab)
+        assert len(lab.all(PODS)) == 1
+        reasons = Counter(event["reason"] for event in lab.all(EVENTS))
+        assert reasons["SuccessfulCreate"] == 3
+        assert reasons["SuccessfulDelete"] == 2
+
+    def test_a_failed_pod_is_replaced(self, lab):
+        lab.add(REPLICA_SETS, workload("ReplicaSet", "rs", replicas=1))
+        run(lab)
+        [name] = lab.names(PODS)
+        lab.end_pod(name, "Failed")
+        run(lab)
+        assert len(lab.names(PODS)) == 2
+
+    def test_orphans_that_fit_are_adopted_and_strangers_let_go(self, lab):
+        lab.add(PODS, pod("orphan", labels={"app": "web"}))
+        lab.add(REPLICA_SETS, workload("ReplicaSet", "rs", replicas=2))
+        run(lab)
+        assert len(lab.all(PODS)) == 2
+        assert lab.get(PODS, "orphan")["metadata"]["ownerReferences"][0]["name"] == "rs"
+        lab.patch(PODS, "orphan", {"metadata": {"labels": {"app": "other"}}})
+        run(lab)
+        assert not lab.get(PODS, "orphan")["metadata"].get("ownerReferences")
+        assert len(lab.all(PODS)) == 3
+
+    def test_pods_that_are_not_ready_go_first(self, lab):
+        lab.add(REPLICA_SETS, workload("ReplicaSet", "rs", replicas=2))
+        run(lab)
+        lab.patch(REPLICA_SETS, "rs", {"spec": {"replicas": 3}})
+        lab.wait(1)
+        ready = {p["metadata"]["name"] for p in lab.all(PODS) if p["spec"].get("nodeName")}
+        lab.patch(REPLICA_SETS, "rs", {"spec": {"replicas": 2}})
+        run(lab)
+        assert set(lab.names(PODS)) == ready
+
+
+class TestDeployments:
+    def revision(self, lab, name="web"):
+        annotations = lab.get(DEPLOYMENTS, name)["metadata"]["annotations"]
+        return annotations["deployment.kubernetes.io/revision"]
+
+    def test_a_deployment_runs_its_pods_and_says_so(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=3))
+        run(lab)
+        status = lab.get(DEPLOYMENTS, "web")["status"]
+        assert (status["replicas"], status["updatedReplicas"], status["availableReplicas"]) == (
+            3,
+            3,
+            3,
+        )
+        conditions = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+        assert conditions == {
+            "Available": ("True", "MinimumReplicasAvailable"),
+            "Progressing": ("True", "NewReplicaSetAvailable"),
+        }
+        [replica_set] = lab.all(REPLICA_SETS)
+        digest = replica_set["metadata"]["labels"]["pod-template-hash"]
+        assert replica_set["metadata"]["name"] == f"web-{digest}"
+        assert self.revision(lab) == "1"
+
+    def test_a_rolling_update_never_leaves_its_limits(self, lab):
+        limits = {"maxSurge": 1, "maxUnavailable": 1}
+        strategy = {"type": "RollingUpdate", "rollingUpdate": limits}
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=4, strategy=strategy))
+        run(lab)
+        lab.patch(
+            DEPLOYMENTS, "web", {"spec": {"template": template(image="nginx:2")}}, type="merge"
+        )
+        for _ in range(20):
+            run(lab, 1)
+            alive = [p for p in lab.all(PODS) if "deletionTimestamp" not in p["metadata"]]
+            ready = [
+                p
+                for p in alive
+                if any(
+                    c["type"] == "Ready" and c["status"] == "True"
+                    for c in p["status"].get("conditions", ())
+                )
+            ]
+            assert len(alive) <= 5
+            assert len(ready) >= 3
+        images = Counter(p["spec"]["containers"][0]["image"] for p in lab.all(PODS))
+        assert images == {"nginx:2": 4}
+        assert self.revision(lab) == "2"
+
+    def test_recreate_lets_all_old_pods_go_first(self, lab):
+        lab.add(
+            DEPLOYMENTS,
+            workload("Deployment", "web", replicas=2, strategy={"type": "Recreate"}),
+        )
+        run(lab)
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"template": template(image="nginx:2")}})
+        lab.wait(1)
+        assert all("deletionTimestamp" in p["metadata"] for p in lab.all(PODS))
+        run(lab)
+        images = Counter(p["spec"]["containers"][0]["image"] for p in lab.all(PODS))
+        assert images == {"nginx:2": 2}
+
+    def test_going_back_reuses_the_old_set_under_a_new_revision(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=1))
+        run(lab)
+        [first] = lab.names(REPLICA_SETS)
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"template": template(image="nginx:2")}})
+        run(lab)
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"template": template(image="nginx:1")}})
+        run(lab)
+        assert len(lab.names(REPLICA_SETS)) == 2
+        assert lab.get(REPLICA_SETS, first)["spec"]["replicas"] == 1
+        assert self.revision(lab) == "3"
+
+    def test_old_sets_beyond_the_limit_are_forgotten(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=1, revisionHistoryLimit=1))
+        run(lab)
+        for number in range(2, 5):
+            changed = {"spec": {"template": template(image=f"nginx:{number}")}}
+            lab.patch(DEPLOYMENTS, "web", changed)
+            run(lab)
+        assert len(lab.names(REPLICA_SETS)) == 2
+
+    def test_a_paused_deployment_scales_but_does_not_roll(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=1))
+        run(lab)
+        changed = {"paused": True, "replicas": 2, "template": template(image="nginx:2")}
+        lab.patch(DEPLOYMENTS, "web", {"spec": changed})
+        run(lab)
+        assert len(lab.names(REPLICA_SETS)) == 1
+
+    def test_a_rollout_that_does_not_move_is_reported(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=1, progressDeadlineSeconds=60))
+        lab.wait(200)
+        conditions = lab.get(DEPLOYMENTS, "web")["status"]["conditions"]
+        progress = next(c for c in conditions if c["type"] == "Progressing")
+        assert (progress["status"], progress["reason"]) == ("False", "ProgressDeadlineExceeded")
+        run(lab)
+        conditions = lab.get(DEPLOYMENTS, "web")["status"]["conditions"]
+        progress = next(c for c in conditions if c["type"] == "Progressing")
+        assert (progress["status"], progress["reason"]) == ("True", "NewReplicaSetAvailable")
+
+    def test_deleting_a_deployment_deletes_what_it_made(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=2))
+        run(lab)
+        lab.delete(DEPLOYMENTS, "web")
+        run(lab)
+        assert (lab.names(REPLICA_SETS), lab.names(PODS)) == ([], [])
+
+
+class TestStatefulSets:
+    def test_pods_come_one_after_the_other_and_go_in_reverse(self, lab):
+        lab.add(STATEFUL_SETS, workload("StatefulSet", "db", replicas=3, serviceName="db"))
+        lab.wait(1)
+        assert lab.names(PODS) == ["db-0"]
+        run(lab, 1)
+        assert lab.names(PODS) == ["db-0", "db-1"]
+        run(lab)
+        assert lab.names(PODS) == ["db-0", "db-1", "db-2"]
+        labels = lab.get(PODS, "db-1")["metadata"]["labels"]
+        assert labels["statefulset.kubernetes.io/pod-name"] == "db-1"
+        assert labels["apps.kubernetes.io/pod-index"] == "1"
+        lab.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 1}})
+        lab.wait(1)
+        gone = [
+            p["metadata"]["name"] for p in lab.all(PODS) if "deletionTimestamp" in p["metadata"]
+        ]
+        assert gone == ["db-2"]
+        run(lab)
+        assert lab.names(PODS) == ["db-0"]
+
+    def test_parallel_sets_do_not_wait(self, lab):
+        lab.add(
+            STATEFUL_SETS,
+            workload("StatefulSet", "db", replicas=3, podManagementPolicy="Parallel"),
+        )
+        lab.wait(1)
+        assert lab.names(PODS) == ["db-0", "db-1", "db-2"]
+
+    def test_updates_go_from_the_last_to_the_partition(self, lab):
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+        lab.add(STATEFUL_SETS, workload("StatefulSet", "db", replicas=3, updateStrategy=strategy))
+        run(lab, 6)
+        lab.patch(STATEFUL_SETS, "db", {"spec": {"template": template(image="nginx:2")}})
+        run(lab, 12)
+        images = {p["metadata"]["name"]: p["spec"]["containers"][0]["image"] for p in lab.all(PODS)}
+        assert images == {"db-0": "nginx:1", "db-1": "nginx:2", "db-2": "nginx:2"}
+        assert len(lab.names(CONTROLLER_REVISIONS)) == 2
+
+    def test_each_pod_has_its_own_volume_claims(self, lab):
+        size = {"requests": {"storage": "1Gi"}}
+        wanted = {"accessModes": ["ReadWriteOnce"], "resources": size}
+        volumes = [{"metadata": {"name": "data"}, "spec": wanted}]
+        lab.add(
+            STATEFUL_SETS,
+            workload("StatefulSet", "db", replicas=2, volumeClaimTemplates=volumes),
+        )
+        run(lab)
+        assert lab.names(VOLUME_CLAIMS) == ["data-db-0", "data-db-1"]
+        assert lab.get(PODS, "db-1")["spec"]["volumes"] == [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}}
+        ]
+
+    def test_a_pod_that_is_gone_comes_back_under_its_name(self, lab):
+        lab.add(STATEFUL_SETS, workload("StatefulSet", "db", replicas=1))
+        run(lab)
+        before = lab.get(PODS, "db-0")["metadata"]["uid"]
+        lab.delete(PODS, "db-0")
+        run(lab)
+        assert lab.get(PODS, "db-0")["metadata"]["uid"] != before
+
+
+class TestDaemonSets:
+    def nodes(self, lab):
+        lab.add_node("n1", labels={"disk": "ssd"})
+        lab.add_node("tainted", taints=[{"key": "k", "effect": "NoSchedule"}])
+        lab.wait(1)
+
+    def test_every_node_that_takes_the_pod_gets_one(self, lab):
+        self.nodes(lab)
+        lab.add(DAEMON_SETS, workload("DaemonSet", "ds"))
+        run(lab)
+        assert sorted(p["spec"]["nodeName"] for p in lab.all(PODS)) == ["n0", "n1"]
+        status = lab.get(DAEMON_SETS, "ds")["status"]
+        assert (status["desiredNumberScheduled"], status["numberReady"]) == (2, 2)
+        lab.add_node("n2")
+        run(lab)
+        assert len(lab.all(PODS)) == 3
+
+    def test_a_node_that_no_longer_fits_loses_its_pod(self, lab):
+        self.nodes(lab)
+        daemon = workload("DaemonSet", "ds")
+        daemon["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+        lab.add(DAEMON_SETS, daemon)
+        run(lab)
+        assert [p["spec"]["nodeName"] for p in lab.all(PODS)] == ["n1"]
+        lab.patch(NODES, "n1", {"metadata": {"labels": {"disk": "hdd"}}})
+        run(lab)
+        assert lab.all(PODS) == []
+
+    def test_an_update_replaces_one_pod_after_the_other(self, lab):
+        self.nodes(lab)
+        lab.add(DAEMON_SETS, workload("DaemonSet", "ds"))
+        run(lab)
+        lab.patch(DAEMON_SETS, "ds", {"spec": {"template": template(image="nginx:2")}})
+        lab.wait(1)
+        assert sum("deletionTimestamp" in p["metadata"] for p in lab.all(PODS)) == 1
+        run(lab, 8)
+        images = Counter(p["spec"]["containers"][0]["image"] for p in lab.all(PODS))
+        assert images == {"nginx:2": 2}
+
+    def test_its_pods_tolerate_troubled_nodes(self, lab):
+        lab.add(DAEMON_SETS, workload("DaemonSet", "ds"))
+        run(lab)
+        [made] = lab.all(PODS)
+        tolerated = {(t.get("key"), t["effect"]) for t in made["spec"]["tolerations"]}
+        assert ("node.kubernetes.io/unschedulable", "NoSchedule") in tolerated
+        assert ("node.kubernetes.io/not-ready", "NoExecute") in tolerated
