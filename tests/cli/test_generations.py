@@ -166,3 +166,34 @@ def test_the_first_stages_have_their_own_files(tmp_path):
     assert result.exit_code == 0
     assert 'node "n" (100): succeeded' in result.stdout
     assert "pod/pod: r: pods = 1" in result.stdout
+
+
+def test_compare_shows_one_scenario_in_two_generations(files, tmp_path):
+    (tmp_path / "pod.yaml").write_text(POD.replace(", requests: {memory: 100Mi}", ""))
+    result = run("compare", *files, "--with", "v1")
+    assert result.exit_code == 0, result.output
+    assert "p    yes   node-a: pool-a/d0  node-a: pool-a/d0" in result.stdout
+    converted = run("convert", "--to", "evolution", *files)
+    (tmp_path / "evolution.yaml").write_text(converted.stdout)
+    (tmp_path / "both.yaml").write_text("---\n".join([POOLS, (tmp_path / "pod.yaml").read_text()]))
+    result = run(
+        "compare", str(tmp_path / "both.yaml"), str(tmp_path / "evolution.yaml"), "-o", "json"
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)[0]["same"] is True
+
+
+def test_convert_names_what_is_lost_and_says_so_with_code_1(files):
+    result = run("convert", "--to", "v1", *files)
+    assert result.exit_code == 1
+    assert "requests memory: 100Mi: a total over several devices" in result.stderr
+
+
+def test_schedule_knows_todays_api_too(files, tmp_path):
+    (tmp_path / "pod.yaml").write_text(POD.replace(", requests: {memory: 100Mi}", ""))
+    (tmp_path / "today.yaml").write_text(run("convert", "--to", "v1", *files).stdout)
+    result = run("schedule", "-f", str(tmp_path / "today.yaml"), "-o", "json")
+    claim, pod = json.loads(result.stdout)["items"]
+    assert pod["spec"]["nodeName"] == "node-a"
+    assert claim["status"]["reservedFor"][0]["name"] == "p"
+    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"

@@ -18,7 +18,7 @@ BUDGET = 50_000_000
 )
 @generations.files_option
 @click.option("--pod", "pod_file", required=True, metavar="FILE", help="The pod and its claims.")
-@click.option("--api", type=click.Choice(["k8srm", "evolution"]))
+@click.option("--api", type=click.Choice(generations.API_NAMES))
 @click.option("--count", "what", flag_value="count", help="How many different sets there are.")
 @click.option("--first", "what", flag_value="first", help="The set that scheduling would choose.")
 @click.option("--list", "what", flag_value="list", default="list", help="Every set (default).")
@@ -42,8 +42,6 @@ def allocations(
 
     names = (*files, pod_file)
     api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
-    if api not in GENERATIONS:
-        raise click.UsageError(f"--api {api}: use `dralab allocate` and `dralab partitions`")
     world = GENERATIONS[api].world(generations.good(generations.read(names, api)))
     pods = world.pods()
     if not pods:

@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "schedule": ("dralab.cli.schedule:schedule", "Put pods of older API generations on nodes."),
     "allocations": ("dralab.cli.allocations:allocations", "Count or list a pod's device sets."),
     "partitions": ("dralab.cli.partitions:partitions", "List how devices can be cut."),
+    "compare": ("dralab.cli.compare:compare", "One scenario in two generations, side by side."),
     "convert": ("dralab.cli.convert:convert", "Translate objects between API generations."),
     "validate": ("dralab.cli.validate:validate", "Tell valid, legacy and invalid documents apart."),
     "cel": ("dralab.cli.cel:cel", "Evaluate one expression for one device."),

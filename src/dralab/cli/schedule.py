@@ -13,7 +13,7 @@ from dralab.cli import generations
 from dralab.cli.schedule_early import schedule_early
 from dralab.prototypes.findings import Object
 from dralab.prototypes.generations import GENERATIONS
-from dralab.prototypes.placement import Placed, Placement, Unplaced, World
+from dralab.prototypes.placement import Placed, Placement, World
 
 
 @click.command(
@@ -60,11 +60,6 @@ def schedule(
     if files:
         api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
     api = api or "k8srm"
-    if api == "v1":
-        raise click.UsageError(
-            "pods of resource.k8s.io/v1: `dralab allocate` does it for files, "
-            "`dralab scheduler --kubeconfig` for a server"
-        )
     generation = GENERATIONS[api]
     objects = generations.good(generations.read(files, api))
     server = None
@@ -75,16 +70,30 @@ def schedule(
         objects = [*server.objects(), *objects]
     world = generation.world(objects)
     wanted = _wanted(world, pods, namespace)
-    results: list[Placement] = []
+    results: list[tuple[Placement, str]] = []
     for pod in wanted:
         placement = world.place(pod)
-        results.append(placement)
+        results.append((placement, _why(world, placement)))
         if isinstance(placement, Placed):
             world.apply(placement)
             if server is not None:
                 server.write(placement)
     _report(results, output)
-    sys.exit(0 if all(isinstance(each, Placed) for each in results) else 1)
+    sys.exit(0 if all(isinstance(each, Placed) for each, _ in results) else 1)
+
+
+def _why(world: World, placement: Placement) -> str:
+    """Return why a pod has no node, for people: what follows from the search's facts."""
+    if isinstance(placement, Placed) or placement.reason:
+        return "" if isinstance(placement, Placed) else placement.reason
+    from dralab.allocation.explanation.explain import explain
+    from dralab.allocation.explanation.sentences import page
+
+    problems = world.problems(placement.pod)
+    if not problems:
+        return "no node may run it"
+    found = explain(problems[0][1], [node for node, _ in problems])
+    return page(found) if found is not None else "no answer within the budget of the search"
 
 
 def _wanted(world: World, names: Sequence[str], namespace: str) -> list[Object]:
@@ -103,22 +112,22 @@ def _wanted(world: World, names: Sequence[str], namespace: str) -> list[Object]:
     return [by_name[name] for name in names]
 
 
-def _report(results: Sequence[Placement], output: str) -> None:
+def _report(results: Sequence[tuple[Placement, str]], output: str) -> None:
     if output != "table":
         objects: list[Any] = []
-        for each in results:
+        for each, _ in results:
             objects += [*each.claims, each.pod] if isinstance(each, Placed) else [each.pod]
         if output == "json":
             listing = {"apiVersion": "v1", "kind": "List", "items": objects}
             click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
         else:
             click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
-    for each in results:
-        for line in summary(each):
+    for each, why in results:
+        for line in summary(each, why):
             click.echo(line, err=output != "table")
 
 
-def summary(placement: Placement) -> list[str]:
+def summary(placement: Placement, why: str) -> list[str]:
     """Return what happened to a pod, for people: its devices, or every node's reason."""
     metadata = placement.pod["metadata"]
     title = f"pod {metadata.get('namespace') or 'default'}/{metadata['name']}"
@@ -132,18 +141,9 @@ def summary(placement: Placement) -> list[str]:
             for name, devices in placement.containers.items()
         ]
         return lines
-    return _refusal(title, placement)
-
-
-def _refusal(title: str, unplaced: Unplaced) -> list[str]:
-    if unplaced.reason:
-        return [f"{title}: unschedulable: {unplaced.reason}"]
-    lines = [f"{title}: unschedulable on {len(unplaced.nodes)} nodes"]
-    for refusal in unplaced.nodes:
-        reason = refusal.reason or "no choice of devices meets all of its claims"
-        lines.append(f"  {refusal.node or 'no node'}: {reason}")
+    lines = [f"{title}: unschedulable"] + [f"  {line}" for line in why.splitlines()]
     lines += [
         f"  expression {failure.expression!r}: {failure.message} (such devices are passed over)"
-        for failure in unplaced.failures
+        for failure in placement.failures
     ]
     return lines

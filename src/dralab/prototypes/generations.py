@@ -1,4 +1,4 @@
-"""The older generations by name, and which of them a set of documents belongs to."""
+"""The generations by name, and which of them a set of documents belongs to."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -11,6 +11,7 @@ from dralab.prototypes.k8srm import mending as k8srm_mending
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.prototypes.k8srm.world import World as K8srmWorld
 from dralab.prototypes.placement import Generation, World
+from dralab.prototypes.today import Today
 
 
 class K8srm:
@@ -44,7 +45,7 @@ class Evolution:
 
 
 GENERATIONS: Final[Mapping[str, Generation]] = {
-    generation.name: generation for generation in (K8srm(), Evolution())
+    generation.name: generation for generation in (K8srm(), Evolution(), Today())
 }
 TODAY: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
 

@@ -1,0 +1,122 @@
+"""`dralab compare`: one scenario in two API generations, and whether both give the same devices."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import orjson
+
+from dralab.cli import generations
+from dralab.cli.convert import WRITERS
+from dralab.prototypes.conversion import reading
+from dralab.prototypes.findings import Object
+from dralab.prototypes.generations import GENERATIONS
+from dralab.prototypes.placement import Placed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a pod gets in one generation: a node and devices as pool/device, or neither."""
+
+    node: str
+    devices: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.node}: {' '.join(self.devices)}" if self.node else "unschedulable"
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab compare old.yaml today.yaml            (two generations, one file each or mixed)
+  dralab compare -f k8srm/ --with v1            (convert, then compare)
+"""
+)
+@generations.files_option
+@click.argument("more", nargs=-1, metavar="[FILE]...")
+@click.option("--with", "other", type=click.Choice(list(WRITERS)), help="Convert to this one.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, output: str) -> None:
+    """Schedule the same pods in two generations and show what each of them gets.
+
+    Exit code 0: the same devices; 1: not; 2: bad input.
+    """
+    names = (*files, *more)
+    if not names:
+        raise click.UsageError("nothing to compare: give files")
+    inputs = _inputs(names)
+    if other is not None:
+        if len(inputs) != 1 or other in inputs:
+            found = ", ".join(sorted(inputs))
+            raise click.UsageError(
+                f"--with {other} wants input of one other generation, not {found}"
+            )
+        [(source, objects)] = inputs.items()
+        inputs[other] = _mended(WRITERS[other](reading.read(objects, source)).objects(), other)
+    if len(inputs) != 2:
+        found = ", ".join(sorted(inputs)) or "none"
+        raise click.UsageError(f"two generations are wanted, found {found}; or add --with")
+    answers = {name: _answers(name, objects) for name, objects in inputs.items()}
+    same = _print(answers, output)
+    sys.exit(0 if same else 1)
+
+
+def _inputs(names: Sequence[str]) -> dict[str, list[Object]]:
+    """Return the objects of each generation; a file belongs to the one it names."""
+    found: dict[str, list[Object]] = {}
+    for name in names:
+        api = generations.chosen((item for _, item, _ in generations.raw([name])), None)
+        found.setdefault(api, []).extend(generations.good(generations.read([name], api)))
+    return found
+
+
+def _mended(objects: Sequence[Object], api: str) -> list[Object]:
+    reports = [GENERATIONS[api].read(item) for item in objects]
+    problems = [str(f) for r in reports for f in r.findings if f.level == "invalid"]
+    if problems:
+        raise click.UsageError(f"the conversion is not valid {api}: {problems[0]}")
+    return [report.mended for report in reports]
+
+
+def _answers(api: str, objects: Sequence[Object]) -> dict[str, Answer]:
+    world = GENERATIONS[api].world(objects)
+    found = {}
+    for pod in world.pods():
+        placed = world.place(pod)
+        name = pod["metadata"]["name"]
+        if not isinstance(placed, Placed):
+            found[name] = Answer("", ())
+            continue
+        world.apply(placed)
+        # A conversion to dra-evolution may put the pool's name before a device's.
+        devices = sorted(
+            f"{device.pool}/{device.device.removeprefix(f'{device.pool}-')}"
+            for device in placed.devices
+        )
+        found[name] = Answer(placed.node, tuple(devices))
+    return found
+
+
+def _print(answers: Mapping[str, Mapping[str, Answer]], output: str) -> bool:
+    first, second = answers
+    pods = list(dict.fromkeys([*answers[first], *answers[second]]))
+    nothing = Answer("", ())
+    rows = [
+        (pod, answers[first].get(pod, nothing), answers[second].get(pod, nothing)) for pod in pods
+    ]
+    if output == "json":
+        found: Any = [
+            {"pod": pod, "same": a == b, first: str(a), second: str(b)} for pod, a, b in rows
+        ]
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+    else:
+        table = [("POD", "SAME", first.upper(), second.upper())]
+        table += [(pod, "yes" if a == b else "NO", str(a), str(b)) for pod, a, b in rows]
+        widths = [max(len(row[column]) for row in table) for column in range(4)]
+        for row in table:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            click.echo("  ".join(cells).rstrip())
+    return all(a == b for _, a, b in rows)

@@ -1,0 +1,155 @@
+"""Today's resource.k8s.io/v1 behind the same seam as the older generations.
+
+Reading, rules and search are those of `api.resource` and `allocation`; this is only their common
+face, so that one command schedules and compares every generation.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dralab.allocation.expressions import compiled
+from dralab.allocation.problem import Node, Problem
+from dralab.allocation.snapshot import Pending, Snapshot
+from dralab.allocation.snapshot import Placed as PlacedToday
+from dralab.api.resource.files import ResourceCheck
+from dralab.prototypes.findings import Object, Report, copied, invalid
+from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
+
+API_VERSION: Final = "resource.k8s.io/v1"
+# Reading fills in `timeAdded` of taints; the moment makes no difference to a placement.
+NOW: Final = "1970-01-01T00:00:00Z"
+CHECK: Final = ResourceCheck(now=NOW, expressions=compiled)
+
+
+class Today:
+    """resource.k8s.io/v1."""
+
+    name = "v1"
+    api_version = API_VERSION
+
+    def read(self, item: Mapping[str, Any]) -> Report:
+        """Return a document in the hub's form, or everything that is wrong with it."""
+        checked = CHECK(dict(item))
+        if checked is None:
+            return Report(mended=dict(item))
+        found = tuple(invalid(error.field, error.body) for error in checked.errors)
+        return Report(mended=dict(checked.object), findings=found)
+
+    def world(self, objects: Sequence[Object]) -> "World":
+        """Return the world that objects describe."""
+        return World(objects)
+
+
+class World:
+    """What v1 objects describe."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.snapshot = Snapshot(objects)
+
+    def pods(self) -> list[Object]:
+        """Return the pods, in the order in which they came."""
+        return list(self.snapshot.by_kind.get("Pod", ()))
+
+    def place(self, pod: Object) -> Placement:
+        """Return where a pod can run: the first node by name, with the first devices."""
+        pending = self._pending(pod)
+        if pending is None:
+            return Unplaced(pod=pod, reason="it asks for no devices")
+        if pending.missing:
+            return Unplaced(pod=pod, reason=pending.missing)
+        nodes = self.snapshot.candidates(pending)
+        found = self.snapshot.place(pending, nodes)
+        if found is None:
+            return Unplaced(pod=pod)
+        claims = [*found.objects(), *(dict(claim) for claim in pending.allocated)]
+        for claim in claims:
+            _reserve(claim, pod)
+        bound = copied(pod)
+        bound["spec"]["nodeName"] = found.node
+        return Placed(
+            pod=bound,
+            node=found.node,
+            devices=tuple(_devices(found)),
+            claims=tuple(claims),
+            containers=_containers(pod, pending, claims),
+        )
+
+    def apply(self, placed: Placed) -> None:
+        """Take a placement as done: its claims hold their devices from now on."""
+        for claim in placed.claims:
+            metadata = claim["metadata"]
+            key = (metadata.get("namespace") or "default", metadata["name"])
+            self.snapshot.claims[key] = claim
+
+    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
+        """Return the allocation problem of a pod on every node that it may run on."""
+        pending = self._pending(pod)
+        if pending is None or pending.missing:
+            raise ValueError(pending.missing if pending else "the pod asks for no devices")
+        problem = self.snapshot.problem(pending)
+        return [(node, problem) for node in self.snapshot.candidates(pending)]
+
+    def shown(self, pool: str, device: str) -> str:
+        """Return a device of a problem as people name it."""
+        return f"{pool}/{device}"
+
+    def _pending(self, pod: Object) -> Pending | None:
+        wanted = (pod["metadata"].get("namespace") or "default", pod["metadata"]["name"])
+        for each in self.snapshot.pending():
+            if each.kind == "pod" and (each.namespace, each.name) == wanted:
+                return self.snapshot.refreshed(each)
+        return None
+
+
+def _devices(found: PlacedToday) -> Iterable[Device]:
+    for claim, allocation in zip(found.pending.claims, found.allocations, strict=True):
+        for chosen in allocation.chosen:
+            yield Device(
+                claim=claim["metadata"]["name"],
+                request=chosen.request,
+                pool=chosen.device.pool,
+                device=chosen.device.device,
+                driver=chosen.device.driver,
+            )
+
+
+def _reserve(claim: Object, pod: Object) -> None:
+    status = claim["status"] = dict(claim.get("status") or {})
+    reserved = list(status.get("reservedFor") or ())
+    consumer = {
+        "resource": "pods",
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"].get("uid", ""),
+    }
+    if consumer not in reserved:
+        reserved.append(consumer)
+    status["reservedFor"] = reserved
+
+
+def _containers(
+    pod: Object, pending: Pending, claims: Sequence[Object]
+) -> dict[str, tuple[str, ...]]:
+    by_name = {claim["metadata"]["name"]: claim for claim in claims}
+    of_entry: dict[str, Object] = {}
+    for entry in pod["spec"].get("resourceClaims") or ():
+        source = entry.get("resourceClaimName")
+        found = by_name.get(source) or next(
+            (
+                c
+                for name, c in by_name.items()
+                if name.startswith(f"{pending.name}-{entry['name']}")
+            ),
+            None,
+        )
+        if found is not None:
+            of_entry[entry["name"]] = found
+    return {
+        container["name"]: tuple(
+            f"{result['pool']}/{result['device']}"
+            for use in (container.get("resources") or {}).get("claims") or ()
+            if use["name"] in of_entry
+            for result in of_entry[use["name"]]["status"]["allocation"]["devices"]["results"]
+            if use.get("request") in {None, "", result["request"], result["request"].split("/")[0]}
+        )
+        for container in pod["spec"].get("containers") or ()
+    }
