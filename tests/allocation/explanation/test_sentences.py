@@ -198,3 +198,32 @@ def test_without_nodes_there_is_nowhere_to_look():
     found = explain(case.problem(), [])
     assert page(found).startswith("Cannot allocate claim c on any node: there are none.")
     assert event(found) == "cannot allocate claim c: there are no nodes."
+
+
+def test_nodes_that_all_differ_are_grouped_by_kind():
+    """Every node has other devices in use: amounts become ranges, and the conflict still holds."""
+    nodes = [node(f"n{i}") for i in range(40)]
+    slices = [
+        item
+        for i in range(40)
+        for item in pool(
+            f"p{i}",
+            *(device(f"d{j}", kind="x" if (i * 7 + j * j) % 3 else "y") for j in range(8)),
+            driver="a",
+            node=f"n{i}",
+        )
+    ]
+    others = [
+        holding(f"t{i}-{j}", f"d{j}", pool=f"p{i}")
+        for i in range(40)
+        for j in range(8)
+        if (i * 31 + j * 17) % 5 < 2
+    ]
+    made = claim("c", request("gpu", "gpu", of_kind("x"), count=6))
+    found = explained(made, slices, nodes=nodes, others=others)
+    text = event(found)
+    assert text.startswith("cannot allocate claim c: 40 nodes: ")
+    assert " of 6 devices left for request gpu (" in text
+    assert "and others for" not in text
+    assert len(text) < 500
+    assert found.settled

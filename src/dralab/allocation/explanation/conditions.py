@@ -5,6 +5,7 @@ holds a device. What cannot be changed (how large a device is) is not a conditio
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -88,7 +89,21 @@ def without(problem: Problem, dropped: Iterable[Condition]) -> Problem:
         problem,
         claims=tuple(_claim(claim, gone) for claim in problem.claims),
         classes=_classes(problem.classes, gone),
-        in_use=_in_use(problem.in_use, freed) if freed else problem.in_use,
+        in_use=released(problem.in_use, freed),
+    )
+
+
+def released(in_use: InUse, freed: AbstractSet[DeviceId]) -> InUse:
+    """Return what is in use once some devices are released."""
+    if not freed:
+        return in_use
+    return InUse(
+        exclusive=in_use.exclusive - freed,
+        shares=frozenset(share for share in in_use.shares if _device(share) not in freed),
+        consumed={
+            device: amounts for device, amounts in in_use.consumed.items() if device not in freed
+        },
+        holders={device: names for device, names in in_use.holders.items() if device not in freed},
     )
 
 
@@ -243,17 +258,6 @@ def _classes(
         )
         for name, each in classes.items()
     }
-
-
-def _in_use(in_use: InUse, freed: set[DeviceId]) -> InUse:
-    return InUse(
-        exclusive=in_use.exclusive - freed,
-        shares=frozenset(share for share in in_use.shares if _device(share) not in freed),
-        consumed={
-            device: amounts for device, amounts in in_use.consumed.items() if device not in freed
-        },
-        holders={device: names for device, names in in_use.holders.items() if device not in freed},
-    )
 
 
 def _device(share: ShareId) -> DeviceId:

@@ -5,12 +5,19 @@ as "12 nodes". The question whether less would be feasible goes to the allocator
 number of questions; what could not be settled within it is left open, never guessed.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Final
 
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
-from dralab.allocation.explanation.conditions import Condition, conditions_of, without
+from dralab.allocation.explanation.conditions import (
+    Condition,
+    conditions_of,
+    released,
+    without,
+)
 from dralab.allocation.explanation.findings import findings
 from dralab.allocation.explanation.reduction import conflict, remedies
 from dralab.allocation.facts import Excluded, Fact, RequestFacts
@@ -18,7 +25,7 @@ from dralab.allocation.outcome import Allocated, Unknown
 from dralab.allocation.pools import Catalog, Offer, View
 from dralab.allocation.problem import DeviceId, InUse, Node, Problem
 
-MOST_QUESTIONS: Final = 3000
+MOST_QUESTIONS: Final = 20_000
 MOST_GROUPS: Final = 16
 """Groups of nodes that a remedy is looked for on; a conflict holds for all of them."""
 
@@ -69,39 +76,141 @@ def explain(
     `budget` limits the steps of each question to the allocator, `questions` their number.
     """
     catalog = catalog or Catalog(problem.slices)
+    uses = _Uses(problem.in_use)
     alike: dict[object, list[View]] = {}
     for node in nodes:
         view = catalog.view(node, problem.features)
-        alike.setdefault(_looks(view, problem.in_use), []).append(view)
-    asking = _Asking(problem, [views[0] for views in alike.values()], budget, questions)
-    first = asking.feasible(())
+        alike.setdefault(_looks(view, uses), []).append(view)
+    # Nodes with more to offer first: a "yes" is found sooner.
+    places = sorted(
+        (_Place(views, uses.on(views[0])) for views in alike.values()),
+        key=lambda place: -place.free,
+    )
+    asking = _Asking(problem, places, budget, questions)
+    first = asking.everywhere(())
     if first is True:
         return None
-    groups = [
-        NodeGroup(
-            nodes=tuple(view.node.name for view in views),
-            facts=tuple(
-                _held_anywhere(fact, views, problem.in_use)
-                for fact in findings(problem, views[0]).facts
-            ),
-        )
-        for views in alike.values()
-    ]
-    groups.sort(key=lambda group: (-len(group.nodes), group.nodes))
     claims = tuple(str(claim) for claim in problem.claims)
+    groups = tuple(
+        sorted(
+            (_group(problem, place) for place in places),
+            key=lambda group: (-len(group.nodes), group.nodes),
+        )
+    )
     if first is None:
-        return Explanation(claims=claims, groups=tuple(groups), fits={}, settled=False)
-    conditions = conditions_of(problem, asking.views[:MOST_GROUPS])
-    core = conflict(conditions, asking.feasible)
-    found = remedies(conditions, asking.feasible_on_some)
+        return Explanation(claims=claims, groups=groups, fits={}, settled=False)
+    core = asking.conflict()
+    conditions = conditions_of(problem, [place.view for place in places[:MOST_GROUPS]])
+    found = remedies(conditions, lambda dropped: asking.among(dropped, places[:MOST_GROUPS]))
     return Explanation(
         claims=claims,
-        groups=tuple(groups),
+        groups=groups,
         conflict=core or (),
         remedies=found,
         fits=_fits(problem, found, asking),
         error=asking.error,
         settled=bool(core) and bool(found) and not asking.unsettled,
+    )
+
+
+class _Place:
+    """Nodes that are alike, one of which is asked for all; `in_use` is what matters on that one."""
+
+    def __init__(self, views: list[View], in_use: InUse) -> None:
+        self.views = views
+        self.view = views[0]
+        self.in_use = in_use
+        self.free = sum(
+            offer.here and offer.id not in in_use.exclusive for offer in self.view.offers()
+        )
+
+
+class _Asking:
+    """Asks the allocator about the problem without some conditions, and remembers the answers."""
+
+    def __init__(
+        self, problem: Problem, places: Sequence[_Place], budget: int, questions: int
+    ) -> None:
+        self.problem = problem
+        self.places = places
+        self.budget = budget
+        self.questions = questions
+        self.known: dict[tuple[int, frozenset[Condition]], bool | None] = {}
+        self.unsettled = False
+        self.error = ""
+
+    def everywhere(self, dropped: Collection[Condition]) -> bool | None:
+        """Return whether some node can serve the problem without these conditions."""
+        return self.among(dropped, self.places)
+
+    def among(self, dropped: Collection[Condition], places: Sequence[_Place]) -> bool | None:
+        """Return the same for some of the nodes."""
+        gone = frozenset(dropped)
+        relaxed = without(replace(self.problem, in_use=InUse()), gone)
+        freed = {device for condition in gone for device in condition.devices}
+        answer: bool | None = False
+        for place in places:
+            key = (id(place), gone)
+            if key not in self.known:
+                self.known[key] = self._ask(relaxed, place, freed)
+            found = self.known[key]
+            if found is True:
+                return True
+            answer = None if found is None else answer
+        self.unsettled = self.unsettled or answer is None
+        return answer
+
+    def conflict(self) -> tuple[Condition, ...] | None:
+        """Return a minimal conflict of all nodes.
+
+        It is looked for on a few nodes and then put to all others; one that could serve what is
+        in conflict joins the few. What can be left out on the few can be left out on all.
+        """
+        few = list(self.places[:MOST_GROUPS])
+        while True:
+            conditions = conditions_of(self.problem, [place.view for place in few])
+            core = conflict(conditions, partial(self.among, places=tuple(few)))
+            if core is None:
+                return None
+            kept = set(core)
+            dropped = [item for item in conditions if item not in kept]
+            answers = (
+                (place, self.among(dropped, [place])) for place in self.places if place not in few
+            )
+            others = list(islice((each for each in answers if each[1] is not False), MOST_GROUPS))
+            if not others:
+                return core
+            if any(answer is None for _, answer in others):
+                return None
+            few += [place for place, _ in others]
+
+    def serves(self, problem: Problem) -> bool:
+        """Return whether some node can serve another form of the problem, in use as it is."""
+        return any(self._ask(problem, place, set()) is True for place in self.places)
+
+    def _ask(self, relaxed: Problem, place: _Place, freed: set[DeviceId]) -> bool | None:
+        if self.questions <= 0:
+            return None
+        self.questions -= 1
+        asked = replace(relaxed, in_use=released(place.in_use, freed))
+        outcome = allocate_on(asked, place.view, budget=self.budget, share_ids=numbered_shares())
+        if isinstance(outcome, Allocated):
+            return True
+        if isinstance(outcome, Unknown):
+            return None
+        if not freed and relaxed.claims == self.problem.claims:
+            self.error = self.error or outcome.error
+        return False
+
+
+def _group(problem: Problem, place: _Place) -> NodeGroup:
+    local = replace(problem, in_use=place.in_use)
+    return NodeGroup(
+        nodes=tuple(view.node.name for view in place.views),
+        facts=tuple(
+            _held_anywhere(fact, place.views, problem.in_use)
+            for fact in findings(local, place.view).facts
+        ),
     )
 
 
@@ -128,54 +237,6 @@ def _holders(item: Excluded, offers: Sequence[Sequence[Offer]], in_use: InUse) -
     return tuple(sorted(names))
 
 
-class _Asking:
-    """Asks the allocator about the problem without some conditions, and remembers the answers."""
-
-    def __init__(self, problem: Problem, views: list[View], budget: int, questions: int) -> None:
-        self.problem = problem
-        # Nodes with more to offer first: a "yes" is found sooner.
-        self.views = sorted(views, key=lambda view: -len(view.offers()))
-        self.budget = budget
-        self.questions = questions
-        self.known: dict[frozenset[Condition], bool | None] = {}
-        self.unsettled = False
-        self.error = ""
-
-    def feasible(self, dropped: Collection[Condition]) -> bool | None:
-        """Return whether some node can serve the problem without these conditions."""
-        return self._ask(dropped, self.views)
-
-    def feasible_on_some(self, dropped: Collection[Condition]) -> bool | None:
-        """Return the same, looking only at the nodes with most to offer."""
-        return self._ask(dropped, self.views[:MOST_GROUPS])
-
-    def _ask(self, dropped: Collection[Condition], views: Sequence[View]) -> bool | None:
-        key = frozenset(dropped)
-        if key in self.known:
-            return self.known[key]
-        relaxed = without(self.problem, key)
-        answer = self._first_yes(relaxed, views)
-        if len(views) == len(self.views) or answer is not False:
-            self.known[key] = answer
-        self.unsettled = self.unsettled or answer is None
-        return answer
-
-    def _first_yes(self, relaxed: Problem, views: Sequence[View]) -> bool | None:
-        answer: bool | None = False
-        for view in views:
-            if self.questions <= 0:
-                return None
-            self.questions -= 1
-            outcome = allocate_on(relaxed, view, budget=self.budget, share_ids=numbered_shares())
-            if isinstance(outcome, Allocated):
-                return True
-            if isinstance(outcome, Unknown):
-                answer = None
-            elif relaxed is self.problem:
-                self.error = self.error or outcome.error
-        return answer
-
-
 def _fits(
     problem: Problem, found: Sequence[Sequence[Condition]], asking: _Asking
 ) -> dict[Condition, int]:
@@ -188,7 +249,7 @@ def _fits(
         low, high = 1, condition.number
         while high - low > 1:
             middle = (low + high) // 2
-            if asking._first_yes(_counting(problem, condition, middle), asking.views) is True:  # noqa: SLF001 - the same module
+            if asking.serves(_counting(problem, condition, middle)):
                 low = middle
             else:
                 high = middle
@@ -220,18 +281,17 @@ def _counting(problem: Problem, condition: Condition, count: int) -> Problem:
     )
 
 
-def _looks(view: View, in_use: InUse) -> object:
+def _looks(view: View, uses: "_Uses") -> object:
     """Return what a node looks like to any claim: equal looks, equal answers.
 
     Pools that repeat share their `Device` objects, so identities compare contents. A pool that
     several nodes see is itself part of the look.
     """
-    used: Callable[[DeviceId], object] = _Uses(in_use).of
     return tuple(
         (
             pool.driver,
             pool.unusable,
-            tuple((id(offer.device), offer.here, used(offer.id)) for offer in pool.offers),
+            tuple((id(offer.device), offer.here, uses.of(offer.id)) for offer in pool.offers),
             tuple(
                 (name, tuple(sorted(counters.items())))
                 for name, counters in sorted(pool.counter_sets.items())
@@ -244,9 +304,14 @@ def _looks(view: View, in_use: InUse) -> object:
 
 
 class _Uses:
+    """What is in use, found by pool: a node needs a few of thousands."""
+
     def __init__(self, in_use: InUse) -> None:
         self.in_use = in_use
         self.held = in_use.devices()
+        self.by_pool: dict[tuple[str, str], set[DeviceId]] = {}
+        for device in self.held:
+            self.by_pool.setdefault((device.driver, device.pool), set()).add(device)
 
     def of(self, device: DeviceId) -> object:
         """Return how a device is used, whoever uses it."""
@@ -255,3 +320,21 @@ class _Uses:
         if device in self.in_use.exclusive:
             return True
         return tuple(sorted(self.in_use.consumed.get(device, {}).items()))
+
+    def on(self, view: View) -> InUse:
+        """Return what is in use of the pools of a node."""
+        mine = {device for pool in view.pools for device in self.by_pool.get(pool.id, ())}
+        return InUse(
+            exclusive=frozenset(mine & self.in_use.exclusive),
+            shares=frozenset(share for share in self.in_use.shares if share.device in mine),
+            consumed={
+                device: self.in_use.consumed[device]
+                for device in mine
+                if device in self.in_use.consumed
+            },
+            holders={
+                device: self.in_use.holders[device]
+                for device in mine
+                if device in self.in_use.holders
+            },
+        )

@@ -107,9 +107,9 @@ def short_request(fact: RequestFacts, most: int = 80) -> str:
         if len(refused) == 1 and refused[0].why == "selector":
             shown = shortened(refused[0].detail, most)
             return f"{{have}} no device for request {fact.request} with {_quoted(shown)}"
-        shown = "; ".join(_escaped(left_out(item, most)) for item in refused)
+        shown = "; ".join(escaped(left_out(item, most)) for item in refused)
         return f"{{have}} no device for request {fact.request}: {shown}"
-    shown = ", ".join(_escaped(left_out(item, most)) for item in lifted)
+    shown = ", ".join(escaped(left_out(item, most)) for item in lifted)
     if suitable < fact.wanted:
         others = f": {shown}" if shown else ""
         return (
@@ -246,9 +246,9 @@ def _value(value: Attribute | None) -> str:
 
 
 def _quoted(expression: str) -> str:
-    return _escaped(f"`{expression}`")
+    return escaped(f"`{expression}`")
 
 
-def _escaped(text: str) -> str:
-    """Return a text that `str.format` leaves as it is."""
+def escaped(text: str) -> str:
+    """Return a text in which `str.format` fills in nothing."""
     return text.replace("{", "{{").replace("}", "}}")

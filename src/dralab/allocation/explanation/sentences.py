@@ -1,11 +1,11 @@
 """An explanation as text: one sentence that fits into an event, and a page for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from dralab.allocation.explanation.explain import Explanation, NodeGroup
+from dralab.allocation.explanation.grouping import grouped
 from dralab.allocation.explanation.phrases import (
-    UNSUITABLE,
     amount,
     devices,
     impossible,
@@ -13,10 +13,7 @@ from dralab.allocation.explanation.phrases import (
     listed,
     needed_together,
     remedy,
-    short_counters,
     short_offers,
-    short_request,
-    short_shortage,
 )
 from dralab.allocation.facts import (
     BadRequest,
@@ -42,7 +39,7 @@ def event(explanation: Explanation, limit: int = EVENT_BYTES) -> str:
     total = explanation.nodes
     if not total:
         return f"{start}there are no nodes."
-    parts = list(_grouped(explanation, most=60))
+    parts = list(grouped(explanation))
     if total != 1:
         start += f"{total} nodes: "
     end = _advice(explanation)
@@ -120,69 +117,6 @@ def _told(fact: Fact) -> Iterator[str]:
             yield short_offers(fact).format(have="has" if impossible(fact) else "may have")
         case TooManyDevices():
             yield f"claim {fact.claim} wants more than {fact.limit} devices"
-
-
-def _grouped(explanation: Explanation, most: int) -> Iterator[tuple[str, int]]:
-    """Yield reasons with the nodes they hold for: one text for all nodes that share it."""
-    counts: dict[str, list[str]] = {}
-    for group in explanation.groups:
-        counts.setdefault(_main_reason(explanation, group.facts, most), []).extend(group.nodes)
-    for text, nodes in sorted(counts.items(), key=lambda item: (-len(item[1]), item[0])):
-        if explanation.nodes == 1:
-            subject, have = f"node {nodes[0]}", "has"
-        else:
-            subject, have = str(len(nodes)), "has" if len(nodes) == 1 else "have"
-        yield text.format(have=f"{subject} {have}"), len(nodes)
-
-
-def _main_reason(explanation: Explanation, facts: Sequence[Fact], most: int) -> str:
-    """Return the first thing that is enough for a no, as a text with a place for `{have}`."""
-    requests = [fact for fact in facts if isinstance(fact, RequestFacts)]
-    for fact in requests:
-        if "/" not in fact.request and fact.eligible < fact.wanted:
-            broken = [item for item in facts if isinstance(item, PoolUnusable)]
-            if broken and not _suitable(fact):
-                detail = f" ({broken[0].detail})" if broken[0].detail else ""
-                detail = detail.replace("{", "{{").replace("}", "}}")
-                pool = f"{broken[0].driver}/{broken[0].pool}"
-                return f"{{have}} pool {pool}, which is {broken[0].why}{detail}"
-            return short_request(fact, most)
-    short = _short_alternatives(requests, most)
-    if short:
-        return short
-    for item in facts:
-        if isinstance(item, Shortage):
-            return short_shortage(item)
-        if isinstance(item, CounterShortage):
-            return short_counters(item)
-        if isinstance(item, TooManyDevices):
-            return f"{{have}} to give more than {item.limit} devices to claim {item.claim}"
-    for item in facts:
-        if isinstance(item, ConstraintOffers) and impossible(item):
-            return short_offers(item)
-    offers = [item for item in facts if isinstance(item, ConstraintOffers)]
-    if offers:
-        return "{have} devices for every request by itself, but none that meet all constraints"
-    names = [item.request for item in explanation.conflict if item.kind == "request"]
-    together = f"requests {listed(names, 4)} together" if len(names) > 1 else "all that is asked"
-    return f"{{have}} devices for every request by itself, but not for {together}"
-
-
-def _short_alternatives(requests: Sequence[RequestFacts], most: int) -> str:
-    """Return the reason where every alternative of some request is short."""
-    by_request: dict[tuple[str, str], list[RequestFacts]] = {}
-    for fact in requests:
-        if "/" in fact.request:
-            name = fact.request.partition("/")[0]
-            by_request.setdefault((fact.claim, name), []).append(fact)
-    for alternatives in by_request.values():
-        if all(fact.eligible < fact.wanted for fact in alternatives):
-            return short_request(alternatives[-1], most)
-    return ""
-
-
-def _suitable(fact: RequestFacts) -> int:
-    return fact.devices - sum(item.count for item in fact.excluded if item.why in UNSUITABLE)
 
 
 def _refusal(explanation: Explanation) -> str:
