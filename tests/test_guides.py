@@ -1,0 +1,28 @@
+"""The tests that guides tell people to write are green."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDES = Path(__file__).parents[1] / "docs/guides"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_tests_of_the_guide_to_testing_pass(number, tmp_path):
+    blocks = BLOCK.findall((GUIDES / "test-with-dralab.md").read_text())
+    if "import kubernetes" in blocks[number]:
+        pytest.importorskip("kubernetes")
+    script = tmp_path / f"test_guide_{number}.py"
+    script.write_text(blocks[number])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
