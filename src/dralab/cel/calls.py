@@ -134,6 +134,7 @@ RUNTIME["len"] = len
 COMPARISONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 ARITHMETIC: Final = {"_+_": "+", "_-_": "-", "_*_": "*"}
 # Types whose values Python compares as CEL does, whatever the other side is.
+ORDERED: Final = NUMBERS | {"string", "bytes"}
 COMPARABLE: Final = frozenset({"string", "bytes", "null"})
 FIXED_STRUCTS: Final = frozenset({QUANTITY, SEMVER})
 
@@ -213,7 +214,7 @@ def _equality(sign: str) -> Rule:
         direct = (
             left.kind in COMPARABLE
             or right.kind in COMPARABLE
-            or (left.kind in NUMBERS and right.kind in NUMBERS)
+            or (left.kind in NUMBERS and left == right)
             or (left == right and (left == BOOL or left in FIXED_STRUCTS))
         )
         return f"({values[0]} {sign} {values[1]})" if direct else None
@@ -226,8 +227,7 @@ def _comparison(function: str) -> Rule:
 
     def rule(nodes: Sequence[Node], values: Sequence[str], names: Names) -> str | None:
         left, right = nodes
-        numeric = left.type.kind in NUMBERS and right.type.kind in NUMBERS
-        if numeric or (left.type == right.type and left.type.kind in {"string", "bytes"}):
+        if left.type == right.type and left.type.kind in ORDERED:
             return f"({values[0]} {sign} {values[1]})"
         if isinstance(right, Literal) and right.type == INT and left.type.kind == "dyn":
             # The literal is written twice; anything longer could double at every level.

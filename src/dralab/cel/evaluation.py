@@ -46,14 +46,17 @@ NO_LIMIT: Final = 2**64
 
 
 class Lazy:
-    """A variable of `cel.bind`: evaluated when it is first used."""
+    """A variable of `cel.bind`: evaluated, or at least paid for, when it is first used."""
 
-    __slots__ = ("node", "scope", "value")
+    __slots__ = ("node", "price", "scope", "value")
 
-    def __init__(self, node: Node, scope: "Scope") -> None:
-        self.node: Node | None = node
+    def __init__(
+        self, node: Node | None, scope: "Scope", value: Any = None, price: int = 0
+    ) -> None:
+        self.node = node
         self.scope = scope
-        self.value: Any = None
+        self.value = value
+        self.price = price
 
 
 Scope = Mapping[str, Any]
@@ -125,11 +128,16 @@ class Evaluation:
                 if node.constant is not None:
                     return node.constant
                 self.spend(1)
+                if node.name not in scope:
+                    # Only where the checker's findings were set aside.
+                    return CelError(f"no such attribute(s): {node.name}")
                 value = scope[node.name]
                 if type(value) is Lazy:
                     if value.node is not None:
                         found = yield self.node(value.node, value.scope)
                         value.node, value.value = None, found
+                    price, value.price = value.price, 0
+                    self.spend(price)
                     return value.value
                 return value
             case Select():
@@ -138,6 +146,8 @@ class Evaluation:
                 match node.function:
                     case "_&&_" | "_||_":
                         return (yield self.logical(node, scope))
+                    case "_?_:_" if node.macro:
+                        return (yield self.optional_map(node, scope))
                     case "_?_:_":
                         return (yield self.conditional(node, scope))
                     case "_[_]" | "_[?_]" | "_?._":
@@ -240,6 +250,34 @@ class Evaluation:
         if condition is False:
             return (yield self.nested(node.args[2], scope))
         return no_such_overload()
+
+    def optional_map(self, node: Call, scope: Scope) -> Step[Any]:
+        """Return `target.optMap(x, …)` or `optFlatMap`.
+
+        Its target stands twice in the tree. It is paid twice, as upstream, but evaluated once,
+        or a chain of them would take exponential time.
+        """
+        test, inner, none = node.args
+        bind = inner.args[0] if isinstance(inner, Call) else inner
+        target = test.target if isinstance(test, Call) else None
+        if target is None or not isinstance(bind, Comprehension):
+            raise AssertionError(node)
+        before = self.cost
+        value = yield self.node(target, scope)
+        price = self.cost - before
+        self.spend(1)
+        if isinstance(value, CelError):
+            return value
+        if type(value) is not Optional:
+            return no_such_overload()
+        if not value.present:
+            return (yield self.node(none, scope))
+        variable = Lazy(None, scope, value.value, price + 1)
+        result = yield self.node(bind.result, {**scope, bind.accu: variable})
+        if node.macro == "optFlatMap":
+            return result
+        self.spend(1)
+        return applied("optional.of", [result])
 
     def alternative(self, node: Call, scope: Scope) -> Step[Any]:
         """Return `optional.or(other)` or `optional.orValue(value)`."""
@@ -390,8 +428,11 @@ def applied(function: str, arguments: Sequence[Any]) -> Any:
     for argument in arguments:
         if isinstance(argument, CelError):
             return argument
+    implementation = FUNCTIONS.get(function)
+    if implementation is None:
+        return no_such_overload()
     try:
-        return FUNCTIONS[function](*arguments)
+        return implementation(*arguments)
     except CelError as error:
         return error
     except TypeError:

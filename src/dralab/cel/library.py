@@ -13,6 +13,7 @@ from dralab.cel.environment import Environment
 from dralab.cel.functions import (
     arithmetic,
     lists,
+    mathematics,
     network,
     optionals,
     resources,
@@ -33,6 +34,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     **network.FUNCTIONS,
     **resources.FUNCTIONS,
     **optionals.FUNCTIONS,
+    **mathematics.FUNCTIONS,
     "_==_": values.equals,
     "_!=_": _not_equal,
     "@in": values.contains,
@@ -66,6 +68,27 @@ def standard() -> Environment:
         macros=macros.STANDARD,
         homogeneous=False,
         checks_literals=False,
+    )
+
+
+@lru_cache(maxsize=1)
+def extended() -> Environment:
+    """Return an environment with every extension there is here, Kubernetes' own among them."""
+    base = kubernetes()
+    return Environment(
+        functions={
+            **base.functions,
+            **overloads(
+                mathematics.SIGNATURES,
+                lists.INCLUDES_SIGNATURES,
+                "string_reverse string.reverse() -> string\n"
+                "list_reverse list(A).reverse() -> list(A)",
+            ),
+        },
+        macros=macros.ALL | macros.MATHEMATICS | macros.BLOCKS,
+        homogeneous=False,
+        checks_literals=False,
+        quoted_names=True,
     )
 
 

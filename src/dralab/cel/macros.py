@@ -16,7 +16,9 @@ from dralab.cel.syntax import (
     MapNode,
     Node,
     Select,
+    Struct,
 )
+from dralab.cel.values import Uint
 
 SORT_INPUT: Final = "@__sortBy_input__"
 
@@ -25,6 +27,9 @@ BINDINGS: Final = frozenset({"bind"})
 OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
 TWO_VARIABLES: Final = frozenset({"transformList", "transformMap", "transformMapEntry"})
 SORTING: Final = frozenset({"sortBy"})
+MATHEMATICS: Final = frozenset({"greatest", "least"})
+# The macros with which the specification's tests write what an optimizer would.
+BLOCKS: Final = frozenset({"block", "index", "iterVar", "accuVar"})
 ALL: Final = STANDARD | BINDINGS | OPTIONAL | TWO_VARIABLES | SORTING
 
 
@@ -44,6 +49,12 @@ def expand(name: str, target: Node | None, args: list[Node], offset: int) -> Nod
     if name == "bind":
         is_namespace = isinstance(target, Ident) and target.name == "cel"
         return _bind(args, offset) if is_namespace and len(args) == 3 else None
+    if name in BLOCKS:
+        is_namespace = isinstance(target, Ident) and target.name == "cel"
+        return _block(name, args, offset) if is_namespace else None
+    if name in MATHEMATICS:
+        is_namespace = isinstance(target, Ident) and target.name == "math"
+        return _extreme(name, args, offset) if is_namespace else None
     if name in OPTIONAL:
         return _optional(name, target, args, offset) if len(args) == 2 else None
     if name == "sortBy":
@@ -54,11 +65,7 @@ def expand(name: str, target: Node | None, args: list[Node], offset: int) -> Nod
         if len(args) == 2 or (name == "map" and len(args) == 3):
             return _map(name, target, args, offset)
         return None
-    if len(args) in {2, 3} and not (name == "exists_one" and len(args) == 3):
-        return _quantified(name, target, args, offset)
-    if name == "exists_one" and len(args) == 3:
-        return _quantified(name, target, args, offset)
-    return None
+    return _quantified(name, target, args, offset) if len(args) in {2, 3} else None
 
 
 def _has(args: list[Node], offset: int) -> Node:
@@ -179,6 +186,33 @@ def bound(name: str, init: Node, body: Node, offset: int) -> Comprehension:
         "bind", ListNode([], offset=offset), UNUSED, "", name, init,
         Literal(value=False, offset=offset), Ident(name, offset=offset), body, offset=offset,
     )  # fmt: skip
+
+
+def _block(name: str, args: list[Node], offset: int) -> Node | None:
+    if name == "block" and len(args) == 2 and isinstance(args[0], ListNode):
+        body = args[1]
+        for number, element in reversed(list(enumerate(args[0].elements))):
+            body = bound(f"@index{number}", element, body, offset)
+        return body
+    numbers = [str(argument.value) for argument in args if isinstance(argument, Literal)]
+    prefix = {"index": "@index", "iterVar": "@it:", "accuVar": "@ac:"}.get(name)
+    return Ident(prefix + ":".join(numbers), offset=offset) if prefix and numbers else None
+
+
+def _extreme(name: str, args: list[Node], offset: int) -> Node:
+    if not args:
+        raise MacroError(f"math.{name}() requires at least one argument", offset)
+    for argument in args:
+        is_number = (
+            type(argument.value) in {int, float, Uint}
+            if (isinstance(argument, Literal))
+            else not isinstance(argument, (MapNode, Struct))
+        )
+        if not is_number or (len(args) > 1 and isinstance(argument, ListNode)):
+            raise MacroError(f"math.{name}() invalid argument", argument.offset)
+    if len(args) > 2:
+        args = [ListNode(args, offset=offset)]
+    return Call(f"math.@{'max' if name == 'greatest' else 'min'}", args, offset=offset)
 
 
 def _optional(name: str, target: Node, args: list[Node], offset: int) -> Node:

@@ -39,6 +39,8 @@ def substituted(bindings: Bindings, type_: Type, *, free: bool = True) -> Type:
 
 def more_general(first: Type, second: Type) -> Type:
     """Return the wider of two types which are known to fit each other."""
+    if second.kind == "null":
+        return first
     return first if _wider(first, second) else second
 
 

@@ -267,7 +267,9 @@ def equals(left: Any, right: Any) -> bool:  # noqa: C901, PLR0912 - one branch p
         left, right = waiting.pop()
         kind, other = type(left), type(right)
         if kind in NUMERIC and other in NUMERIC:
-            if left != right:
+            # A whole number is compared with a double as a double, like cel-go does.
+            mixed = kind is not other and (kind is float or other is float)
+            if (float(left) != float(right)) if mixed else (left != right):
                 return False
         elif kind in MAPS and other in MAPS:
             if len(left) != len(right):

@@ -143,39 +143,42 @@ def logical_not(value: Any) -> bool:
 ORDERED: Final = frozenset({str, bytes, bool, Timestamp, Duration})
 
 
-def _comparable(left: Any, right: Any) -> None:
+def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
     kind, other = type(left), type(right)
     if kind is other and kind in ORDERED:
-        return
+        return left, right
     if kind in NUMERIC and other in NUMERIC:
-        return
+        if kind is not other and (kind is float or other is float):
+            # As cel-go does it: a whole number beside a double loses what a double cannot hold.
+            return float(left), float(right)
+        return left, right
     raise no_such_overload()
 
 
 def less(left: Any, right: Any) -> bool:
     """Return `left < right`."""
-    _comparable(left, right)
+    left, right = _comparable(left, right)
     answer: bool = left < right
     return answer
 
 
 def less_equal(left: Any, right: Any) -> bool:
     """Return `left <= right`."""
-    _comparable(left, right)
+    left, right = _comparable(left, right)
     answer: bool = left <= right
     return answer
 
 
 def greater(left: Any, right: Any) -> bool:
     """Return `left > right`."""
-    _comparable(left, right)
+    left, right = _comparable(left, right)
     answer: bool = left > right
     return answer
 
 
 def greater_equal(left: Any, right: Any) -> bool:
     """Return `left >= right`."""
-    _comparable(left, right)
+    left, right = _comparable(left, right)
     answer: bool = left >= right
     return answer
 
