@@ -242,8 +242,8 @@ func main() {
 	if *watchers > 0 {
 		watched.Wait()
 		spread := time.Unix(0, last.Load()).Sub(start).Seconds()
-		result["deliveries"] = *watchers * *events
-		result["deliveries_per_second"] = float64(*watchers**events) / spread
+		result["events"] = *watchers * *events
+		result["until_last_delivery"] = spread
 	}
 	check(json.NewEncoder(os.Stdout).Encode(result))
 }

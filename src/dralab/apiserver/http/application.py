@@ -6,7 +6,7 @@ transport.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
 import orjson
@@ -19,7 +19,6 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Wa
 from dralab.apiserver.http.negotiation import Form
 from dralab.apiserver.http.pages import Pages, ServerVersion
 from dralab.apiserver.http.routing import NoSuchGroup, Route
-from dralab.apiserver.http.tabular import TableEncoder, included
 from dralab.apiserver.resources.options import (
     Query,
     User,
@@ -32,6 +31,9 @@ from dralab.apiserver.resources.options import (
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.server import Resources, success
 from dralab.apiserver.storage import StorageUnavailable, Stored
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.tabular import TableEncoder
 
 JSON: Final = (("Content-Type", "application/json"),)
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
@@ -196,7 +198,9 @@ class Application:
             encoder = PartialEncoder(form.version)
         return WatchStream(watching=watching, encoder=encoder, headers=JSON)
 
-    def _tables(self, route: Route, form: Form, query: Query) -> TableEncoder:
+    def _tables(self, route: Route, form: Form, query: Query) -> "TableEncoder":
+        from dralab.apiserver.http.tabular import TableEncoder, included
+
         context = self.resources.context
         return TableEncoder(
             route.kind,

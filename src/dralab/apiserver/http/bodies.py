@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-import yaml
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver import protobuf
 from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates
 
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -53,6 +51,8 @@ def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: b
     if media in YAML_TYPES:
         return Body(load_yaml(data, expected))
     if media == PROTOBUF:
+        from dralab.apiserver import protobuf
+
         try:
             return Body(protobuf.decode(data), checked=False)
         except protobuf.ProtobufError as error:
@@ -92,64 +92,14 @@ def _json(data: bytes, expected: str, *, count_duplicates: bool) -> Body:
 
 def load_yaml(data: bytes, expected: str) -> Any:
     """Return what a YAML text says, as JSON would have it."""
+    from dralab.apiserver.http import yaml_text
+
     try:
-        _check_depth(data)
-        value = yaml.load(data, Loader=Loader)  # noqa: S506 - a loader of plain values
-    except (yaml.YAMLError, ValueError, RecursionError, UnicodeDecodeError) as error:
-        why = " ".join(str(error).split())
+        return yaml_text.load(data)
+    except yaml_text.NoYamlError as error:
         raise unrecognized(
-            data, expected, f"couldn't get version/kind; yaml parse error: {why}"
+            data, expected, f"couldn't get version/kind; yaml parse error: {error}"
         ) from error
-    return _Expansion().of(value)
-
-
-def _check_depth(data: bytes) -> None:
-    """Raise ValueError where a YAML text nests too deeply.
-
-    Its events come one by one; the loader in C recurses, and a long row of brackets would end
-    the whole process.
-    """
-    depth = 0
-    for event in yaml.parse(data, Loader=Loader):
-        if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ValueError("the document is too large or too deep")
-        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
-            depth -= 1
-
-
-class _Expansion:
-    """Copies a YAML value so that aliases share nothing: a few lines can stand for gigabytes."""
-
-    def __init__(self) -> None:
-        self.left = MAX_NODES
-
-    def of(self, value: Any, depth: int = 0) -> Any:
-        self.left -= 1
-        if self.left < 0 or depth > MAX_DEPTH:
-            raise ApiError.bad_request("yaml parse error: the document is too large or too deep")
-        if isinstance(value, dict):
-            return {_key(key): self.of(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.of(item, depth + 1) for item in value]
-        return value
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return "null" if key is None else str(key)
-
-
-class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C if built
-    """Plain YAML values; times stay text, as in JSON."""
-
-
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def unrecognized(data: bytes, expected: str, why: str) -> ApiError:

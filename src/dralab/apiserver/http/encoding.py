@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
-import yaml
 
 from dralab.api.kinds import Kind
 from dralab.apiserver.resources.reading import Page
@@ -147,23 +146,6 @@ class PartialEncoder:
 
 def as_yaml(data: bytes) -> bytes:
     """Return JSON as YAML, keys sorted as a server does."""
-    value = orjson.loads(data)
-    text: str = yaml.dump(value, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=10_000)
-    return text.encode()
+    from dralab.apiserver.http import yaml_text
 
-
-class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if built
-    """YAML as Go writes it: text that could be read as something else in double quotes."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - whatever it is
-        """Never write aliases: clients in other languages may not read them."""
-        return True
-
-
-def _text(dumper: Any, value: str) -> Any:
-    plain = dumper.resolve(yaml.ScalarNode, value, (True, False)) == "tag:yaml.org,2002:str"
-    style = "|" if "\n" in value else None if plain and value else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-
-Dumper.add_representer(str, _text)
+    return yaml_text.dump(orjson.loads(data))

@@ -1,14 +1,18 @@
-"""The rules of resource.k8s.io as strategies: `api.resource` decides, this asks."""
+"""The rules of resource.k8s.io as strategies: `api.resource` decides, this asks.
+
+They are imported with the first object that needs them, so that servers start faster.
+"""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
-from dralab import cel
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
-from dralab.api.resource import rules
 from dralab.api.strategy import Strategy
+
+if TYPE_CHECKING:
+    from dralab.api.resource import rules
 
 Object = dict[str, Any]
 HUBS = (
@@ -27,47 +31,73 @@ class DeviceStrategy(Strategy):
     # ResetObjectMetaForStatus: a write to the status changes no metadata.
     status_keeps = frozenset()
 
-    def __init__(self, features: rules.Features = rules.DEFAULT_1_36) -> None:
-        self.features = features
+    def __init__(self, features: "rules.Features | None" = None) -> None:
+        self._features = features
+
+    @cached_property
+    def features(self) -> "rules.Features":
+        """The gates that are on; those of 1.36 where none are given."""
+        from dralab.api.resource import rules
+
+        return rules.DEFAULT_1_36 if self._features is None else self._features
 
     def prepare_create(self, value: Object, now: str) -> None:
         """Fill in defaults; drop the status and the fields of features that are off."""
+        from dralab.api.resource import rules
+
         value.pop("status", None)
         self._become(value, rules.default(value, now=now), None)
 
     def prepare_update(self, new: Object, old: Object, now: str) -> None:
         """Fill in defaults; drop the fields of features that are off and were not used."""
+        from dralab.api.resource import rules
+
         self._become(new, rules.default_update(new, old, now=now), old)
 
     def prepare_status(self, new: Object, old: Object, now: str) -> None:
         """The same for the status."""
+        from dralab.api.resource import rules
+
         self._become(new, rules.default_update(new, old, now=now), old)
 
     def _become(self, value: Object, wanted: Object, old: Object | None) -> None:
+        from dralab.api.resource import rules
+
         wanted = dict(rules.without_disabled(wanted, self.features, old))
         value.clear()
         value.update(wanted)
 
     def validate(self, value: Object) -> list[FieldError]:
         """Return what is wrong with a new object."""
+        from dralab.api.resource import rules
+
         return rules.validate_create(value, self.features, compiled)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         """Return what is wrong with a change."""
+        from dralab.api.resource import rules
+
         return rules.validate_update(new, old, "", self.features, compiled)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         """Return what is wrong with a change of the status."""
+        from dralab.api.resource import rules
+
         return rules.validate_update(new, old, "status", self.features, compiled)
 
     def in_version(self, version: str, kind: str, errors: Sequence[FieldError]) -> list[FieldError]:
         """Return errors with the paths of the version that the client wrote."""
+        from dralab.api.resource import rules
+
         return rules.errors_in(version, kind, errors)
 
 
 @lru_cache(maxsize=4096)
-def compiled(expression: str, features: rules.Features, *, derived: bool) -> rules.Compiled:
+def compiled(expression: str, features: "rules.Features", *, derived: bool) -> "rules.Compiled":
     """Return what the compiler says of a selector or a derived attribute."""
+    from dralab import cel  # costs as much as half a start, and is asked for by selectors alone
+    from dralab.api.resource import rules
+
     gates = cel.Features(
         consumable_capacity="DRAConsumableCapacity" in features,
         list_type_attributes="DRAListTypeAttributes" in features,
@@ -81,9 +111,13 @@ def compiled(expression: str, features: rules.Features, *, derived: bool) -> rul
 
 def to_hub(kind: Kind, value: Object) -> Object:
     """Return an object in the version in which its kind is stored."""
+    from dralab.api.resource import rules
+
     return rules.convert(value, rules.hub_version(kind.kind))
 
 
 def from_hub(kind: Kind, value: Object) -> Object:
     """Return a stored object in another version."""
+    from dralab.api.resource import rules
+
     return rules.convert(value, kind.version)
