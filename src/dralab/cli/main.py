@@ -17,6 +17,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "conformance": ("dralab.cli.conformance:group", "Run files of cases with expected answers."),
     "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
     "apiserver": ("dralab.cli.apiserver:apiserver", "Serve the Kubernetes API alone."),
+    "scheduler": ("dralab.cli.scheduler:scheduler", "Schedule the pods of any cluster."),
     "backup": ("dralab.cli.backup:backup", "Copy the objects of a cluster to a file."),
     "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),

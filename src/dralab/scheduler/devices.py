@@ -94,6 +94,7 @@ class Devices:
         self._local: dict[str, dict[PoolKey, int]] = defaultdict(dict)
         self._shared: dict[PoolKey, int] = {}
         self._views: dict[str, _NodeView] = {}
+        self._catalog: tuple[Catalog, tuple[Slice, ...]] | None = None
         self._use: dict[PoolKey, _PoolUse] = {}
         self._held: dict[str, tuple[str, list[Wire]]] = {}
         self._in_flight: dict[str, Wire] = {}
@@ -243,11 +244,10 @@ class Devices:
                 if str(own.get(resource, "0")) == "0"
             }
             if provided:
-                wire, mappings = synthetic_claim(pod, provided)
+                wire, mappings, claim = self._synthetic(pod, provided)
                 consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
-                wanted.append((wire, consumer, tuple(mappings)))
-                named = {**wire, "metadata": {**wire["metadata"], "name": EXTENDED_CLAIM}}
-                claims.append(self._reader.claim(named))
+                wanted.append((wire, consumer, mappings))
+                claims.append(claim)
         if not claims:
             return tuple(kept), None
         outcome = self.joint(claims, row)
@@ -275,6 +275,17 @@ class Devices:
             in_use=self._in_use(view.pools),
         )
 
+    def everywhere(self, claims: Iterable[Claim]) -> tuple[Catalog, Problem]:
+        """Return the problem of claims on the whole cluster, with its slices in order."""
+        if self._catalog is None:
+            slices = tuple(self._slices[name] for name in sorted(self._slices))
+            self._catalog = Catalog(slices), slices
+        catalog, slices = self._catalog
+        in_use = self._in_use(sorted(self._use))
+        return catalog, Problem(
+            claims=tuple(claims), classes=self._classes, slices=slices, in_use=in_use
+        )
+
     def node(self, row: int) -> Node:
         """Return a node as the allocator sees it."""
         return Node(self._table.names[row], self._table.labels[row])
@@ -283,11 +294,25 @@ class Devices:
         """Return a claim as the allocator sees it."""
         return self._claim(wire)
 
+    def claims_of(self, pod: PodInfo, demand: Demand) -> list[Claim]:
+        """Return what a pod still needs allocated, extended resources included."""
+        claims = [self._claim(item.claim) for item in demand.open]
+        if demand.extended:
+            claims.append(self._synthetic(pod, demand.extended)[2])
+        return claims
+
     # --- inside
 
     def _settle(self, uid: str) -> None:
         self._in_flight.pop(uid, None)
         self._counting_on.pop(uid, None)
+
+    def _synthetic(
+        self, pod: PodInfo, provided: Mapping[str, str]
+    ) -> tuple[Object, tuple[Wire, ...], Claim]:
+        wire, mappings = synthetic_claim(pod, provided)
+        named = {**wire, "metadata": {**wire["metadata"], "name": EXTENDED_CLAIM}}
+        return wire, tuple(mappings), self._reader.claim(named)
 
     def _unlink(self, old: Slice) -> None:
         pool = (old.driver, old.pool)
@@ -301,6 +326,7 @@ class Devices:
         self._changed(old)
 
     def _changed(self, changed: Slice) -> None:
+        self._catalog = None
         node = changed.reach.node
         row = self._table.row_of.get(node) if node else None
         shared = any(

@@ -38,6 +38,7 @@ from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduler.preemption import eviction_for
 from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
+from dralab.scheduler.reasons import Reasons
 from dralab.values import labels
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -47,8 +48,8 @@ FLUSH_PERIOD: Final = 30 * SECOND
 Explain = Callable[[Refusal, State], str]
 
 
-def default_explanation(refusal: Refusal, state: State) -> str:  # noqa: ARG001 - the seam's shape
-    """Return kube-scheduler's sentence alone."""
+def briefly(refusal: Refusal, state: State) -> str:  # noqa: ARG001 - the seam's shape
+    """Return kube-scheduler's sentence alone: for simulations, where nobody reads more."""
     return refusal.message
 
 
@@ -66,7 +67,7 @@ class Scheduler:
     """Schedules the pods that name it in `schedulerName`, and leaves all others alone.
 
     `environment` turns the expressions of selectors into conditions; `explain` makes the text of
-    a pod's condition from a refusal.
+    a pod's condition from a refusal (by default all that can be said in 1,024 bytes).
     """
 
     def __init__(
@@ -75,13 +76,13 @@ class Scheduler:
         environment: v1.Environment,
         *,
         name: str = DEFAULT_SCHEDULER,
-        explain: Explain = default_explanation,
+        explain: Explain | None = None,
         budget: int = DEFAULT_BUDGET,
     ) -> None:
         self.manager = manager
         self.name = name
         self.late_binds = 0
-        self._explain = explain
+        self._explain = explain or Reasons(manager.engine.clock.now)
         self._recorder = manager.recorder(name)
         cache = manager.cache
         self._pods = cache(resources.PODS, field_selector=UNFINISHED)

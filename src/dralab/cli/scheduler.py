@@ -1,0 +1,73 @@
+"""`dralab scheduler`: the scheduler as a process of its own, for any cluster."""
+
+import logging
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    envvar="KUBECONFIG",
+    help="Which cluster, and as whom.",
+)
+@click.option("--context", default="", help="A context other than the kubeconfig's current one.")
+@click.option(
+    "--name",
+    default="default-scheduler",
+    show_default=True,
+    help="Schedule the pods whose schedulerName is this; leave all others alone.",
+)
+@click.option("--seed", type=int, help="Make the ids of shared devices repeat.")
+@click.option("-v", "--verbose", is_flag=True, help="Tell what is tried again, and why.")
+def scheduler(kubeconfig: Path, context: str, name: str, seed: int | None, verbose: bool) -> None:
+    """Schedule the pods of any cluster until Ctrl-C or SIGTERM, devices included.
+
+    Prints `ready` when it knows the cluster and begins.
+
+    Example: `dralab scheduler --kubeconfig lab.kubeconfig`
+    """
+    from dralab.allocation.selectors import CelEnvironment
+    from dralab.api.status import ApiError
+    from dralab.cli.apiserver import note
+    from dralab.kernel.randomness import Randomness
+    from dralab.runtime.kubeconfig import KubeconfigError, read
+    from dralab.runtime.live import LiveEngine
+    from dralab.runtime.manager import Manager
+    from dralab.runtime.remote import RemoteClient
+    from dralab.runtime.resources import NODES
+    from dralab.scheduler.scheduler import Scheduler
+
+    level = logging.DEBUG if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        access = read(kubeconfig, context)
+    except KubeconfigError as error:
+        raise click.UsageError(str(error)) from error
+    client = RemoteClient(access)
+    try:
+        client.list(NODES)
+    except ApiError as error:
+        raise click.ClickException(error.message) from error
+    note(f"scheduling {name} at {access.server}")
+    # Writing a pod's claims and its binding waits for the network: several at a time.
+    engine = LiveEngine(name="scheduler", workers=8)
+    randomness = Randomness.from_system() if seed is None else Randomness(seed)
+    manager = Manager(engine, client, randomness)
+    Scheduler(manager, CelEnvironment(), name=name)
+    manager.caches.when_synced(lambda: click.echo("ready"))
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    manager.start()
+    engine.start()
+    over.wait()
+    note("stopping")
+    manager.stop()
+    engine.stop()
+    client.close()
