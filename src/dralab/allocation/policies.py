@@ -1,0 +1,85 @@
+"""Policies: which of the possible allocations, as small objects.
+
+A policy says what a choice costs; the search takes the cheapest device for every slot and the
+cheapest node for every pod, and keeps every promise about correctness. Without a policy the
+choice is Kubernetes': the first node, and the first devices in its order.
+
+A policy of one's own is a class with a method:
+
+>>> class Balanced:
+...     def cost(self, before: Look, after: Look) -> float:
+...         return abs(after.free - after.devices / 2)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+
+from dralab.allocation.scoring import Look
+
+__all__ = ["FragmentationAware", "Look", "Pack", "Policy", "Spread", "policy_named"]
+
+# By how much packing weighs against what stays usable (measured: docs/figures.md).
+PACKING: Final = 0.01
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Says what a choice costs."""
+
+    def cost(self, before: Look, after: Look) -> float:
+        """Return the cost of changing a node in this way; the least is chosen, then the first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Fill nodes that are fullest already, and leave others empty."""
+
+    def cost(self, before: Look, after: Look) -> float:  # noqa: ARG002 - the result decides
+        """Return how many devices the node has left."""
+        return after.free
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Keep all nodes equally free."""
+
+    def cost(self, before: Look, after: Look) -> float:  # noqa: ARG002 - the result decides
+        """Return how many devices the node has not left."""
+        return -after.free
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentationAware:
+    """Lose least of what claims to come could use.
+
+    `demand` are claims (resource.k8s.io/v1 mappings) that are likely to be made, each with what
+    one is worth, such as its memory slices; the first request of each counts. What a node is good
+    for is the worth that could still be had from each of its units, plus a small convex term that
+    makes it fill units which are broken into already.
+    """
+
+    demand: tuple[tuple[Mapping[str, Any], float], ...] = field(default=(), hash=False)
+    packing: float = PACKING
+
+    def cost(self, before: Look, after: Look) -> float:
+        """Return the worth that is lost."""
+        lost = before.usable - after.usable
+        return lost + self.packing * (before.squares - after.squares)
+
+
+def policy_named(name: str) -> Policy | None:
+    """Return a policy by its name on the command line; KeyError where there is none.
+
+    None is Kubernetes' choice.
+    """
+    return POLICIES[name]
+
+
+POLICIES: Final[Mapping[str, Policy | None]] = {
+    "kubernetes": None,
+    "pack": Pack(),
+    "spread": Spread(),
+    "fragmentation-aware": FragmentationAware(),
+}
