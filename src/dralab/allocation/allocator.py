@@ -1,12 +1,15 @@
 """`allocate`: devices for the claims of one pod on one node, as a function of a snapshot."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from dralab.allocation.board import Board
+from dralab.allocation.choosing import Demand, chosen_by, demand_of, worth_on
 from dralab.allocation.eligibility import SearchError
 from dralab.allocation.exact import solve
 from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
 from dralab.allocation.plain import BudgetError, Effort
+from dralab.allocation.policies import Policy
 from dralab.allocation.pools import Catalog, View
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.results import ShareIds, allocations
@@ -47,11 +50,73 @@ def allocate(
     return allocate_on(problem, view, budget=budget, share_ids=share_ids or numbered_shares())
 
 
-def allocate_on(problem: Problem, view: View, *, budget: int, share_ids: ShareIds) -> Outcome:
+def allocate_on(
+    problem: Problem,
+    view: View,
+    *,
+    budget: int,
+    share_ids: ShareIds,
+    policy: Policy | None = None,
+) -> Outcome:
     """Return the devices of every claim among the pools of a view."""
+    by = _by(problem, policy)
+    return _judged(problem, view, budget, share_ids, by)[0]
+
+
+def place(
+    problem: Problem,
+    nodes: Iterable[Node],
+    *,
+    policy: Policy | None = None,
+    budget: int = DEFAULT_BUDGET,
+    share_ids: Callable[[], str] | None = None,
+    catalog: Catalog | None = None,
+) -> tuple[Node | None, Outcome]:
+    """Return the node for the claims, and their devices there; None where no node will do.
+
+    Without a policy it is the first node on which they fit; with one, the node whose choice costs
+    least. A fatal error ends the search at once, as on Kubernetes.
+    """
+    catalog = catalog or Catalog(problem.slices)
+    share_ids = share_ids or numbered_shares()
+    by = _by(problem, policy)
+    best: tuple[float, Node, Outcome] | None = None
+    last: Outcome = Unsatisfiable()
+    for node in nodes:
+        view = catalog.view(node, problem.features)
+        outcome, cost = _judged(problem, view, budget, share_ids, by)
+        if isinstance(outcome, Allocated):
+            if policy is None:
+                return node, outcome
+            if best is None or cost < best[0]:
+                best = cost, node, outcome
+        elif isinstance(outcome, Unsatisfiable) and outcome.fatal:
+            return None, outcome
+        elif not isinstance(last, Unknown):
+            last = outcome
+    return (best[1], best[2]) if best is not None else (None, last)
+
+
+class _By(NamedTuple):
+    """A policy, and the requests that it takes for likely."""
+
+    policy: Policy
+    demand: Demand
+
+
+def _by(problem: Problem, policy: Policy | None) -> _By | None:
+    if policy is None:
+        return None
+    return _By(policy, demand_of(policy, problem.classes, problem.features))
+
+
+def _judged(
+    problem: Problem, view: View, budget: int, share_ids: ShareIds, by: _By | None
+) -> tuple[Outcome, float]:
     if not problem.claims:
-        return Allocated(claims=())
+        return Allocated(claims=()), 0.0
     effort = Effort(budget)
+    cost = 0.0
     try:
         setup = prepare(
             Board(view, problem.features),
@@ -60,16 +125,22 @@ def allocate_on(problem: Problem, view: View, *, budget: int, share_ids: ShareId
             problem.features,
             problem.in_use,
         )
-        picked = solve(setup, effort)
+        if by is None:
+            picked = solve(setup, effort)
+        else:
+            worth = worth_on(setup.board, setup.eligibility, by.demand, setup.requests)
+            found = chosen_by(by.policy, setup, effort, worth)
+            picked, cost = found if found is not None else (None, 0.0)
     except RefusedError as error:
-        return Unsatisfiable(error=str(error), fatal=True, facts=(error.fact,))
+        return Unsatisfiable(error=str(error), fatal=True, facts=(error.fact,)), cost
     except SearchError as error:
-        return Unsatisfiable(error=str(error), fatal=True, steps=effort.steps)
+        return Unsatisfiable(error=str(error), fatal=True, steps=effort.steps), cost
     except BudgetError:
-        return Unknown(budget=budget, steps=effort.steps)
+        return Unknown(budget=budget, steps=effort.steps), cost
     if picked is None:
-        return _unsatisfiable(setup, effort)
-    return Allocated(claims=allocations(setup, picked, share_ids), steps=effort.steps)
+        return _unsatisfiable(setup, effort), cost
+    claims = allocations(setup, picked, share_ids)
+    return Allocated(claims=claims, steps=effort.steps), cost
 
 
 def _unsatisfiable(setup: Setup, effort: Effort) -> Unsatisfiable:

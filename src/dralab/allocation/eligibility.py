@@ -37,7 +37,11 @@ class Eligibility:
         self._amounts: dict[tuple[Term, int], tuple[Number, ...] | None] = {}
         self._values: dict[tuple[Term | None, int, str], Values | None] = {}
         self._carried: dict[tuple[Term, str], dict[int, Values | None]] = {}
+        # What searches work out about devices and units, and can use again.
         self.served: dict[object, tuple[tuple[int, ...], ...] | None] = {}
+        self.likeness: dict[int, object] = {}
+        self.alike: dict[int, tuple[int, int, int]] = {}
+        self._numbers: dict[object, int] = {}
 
     def selectable(self, term: Term, number: int) -> bool:
         """Return whether selectors accept a device that serves this node; SearchError likewise."""
@@ -133,6 +137,10 @@ class Eligibility:
         if key not in self._values:
             self._values[key] = self._look_up(term, number, name)
         return self._values[key]
+
+    def numbered(self, value: object) -> int:
+        """Return a small number that stands for a value, the same for equal ones."""
+        return self._numbers.setdefault(value, len(self._numbers))
 
     def carried(self, term: Term, name: str) -> dict[int, Values | None]:
         """Return what is known of the values of devices, to be added to."""

@@ -6,6 +6,7 @@ still be met; where its answer is exact, no choice is ever taken back (self-redu
 has none, the search goes on depth first, remembers what failed, and stops at its budget.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from dralab.allocation.board import State
@@ -40,6 +41,21 @@ def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
     return _Reduction(setup, oracle, effort).request(
         0, _fresh(setup, setup.requests[0][0].claim, setup.start)
     )
+
+
+Cost = Callable[[State, State], float]
+
+
+def cheapest(setup: Setup, effort: Effort, cost: Cost) -> tuple[Picked, ...] | None:
+    """Return a solution that takes the cheapest possible device for every slot in turn.
+
+    `cost` judges the state before and after a device is taken; among equals the first device in
+    the order is taken. Whether all can be met is decided as in `solve`; so are errors.
+    """
+    oracle = Oracle(setup, effort)
+    if oracle.errors:
+        return solve(setup, effort)
+    return _Guided(setup, oracle, effort, cost).request(0, _fresh(setup, 0, setup.start))
 
 
 def _fresh(setup: Setup, claim: int, state: State) -> Position:
@@ -106,17 +122,12 @@ class _Reduction:
         term = step.term
         if len(step.devices) == term.count:
             rest = self.request(step.at + 1, position)
-            return None if rest is None else (Picked(term, step.devices), *rest)
+            return None if rest is None else (Picked(term, tuple(sorted(step.devices))), *rest)
         key = _key(step, position)
         if key in self.failed:
             return None
-        start = step.devices[-1] + 1 if step.devices else 0
         rejected: set[object] = set()
-        candidates = self.oracle.eligible[term] >> start << start
-        while candidates:
-            low = candidates & -candidates
-            candidates ^= low
-            number = low.bit_length() - 1
+        for number in self.candidates(step, position):
             self.effort.spend()
             after = self.with_device(term, number, position)
             if after is None:
@@ -132,6 +143,11 @@ class _Reduction:
             rejected.add(likeness)
         self.failed.add(key)
         return None
+
+    def candidates(self, step: _Step, position: Position) -> Iterable[int]:  # noqa: ARG002
+        """Return the devices to try next, in order: later ones than those of the request."""
+        start = step.devices[-1] + 1 if step.devices else 0
+        return lowest_first(self.oracle.eligible[step.term] >> start << start)
 
     def fixed(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
         """Take all devices of a request, or none."""
@@ -160,38 +176,56 @@ class _Reduction:
 
         Devices that draw on counters are only compared within their unit.
         """
-        oracle = self.oracle
-        draw = self.setup.board.draws[number]
-        serves: list[object] = []
-        for term, mask in oracle.eligible.items():
-            able = bool(mask >> number & 1)
-            serves.append(able)
-            if able:
-                constraints = self.setup.claims[term.claim].constraints
-                serves.append(self.setup.eligibility.amounts(term, number))
-                serves += [
-                    self.setup.eligibility.values(term, number, constraint.name)
-                    for constraint in constraints
-                    if constraint.kind in {"match", "distinct"} and constraint.covers(term.name)
-                ]
+        board = self.setup.board
         busy = state.used >> number & 1, state.charged >> number & 1
-        return (
-            draw,
-            self.setup.board.room(state, number),
-            busy,
-            self.totals(number),
-            tuple(serves),
-        )
+        lasting = self.oracle.likeness(number)
+        return board.draws[number], board.room(state, number), busy, lasting
 
-    def totals(self, number: int) -> object:
-        """Return what a device would add to rules on totals."""
-        capacity = self.setup.board.offers[number].device.capacity
-        return tuple(
-            capacity[constraint.name].value if constraint.name in capacity else 0
-            for claim in self.setup.claims
-            for constraint in claim.constraints
-            if constraint.kind == "total"
-        )
+
+class _Guided(_Reduction):
+    """Tries devices by their cost; a request's devices may come in any order."""
+
+    def __init__(self, setup: Setup, oracle: Oracle, effort: Effort, cost: Cost) -> None:
+        super().__init__(setup, oracle, effort)
+        self.cost = cost
+
+    def candidates(self, step: _Step, position: Position) -> Iterable[int]:
+        """Return the devices to try next, the cheapest first; of equals only the first."""
+        ranked: list[tuple[float, int]] = []
+        seen: set[object] = set()
+        alike = self.oracle.alike
+        state = position.state
+        free = -1 if step.term.admin else ~state.used
+        for number in lowest_first(self.oracle.eligible[step.term] & free):
+            if number in step.devices:
+                continue
+            self.effort.spend()
+            draw = self.setup.board.draws[number]
+            if draw is not None and not step.devices and not position.mine:
+                # The same device of an equal unit in an equal state costs the same.
+                low, inside, like = alike(draw.unit)
+                key = (like, state.left[draw.unit], state.used >> low & inside, number - low)
+                if key in seen:
+                    continue
+                seen.add(key)
+            else:
+                likeness = self.likeness(number, state)
+                if likeness in seen:
+                    continue
+                seen.add(likeness)
+            after = taken_by(self.setup, step.term, number, position)
+            if after is not None:
+                ranked.append((self.cost(state, after), number))
+        ranked.sort()
+        return [number for _, number in ranked]
+
+
+def lowest_first(mask: int) -> Iterator[int]:
+    """Yield the positions of the bits of a set, lowest first, as far as they are asked for."""
+    while mask:
+        low = mask & -mask
+        mask ^= low
+        yield low.bit_length() - 1
 
 
 def _key(step: _Step, position: Position) -> object:

@@ -15,9 +15,11 @@ import orjson
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
 from dralab.allocation.board import bits
+from dralab.allocation.choosing import demand_of
 from dralab.allocation.openings import Openings
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.plans import ERROR, Kind, NodeShape, Plan, Planned, Trouble
+from dralab.allocation.plans import ERROR, Kind, NodeShape, Plan, Planned, Trouble, reads_of
+from dralab.allocation.policies import Policy
 from dralab.allocation.pool_records import PoolRecord, Pools
 from dralab.allocation.pool_states import PoolState, Shapes
 from dralab.allocation.pools import PoolId, View
@@ -32,6 +34,7 @@ from dralab.allocation.problem import (
     ShareId,
     Slice,
 )
+from dralab.allocation.ranking import NodeState, Ranking
 from dralab.allocation.results import ShareIds
 from dralab.allocation.selectors import CelEnvironment
 from dralab.values.quantity import Number, parse_any
@@ -83,6 +86,7 @@ class Fleet:
         self._node_shapes: dict[object, NodeShape] = {}
         self._kinds: dict[object, Kind] = {}
         self.openings = Openings(len(self.nodes))
+        self.rankings: dict[Policy, Ranking] = {}
         # Devices in use that their driver no longer publishes: they still hold their counters.
         self.ghosts: dict[int, dict[str, Device]] = {}
         self._version = 0
@@ -98,6 +102,7 @@ class Fleet:
         self.classes[found.name] = found
         self._kinds.clear()
         self.openings.clear()
+        self.rankings = {}
 
     def _load(self, slices: Iterable[Any]) -> None:
         self.pools.add(slices, self.nodes, self.number_of)
@@ -153,6 +158,7 @@ class Fleet:
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = None
         self.openings.reopen(nodes)
+        self._touch(nodes)
 
     def _holding(self, index: int) -> Iterator[tuple[Device, int, dict[str, Number]]]:
         """Yield the devices of a pool in use: how many shares (0: whole), and what they take."""
@@ -247,18 +253,25 @@ class Fleet:
         self._node_shapes = {}
         self.shape_of = [None] * len(self.nodes)
         self.states = self.pools.reshape(self.states)
+        self.rankings = {}
 
     def allocate(
-        self, claims: Sequence[Wire], candidates: int | None = None
+        self,
+        claims: Sequence[Wire],
+        candidates: int | None = None,
+        policy: Policy | None = None,
     ) -> Placement | Unsatisfiable | Unknown:
         """Give the claims of one pod devices on the first node where they fit.
 
         `candidates` is a bit set of nodes (see `candidates_of`), None for all. On every node the
-        devices are Kubernetes' choice.
+        devices are Kubernetes' choice, and among the nodes the first is taken; a policy chooses
+        both by their cost.
         """
         kind = self.kind(claims)
         if kind.refused is not None:
             return self._refusal(claims)
+        if policy is not None:
+            return self._allocate_by(policy, kind, claims, candidates)
         known = self.openings.of(kind)
         nodes = known.nodes if candidates is None else known.nodes & candidates
         unknown = False
@@ -281,6 +294,39 @@ class Fleet:
                 unknown = True
             nodes ^= low
         return Unknown(budget=self.budget) if unknown else Unsatisfiable()
+
+    def _allocate_by(
+        self, policy: Policy, kind: Kind, claims: Sequence[Wire], candidates: int | None
+    ) -> Placement | Unsatisfiable | Unknown:
+        ranking = self.rankings.get(policy)
+        if ranking is None:
+            demand = demand_of(policy, self.classes, self.features)
+            self.shapes.widen(reads_of(demand))
+            if self._version != self.shapes.version:
+                self._refine()
+            ranking = Ranking(policy, demand, self.budget, len(self.nodes))
+            self.rankings[policy] = ranking
+        ranking.catch_up(self)
+        among = self.openings.every if candidates is None else candidates
+        found = ranking.best(kind, among)
+        if isinstance(found, tuple):
+            return self._commit(*found)
+        # Whoever cannot be ranked is asked in turn, by Kubernetes' choice.
+        rest = among if found is not None else ranking.apart & among
+        return self.allocate(claims, rest) if rest else Unsatisfiable()
+
+    def node_state(self, number: int) -> NodeState | None:
+        """Return everything on which a choice on a node depends; None: ask the node itself."""
+        shape = self.shape_of[number]
+        if shape is None:
+            shape = self.shape_of[number] = self._node_shape(number)
+            if shape is None:
+                return None
+        return NodeState(shape, tuple([self.states[each] for each in self.sees[number]]))
+
+    def _touch(self, nodes: int) -> None:
+        for ranking in self.rankings.values():
+            ranking.changed |= nodes
 
     def _plan(self, number: int, kind: Kind) -> Planned:
         shape = self.shape_of[number]
@@ -309,6 +355,8 @@ class Fleet:
             self.states[index] = state
             self.held[index] |= taken
             self.whole[index] |= taken
+            if self.rankings:
+                self._touch(records[index].nodes)
         for pool, inside in plan.shared:
             key = (seen[pool], inside)
             self.whole[key[0]] &= ~(1 << inside)
@@ -366,6 +414,7 @@ class Fleet:
             self.states[index] = record.shape.holding(
                 self.states[index], tuple(taken), self.held[index], self.whole[index]
             )
+            self._touch(record.nodes)
 
     def release(self, allocation: Wire) -> None:
         """Give back the devices of an allocation."""
@@ -387,6 +436,7 @@ class Fleet:
                 self.states[index], tuple(taken), self.held[index], self.whole[index]
             )
             self.openings.reopen(record.nodes)
+            self._touch(record.nodes)
 
     def _devices(self, allocation: Wire) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
         """Return per pool the devices of an allocation, with amounts where they are shared."""
@@ -433,6 +483,7 @@ class Fleet:
         other.classes = self.classes.copy()
         other.sees = self.sees.copy()
         other.openings = self.openings.copied()
+        other.rankings = {}
         other.ghosts = {index: dict(each) for index, each in self.ghosts.items()}
         other._kinds = self._kinds.copy()  # noqa: SLF001 - a copy of oneself
         return other

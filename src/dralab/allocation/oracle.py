@@ -89,6 +89,55 @@ class Oracle:
                 self.errors.setdefault(term, []).append((number, str(error)))
         return mask
 
+    # --- who is like whom
+
+    def likeness(self, number: int) -> object:
+        """Return what tells a device from others for these claims, its counters apart."""
+        known = self.eligibility.likeness
+        if number not in known:
+            known[number] = self._likeness(number)
+        return known[number]
+
+    def _likeness(self, number: int) -> object:
+        serves: list[object] = []
+        # Kept for later searches on the board, so nothing may depend on what is in use now.
+        masks = self.eligible if self.setup.known is None else self.setup.known
+        for term, mask in masks.items():
+            able = bool(mask >> number & 1)
+            serves.append(able)
+            if not able:
+                continue
+            serves.append(self.eligibility.amounts(term, number))
+            serves += [
+                self.eligibility.values(term, number, constraint.name)
+                for constraint in self.setup.claims[term.claim].constraints
+                if constraint.kind in {"match", "distinct"} and constraint.covers(term.name)
+            ]
+        capacity = self.board.offers[number].device.capacity
+        totals = tuple(
+            capacity[constraint.name].value if constraint.name in capacity else 0
+            for claim in self.setup.claims
+            for constraint in claim.constraints
+            if constraint.kind == "total"
+        )
+        return tuple(serves), totals
+
+    def alike(self, unit: int) -> tuple[int, int, object]:
+        """Return where a unit begins, its devices from there, and what tells it from others."""
+        known = self.eligibility.alike
+        found = known.get(unit)
+        if found is None:
+            members = self.board.members[unit]
+            low = (members & -members).bit_length() - 1
+            content = []
+            for number in bits(members):
+                draw = self.board.draws[number]
+                drawn = None if draw is None else (draw.amounts, draw.groups)
+                content.append((drawn, self.likeness(number)))
+            like = self.eligibility.numbered((members >> low, tuple(content)))
+            found = known[unit] = (low, members >> low, like)
+        return found
+
     # --- questions
 
     def demand(self, term: Term, need: int, state: State, exclude: int) -> Demand:

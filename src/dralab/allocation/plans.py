@@ -56,6 +56,11 @@ class Kind:
                 self.single = None
 
 
+def reads_of(demand: Iterable[tuple[Term, float]]) -> Iterable[Path]:
+    """Return what the selectors of likely requests read."""
+    return _reads((), [term for term, _ in demand])
+
+
 def _simple(term: Term) -> bool:
     return not (term.all or term.admin)
 

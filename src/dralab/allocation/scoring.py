@@ -34,7 +34,12 @@ class Worth:
             for number in bits(mask & ~board.drawing):
                 best[number] = max(best.get(number, 0.0), each.worth)
         self._plain = best
-        self._likeness = [self._like(unit) for unit in range(len(board.units))]
+        # Equal units are told by one small number: long keys would be hashed very often.
+        numbers: dict[object, int] = {}
+        self._likeness = [
+            numbers.setdefault(self._like(unit), len(numbers)) for unit in range(len(board.units))
+        ]
+        self._lows = [max((mask & -mask).bit_length() - 1, 0) for mask in board.members]
         self._full = [
             self.unit(unit, board.members[unit], each.total)
             for unit, each in enumerate(board.units)
@@ -51,8 +56,10 @@ class Worth:
         return mask
 
     def _like(self, unit: int) -> object:
-        found = []
-        for number in bits(self.board.members[unit]):
+        members = self.board.members[unit]
+        low = (members & -members).bit_length() - 1
+        found: list[object] = [members >> max(low, 0)]
+        for number in bits(members):
             draw = self.board.draws[number]
             serves = tuple(mask >> number & 1 for mask in self.masks)
             found.append((draw and (draw.amounts, draw.groups), serves))
@@ -82,9 +89,7 @@ class Worth:
         """Return the most that could still be had from one unit."""
         if not free:
             return 0.0
-        members = self.board.members[unit]
-        low = (members & -members).bit_length() - 1
-        key = (self._likeness[unit], free >> low, left)
+        key = (self._likeness[unit], free >> self._lows[unit], left)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._best(unit, free, left)

@@ -1,0 +1,164 @@
+"""The cheapest node for a policy, kept up to date state by state.
+
+Nodes in equal states cost the same, so each distinct state is judged once per kind of claims, and
+a kind keeps its states sorted by cost. An allocation makes at most one new state.
+"""
+
+from bisect import insort
+from typing import NamedTuple, Protocol
+
+from dralab.allocation.choosing import Demand, chosen_by, worth_on
+from dralab.allocation.eligibility import SearchError
+from dralab.allocation.plain import BudgetError, Effort
+from dralab.allocation.plans import ERROR, UNKNOWN, Kind, NodeShape, Plan, Planned, Planner
+from dralab.allocation.policies import Policy
+from dralab.allocation.pool_states import PoolState
+from dralab.allocation.scoring import Worth
+from dralab.allocation.setup import fixed_devices
+from dralab.allocation.terms import RefusedError
+
+
+class NodeState(NamedTuple):
+    """Everything about a node on which a choice there depends."""
+
+    shape: NodeShape
+    pools: tuple[PoolState, ...]
+
+
+class States(Protocol):
+    """Where the state of a node is looked up; None: the node has to be asked itself."""
+
+    def node_state(self, number: int) -> NodeState | None:
+        """Return the state of a node."""
+        ...
+
+
+class Ranked(NamedTuple):
+    """A state that can serve a kind, and what that costs; `order` settles ties."""
+
+    cost: float
+    order: int
+    state: NodeState
+    plan: Plan
+
+
+class _Ranks:
+    """What is known of one kind of claims."""
+
+    __slots__ = ("at", "known", "ranked", "trouble")
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.known: set[NodeState] = set()
+        self.ranked: list[Ranked] = []
+        self.trouble: dict[NodeState, Planned] = {}
+
+
+class Ranking:
+    """The nodes of a fleet in the eyes of one policy."""
+
+    def __init__(self, policy: Policy, demand: Demand, budget: int, nodes: int) -> None:
+        self.policy = policy
+        self.demand = demand
+        self.budget = budget
+        self.changed = (1 << nodes) - 1
+        # Nodes that are in no fit state to be ranked: they are asked one by one.
+        self.apart = 0
+        self._state_of: dict[int, NodeState] = {}
+        self._nodes_of: dict[NodeState, int] = {}
+        self._live: list[NodeState] = []
+        self._ranks: dict[Kind, _Ranks] = {}
+        self._worth: dict[Planner, Worth] = {}
+
+    def catch_up(self, states: States) -> None:
+        """Take note of the nodes that changed."""
+        changed, self.changed = self.changed, 0
+        while changed:
+            low = changed & -changed
+            changed ^= low
+            number = low.bit_length() - 1
+            state = states.node_state(number)
+            old = self._state_of.get(number)
+            if state == old and old is not None:
+                continue
+            if old is not None:
+                self._nodes_of[old] &= ~low
+            if state is None:
+                self.apart |= low
+                self._state_of.pop(number, None)
+                continue
+            self.apart &= ~low
+            self._state_of[number] = state
+            nodes = self._nodes_of.get(state, 0)
+            if not nodes:
+                self._live.append(state)
+            self._nodes_of[state] = nodes | low
+
+    def best(self, kind: Kind, candidates: int) -> tuple[int, Plan] | Planned:
+        """Return the cheapest node among candidates and its plan; trouble or None where none is."""
+        ranks = self._ranks.setdefault(kind, _Ranks())
+        self._judge(kind, ranks)
+        index = 0
+        best: tuple[float, int, Plan] | None = None
+        while index < len(ranks.ranked):
+            each = ranks.ranked[index]
+            if best is not None and each.cost > best[0]:
+                break
+            nodes = self._nodes_of.get(each.state, 0)
+            if not nodes:
+                del ranks.ranked[index]
+                ranks.known.discard(each.state)
+                continue
+            index += 1
+            nodes &= candidates
+            if nodes:
+                number = (nodes & -nodes).bit_length() - 1
+                if best is None or number < best[1]:
+                    best = each.cost, number, each.plan
+        if best is not None:
+            return best[1], best[2]
+        for state, trouble in ranks.trouble.items():
+            if self._nodes_of.get(state, 0) & candidates:
+                return trouble
+        return None
+
+    def _judge(self, kind: Kind, ranks: _Ranks) -> None:
+        while ranks.at < len(self._live):
+            state = self._live[ranks.at]
+            ranks.at += 1
+            if state in ranks.known or not self._nodes_of.get(state):
+                continue
+            found = self._plan(state, kind)
+            if isinstance(found, tuple):
+                ranks.known.add(state)
+                insort(ranks.ranked, Ranked(found[1], ranks.at, state, found[0]))
+            elif found is not None:
+                ranks.trouble[state] = found
+
+    def _plan(self, state: NodeState, kind: Kind) -> tuple[Plan, float] | Planned:
+        planner = state.shape.planner(kind, self.budget)
+        if planner.known is None:
+            return ERROR
+        if planner.impossible:
+            return None
+        start = state.shape.state(state.pools)
+        try:
+            fixed = (
+                fixed_devices(planner.eligibility, start, kind.claims, kind.terms)
+                if kind.some_all
+                else {}
+            )
+            setup = planner.setup(start, fixed)
+            worth = self._worth.get(planner)
+            if worth is None:
+                worth = self._worth[planner] = worth_on(
+                    planner.board, planner.eligibility, self.demand, setup.requests
+                )
+            found = chosen_by(self.policy, setup, Effort(self.budget), worth)
+        except (SearchError, RefusedError):
+            return ERROR
+        except BudgetError:
+            return UNKNOWN
+        if found is None:
+            return None
+        return planner.planned(found[0], state.pools), found[1]
