@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dralab.allocation import v1
-from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
+from dralab.allocation.allocator import DEFAULT_BUDGET, numbered_shares, place
 from dralab.allocation.outcome import Allocated, ClaimAllocation
+from dralab.allocation.policies import Policy
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import DeviceClass, Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
@@ -136,16 +137,28 @@ class Snapshot:
         ]
 
     def place(
-        self, pending: Pending, nodes: Sequence[Node], *, budget: int = DEFAULT_BUDGET
+        self,
+        pending: Pending,
+        nodes: Sequence[Node],
+        *,
+        budget: int = DEFAULT_BUDGET,
+        policy: Policy | None = None,
     ) -> Placed | None:
-        """Return the first of the nodes that can serve what is pending, None where none can."""
-        problem = self.problem(pending)
-        for node in nodes:
-            view = self.catalog.view(node, self.features)
-            outcome = allocate_on(problem, view, budget=budget, share_ids=self._new_share)
-            if isinstance(outcome, Allocated):
-                return Placed(pending=pending, node=node.name, allocations=outcome.claims)
-        return None
+        """Return the node for what is pending and its devices, None where no node will do.
+
+        The first node that can serve it, or the one that a policy likes best.
+        """
+        node, outcome = place(
+            self.problem(pending),
+            nodes,
+            policy=policy,
+            budget=budget,
+            share_ids=self._new_share,
+            catalog=self.catalog,
+        )
+        if node is None or not isinstance(outcome, Allocated):
+            return None
+        return Placed(pending=pending, node=node.name, allocations=outcome.claims)
 
     def apply(self, placed: Placed) -> None:
         """Take the devices of an allocation out of what is free."""

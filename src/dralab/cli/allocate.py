@@ -11,6 +11,7 @@ import yaml
 
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event
+from dralab.allocation.policies import POLICIES, Policy
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli.generations import files_option
@@ -30,13 +31,21 @@ class Refused:
 \b
   dralab allocate -f cluster.yaml -f pods.yaml
   dralab allocate -f examples/02-allocate --node node-1 -o yaml
+  dralab allocate -f cluster.yaml --policy pack
   cat *.yaml | dralab allocate -f -
 """
 )
 @files_option
 @click.option("--node", metavar="NODE", default="", help="Allocate on this node only.")
+@click.option(
+    "--policy",
+    type=click.Choice(list(POLICIES)),
+    default="kubernetes",
+    show_default=True,
+    help="Which of the possible allocations; the default is what Kubernetes would choose.",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
-def allocate(files: tuple[str, ...], node: str, output: str) -> None:
+def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> None:
     """Give devices to every claim that has none: pods first, in the order of the input.
 
     Pods bring their claims, templates and extended resources; claims of no pod come last. Claims
@@ -48,7 +57,7 @@ def allocate(files: tuple[str, ...], node: str, output: str) -> None:
     known = [each.name for each in cluster.nodes]
     if node and node not in known:
         raise click.UsageError(f"no node {node!r}; there are: {', '.join(known) or 'none'}")
-    results = list(placed(cluster, cluster.pending(), node))
+    results = list(placed(cluster, cluster.pending(), node, POLICIES[policy]))
     if output == "table":
         _table(results)
     else:
@@ -57,20 +66,25 @@ def allocate(files: tuple[str, ...], node: str, output: str) -> None:
 
 
 def placed(
-    cluster: Snapshot, pending: Sequence[Pending], node: str = ""
+    cluster: Snapshot,
+    pending: Sequence[Pending],
+    node: str = "",
+    policy: Policy | None = None,
 ) -> Iterator[Placed | Refused]:
     """Place what is pending one after the other; what is allocated is in use for the next."""
     for each in pending:
         now = cluster.refreshed(each)
-        yield place(cluster, now, node)
+        yield place(cluster, now, node, policy)
 
 
-def place(cluster: Snapshot, pending: Pending, node: str = "") -> Placed | Refused:
+def place(
+    cluster: Snapshot, pending: Pending, node: str = "", policy: Policy | None = None
+) -> Placed | Refused:
     """Place one pod or claim, or say why that cannot be."""
     if pending.missing:
         return Refused(pending, f"cannot allocate {pending.title}: {pending.missing}")
     nodes = cluster.candidates(pending, node)
-    found = cluster.place(pending, nodes)
+    found = cluster.place(pending, nodes, policy=policy)
     if found is not None:
         cluster.apply(found)
         return found
