@@ -84,7 +84,8 @@ def _slice_from_v1beta1(spec: Mapping[str, Any]) -> Object:
     return result
 
 
-def _device_from_v1beta1(device: Mapping[str, Any]) -> Object:
+def _device_from_v1beta1(device: Mapping[str, Any] | None) -> Object:
+    device = device or {}
     result = {name: value for name, value in device.items() if name != "basic"}
     return result | (device.get("basic") or {})
 
@@ -99,7 +100,8 @@ def _slice_to_v1beta1(spec: Mapping[str, Any]) -> Object:
     return result
 
 
-def _device_to_v1beta1(device: Mapping[str, Any]) -> Object:
+def _device_to_v1beta1(device: Mapping[str, Any] | None) -> Object:
+    device = device or {}
     basic = {name: device[name] for name in DEVICE_FIELDS if name in device}
     rest = {name: value for name, value in device.items() if name not in basic}
     return rest | {"basic": basic}
@@ -110,7 +112,7 @@ def _claim_with(change: Callable[[Mapping[str, Any]], Object]) -> Callable[[Any]
         devices = spec.get("devices")
         if not devices or not devices.get("requests"):
             return dict(spec)
-        requests = [change(request) for request in devices["requests"]]
+        requests = [change(request or {}) for request in devices["requests"]]
         return dict(spec) | {"devices": dict(devices) | {"requests": requests}}
 
     return changed

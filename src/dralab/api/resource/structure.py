@@ -157,10 +157,7 @@ def _struct(table: Structs, fields: Fields, value: Mapping[str, Any]) -> dict[st
         elif kind.name == "quantity":
             result[name] = _quantity(item)
         elif kind.is_struct:
-            if kind.name == "ObjectMeta":
-                result[name] = {key: part for key, part in item.items() if part is not None}
-            else:
-                result[name] = _struct(table, table[kind.name], item)
+            result[name] = _struct(table, table[kind.name], item)
         elif field.always or kind.pointer or kind.name == "raw" or item not in ("", 0, False):
             result[name] = item
     return result
@@ -172,7 +169,11 @@ def _contained(table: Structs, kind: Type, items: Any) -> Any:
             return [_quantity(item) for item in items]
         return {key: _quantity(item) for key, item in sorted(items.items())}
     if kind.name in ZEROS or kind.name == "raw":
-        return list(items) if kind.container == "list" else dict(sorted(items.items()))
+        # A null among values is the zero of their type, as for Go's decoder.
+        zero = ZEROS.get(kind.name)
+        if kind.container == "list":
+            return [zero if item is None else item for item in items]
+        return {key: zero if item is None else item for key, item in sorted(items.items())}
     fields = table[kind.name]
     if kind.container == "list":
         return [_struct(table, fields, item or {}) for item in items]
@@ -180,6 +181,8 @@ def _contained(table: Structs, kind: Type, items: Any) -> Any:
 
 
 def _quantity(value: Any) -> Any:
+    if value is None:
+        return "0"
     try:
         return quantity.canonical(str(value))
     except quantity.QuantityError:
