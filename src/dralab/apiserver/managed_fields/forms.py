@@ -30,8 +30,10 @@ class Form:
     """
 
     __slots__ = (
+        "_begin",
         "_below",
         "_element",
+        "_only",
         "_rest",
         "_schema",
         "closed",
@@ -51,6 +53,8 @@ class Form:
         self.closed = schema is not None and schema.is_struct
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.zeros = NOTHING
+        self._only: str | None = None
+        self._begin = ""
         if schema is None:
             return
         if self.kind == "map" and schema.item is not None:
@@ -59,6 +63,9 @@ class Form:
             self.keys = tuple(
                 (key, fields[key].default if key in fields else None) for key in sorted(named)
             )
+            if len(self.keys) == 1:
+                self._only = self.keys[0][0]
+                self._begin = f"k:{{{orjson.dumps(self._only).decode()}:"
         if schema.name and self.kind == "fields":
             self.zeros = Messages.standard().zeros(message_of(schema.name))
 
@@ -113,6 +120,11 @@ class Form:
             if not isinstance(item, dict):
                 what = "null" if item is None else "non-map"
                 raise StepError(f"associative list with keys may not have {what} elements")
+            if self._only is not None:
+                # Hot: one key, as most lists have, and there.
+                value = item.get(self._only)
+                if value is not None:
+                    return f"{self._begin}{orjson.dumps(value).decode()}}}"
             found = {}
             for key, default in self.keys:
                 value = item.get(key, default)

@@ -14,6 +14,7 @@ import orjson
 
 FieldSet = dict[str, Any]
 SELF: Final = "."
+# A thing with nothing below it; shared, and never changed.
 LEAF: Final[FieldSet] = {}
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from dralab.apiserver.managed_fields.forms import Form, StepError
-from dralab.apiserver.managed_fields.paths import SELF, FieldSet, shown
+from dralab.apiserver.managed_fields.paths import LEAF, SELF, FieldSet, shown
 
 MISSING: Final[Any] = object()
+PLAIN: Final = frozenset({str, int, bool, float})
 
 
 # --- What is owned ----------------------------------------------------------------------
@@ -21,26 +22,39 @@ def created(value: Any, form: Form) -> FieldSet:
     """Return what is below a value that was not there before, itself included."""
     kind = form.seen(value)
     if kind == "fields" and isinstance(value, dict):
-        zeros = form.zeros
-        if not value and not zeros:
-            return {}
-        node: FieldSet = {SELF: {}}
-        below = form.below
-        for name in sorted(value.keys() | zeros.keys()) if zeros else sorted(value):
-            item = value.get(name)
-            if item is None:
-                if name not in zeros:
-                    continue
-                item = zeros[name]
-            node["f:" + name] = created(item, below(name))
-        return node
+        return _created_fields(value, form)
     if kind in {"map", "set"} and isinstance(value, list) and value:
-        node = {SELF: {}}
+        node: FieldSet = {SELF: LEAF}
         element = form.element
-        for step, items in _steps(value, form):
-            node[step] = created(items[0], element) if len(items) == 1 else {}
+        for item in value:
+            try:
+                step = form.step(item)
+            except StepError:
+                continue
+            # Elements that cannot be told apart are owned together.
+            node[step] = LEAF if step in node else created(item, element)
         return node
-    return {}
+    return LEAF
+
+
+def _created_fields(value: dict[str, Any], form: Form) -> FieldSet:
+    zeros = form.zeros
+    if not value and not zeros:
+        return LEAF
+    node: FieldSet = {SELF: LEAF}
+    missing = [name for name in zeros if name not in value] if zeros else ()
+    # Hot: most of an object is plain values, which need no look at their form.
+    for name in sorted([*value, *missing]) if missing else sorted(value):
+        item = value.get(name)
+        if item.__class__ in PLAIN:
+            node["f:" + name] = LEAF
+            continue
+        if item is None:
+            if name not in zeros:
+                continue
+            item = zeros[name]
+        node["f:" + name] = created(item, form.below(name))
+    return node
 
 
 def compared(old: Any, new: Any, form: Form) -> tuple[FieldSet, FieldSet]:
