@@ -16,6 +16,7 @@ from builders import ask, claim, counter_set, device, device_class, node, pool, 
 from dralab.allocation import v1
 from dralab.allocation.problem import Features, Problem
 from dralab.allocation.verification import Choice, Held, Key, Verifier
+from dralab.cel import compile_selector, device_of
 
 DRIVERS = ("a", "b")
 KINDS = ("x", "y")
@@ -44,6 +45,11 @@ def matches(expression: str, driver: str, wire: Any) -> bool:
         kind = (wire.get("attributes") or {}).get("kind") or {}
         return kind.get("string") == found[1]
     return {"true": True, "false": False}[expression]
+
+
+def by_cel(expression: str, driver: str, wire: Any) -> bool:
+    """What any expression means, for the verifier."""
+    return compile_selector(expression).evaluate(device_of(wire, driver))
 
 
 @dataclass(frozen=True, slots=True)

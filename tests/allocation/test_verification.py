@@ -1,11 +1,13 @@
 """The verifier, the oracle and the generator of problems are tested before they judge others."""
 
+import json
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from builders import (
+    SHARED,
     ask,
     claim,
     counter_set,
@@ -15,8 +17,8 @@ from builders import (
     request,
     taint,
 )
-from dralab.allocation.verification import Choice, Key
-from problems import Case, TooBigError, cases, of_driver, of_kind, tried
+from dralab.allocation.verification import Choice, Held, Key, Verifier
+from problems import Case, TooBigError, by_cel, cases, of_driver, of_kind, tried
 
 PLAIN = pool(
     "p", device("d0", kind="x", label="l0"), device("d1", kind="y", label="l1"), driver="a"
@@ -29,7 +31,7 @@ PARTED = pool(
     driver="a",
     counters=[counter_set("s", m=2)],
 )
-SHARED = pool("p", device("d0", shared=True, capacity={"mem": "4"}), driver="a")
+SLICED = pool("p", device("d0", shared=True, capacity={"mem": "4"}), driver="a")
 
 
 def result(request, name, **more):
@@ -75,20 +77,20 @@ WRONG = {
         "a device lacks attribute a/none",
     ),
     "a share that is missing": (
-        SHARED, claim("c", request("r")), [result("r", "d0")], "only shared devices have a share",
+        SLICED, claim("c", request("r")), [result("r", "d0")], "only shared devices have a share",
     ),
     "capacity": (
-        SHARED, claim("c", request("r", capacity={"requests": {"mem": "5"}})),
+        SLICED, claim("c", request("r", capacity={"requests": {"mem": "5"}})),
         [result("r", "d0", shareID=SHARE, consumedCapacity={"mem": "5"})],
         "it has not the capacity",
     ),
     "capacity of two": (
-        SHARED, claim("c", *(request(n, capacity={"requests": {"mem": "3"}}) for n in "rs")),
+        SLICED, claim("c", *(request(n, capacity={"requests": {"mem": "3"}}) for n in "rs")),
         [result(n, "d0", shareID=SHARE, consumedCapacity={"mem": "3"}) for n in "rs"],
         "capacity mem is overdrawn",
     ),
     "another amount": (
-        SHARED, claim("c", request("r", capacity={"requests": {"mem": "3"}})),
+        SLICED, claim("c", request("r", capacity={"requests": {"mem": "3"}})),
         [result("r", "d0", shareID=SHARE, consumedCapacity={"mem": "2"})],
         "consumed capacity is not what the request takes",
     ),
@@ -124,7 +126,7 @@ def test_the_verifier_finds_nothing_wrong_with_what_is_right():
     assert judged(PLAIN, TWO, result("r", "d0"), result("r", "d1")) == []
     made = claim("c", *(request(n, capacity={"requests": {"mem": "2"}}) for n in "rs"))
     shares = [result(n, "d0", shareID=SHARE, consumedCapacity={"mem": "2"}) for n in "rs"]
-    assert judged(SHARED, made, *shares) == []
+    assert judged(SLICED, made, *shares) == []
 
 
 def test_the_oracle_returns_the_first_solution_in_order():
@@ -175,3 +177,37 @@ def test_the_generator_makes_feasible_infeasible_and_backtracking_problems():
     assert seen["feasible after going back"] > 3
     assert seen["too big"] < 10
     assert not [word for word, count in seen.items() if not count and word != "too big"], seen
+
+
+CASES = SHARED / "cases" / "allocator-cases.json"
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the case files are not beside the project")
+def test_the_verifier_accepts_what_kubernetes_expects_of_its_own_allocator():
+    judged_cases = 0
+    for case in json.loads(CASES.read_text()):
+        if not case["expectResults"] or case["expectErrorSubstring"]:
+            continue
+        held = [Held(_key(item)) for item in case["allocatedDevices"]]
+        held += [Held(_key(item), share=True) for item in case["allocatedSharedDeviceIDs"]]
+        held += [
+            Held(_key(item), share=True, consumed=item["consumedCapacity"])
+            for item in case["allocatedCapacity"]
+        ]
+        verifier = Verifier(
+            claims=case["claims"],
+            classes=case["classes"],
+            slices=case["slices"],
+            node=case["node"],
+            matches=by_cel,
+            held=held,
+            gates=frozenset(case["features"]),
+        )
+        expected = [item["allocation"] for item in case["expectResults"]]
+        assert verifier.violations(expected) == [], case["name"]
+        judged_cases += 1
+    assert judged_cases > 50
+
+
+def _key(item):
+    return Key(item["driver"], item["pool"], item["device"])

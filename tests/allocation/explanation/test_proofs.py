@@ -12,7 +12,8 @@ from dralab.allocation.explanation.conditions import conditions_of
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event, page
 from dralab.allocation.pools import Catalog
-from problems import Case, TooBigError, cases, matches, tried
+from dralab.allocation.selectors import CelEnvironment
+from problems import Case, TooBigError, by_cel, cases, matches, tried
 from relaxing import relaxed
 
 FUZZ = SHARED / "cases" / "fuzz-cases.json"
@@ -83,12 +84,6 @@ def test_every_no_of_the_generator_is_proved():
 
 @pytest.mark.skipif(not FUZZ.exists(), reason="the case files are not beside the project")
 def test_every_no_of_the_fuzz_cases_is_proved():
-    from dralab.allocation.selectors import CelEnvironment
-    from dralab.cel import compile_selector, device_of
-
-    def by_cel(expression, driver, wire):
-        return compile_selector(expression).evaluate(device_of(wire, driver))
-
     proved = 0
     for item in json.loads(FUZZ.read_text()):
         if item["expectFeasible"]:
