@@ -22,6 +22,8 @@ COMPRESSION: Final = 5
 # A real server says so of its JSON.
 INDEX_TYPE: Final = "text/plain; charset=utf-8"
 PLAIN: Final = ("application/json", "application/*", "*/*")
+# What kubectl falls back to for kinds that no OpenAPI 3 document describes.
+PROTOBUF2: Final = "application/com.github.proto-openapi.spec.v2"
 
 
 class OpenApiPages:
@@ -43,6 +45,8 @@ class OpenApiPages:
                 return _answer(request, self._index, content_type=INDEX_TYPE)
             case ["v3", *place] if (name := "/".join(place)) in self._hashes:
                 return self._document(request, name)
+            case ["v2"] if _wants_protobuf(request):
+                return self._empty_version2()
             case ["v2"]:
                 made = lambda: openapi.version2(self.kinds, self.server_version)  # noqa: E731
                 return _answer(request, self._kept("v2", made))
@@ -63,6 +67,16 @@ class OpenApiPages:
         forever = (("Cache-Control", "public, immutable"),) if asked else ()
         return _answer(request, kept, headers=forever)
 
+    def _empty_version2(self) -> HttpResponse:
+        """Answer with a document of nothing: kubectl goes on and says what it does not find.
+
+        gnostic's openapi_v2.Document: swagger[1], info[2] {title[1], version[2]}, paths[8].
+        """
+        info = _field(1, b"Kubernetes") + _field(2, self.server_version.encode())
+        body = _field(1, b"2.0") + _field(2, info) + _field(8, b"")
+        content_type = f"{PROTOBUF2}.v1.0+protobuf"
+        return HttpResponse(headers=(("Content-Type", content_type),), body=body)
+
     def _refresh(self) -> None:
         if self._changes == self.kinds.changes:
             return
@@ -77,6 +91,19 @@ class OpenApiPages:
         if found is None:
             found = self._documents[key] = _packed(made())
         return found
+
+
+def _wants_protobuf(request: HttpRequest) -> bool:
+    found = negotiation.clauses(request.headers.get("accept", ""))
+    media = [clause.media for clause in found]
+    return any(item.startswith(PROTOBUF2) for item in media) and not any(
+        item in PLAIN for item in media
+    )
+
+
+def _field(number: int, value: bytes) -> bytes:
+    """Return a protobuf field of less than 128 bytes."""
+    return bytes([number << 3 | 2, len(value)]) + value
 
 
 def _packed(document: dict[str, Any]) -> Kept:
