@@ -64,6 +64,8 @@ class SchedulingQueue:
         self._active: list[_Entry] = []
         self._backoff: list[_Entry] = []
         self._where: dict[str, str] = {}
+        # In the order in which they failed; a change asks these alone.
+        self._unschedulable: dict[str, Waiting] = {}
         self._number = 0
 
     def __len__(self) -> int:
@@ -91,7 +93,7 @@ class SchedulingQueue:
             item = self._pods[pod.uid] = Waiting(pod, self._now())
         item.pod = pod
         if pod.gates:
-            self._where[pod.uid] = "gated"
+            self._put(pod.uid, "gated")
         elif self._where.get(pod.uid) != "active":
             self._activate(item)
 
@@ -115,6 +117,7 @@ class SchedulingQueue:
         """Forget a pod: it was placed, or it is gone."""
         self._pods.pop(uid, None)
         self._where.pop(uid, None)
+        self._unschedulable.pop(uid, None)
 
     def pop(self) -> Waiting | None:
         """Return the next pod to try; it is in nobody's hands until `failed` or `remove`."""
@@ -138,7 +141,7 @@ class SchedulingQueue:
     def taken(self, uid: str) -> None:
         """Take a pod out of turn: it is tried together with another of its gang."""
         if uid in self._pods:
-            self._where[uid] = "trying"
+            self._put(uid, "trying")
 
     def failed(self, item: Waiting, awaits: Change) -> None:
         """Put a pod back that fits nowhere, until one of the changes it awaits."""
@@ -148,7 +151,7 @@ class SchedulingQueue:
         item.failed_at = self._now()
         item.awaits = awaits
         if self._where.get(item.pod.uid) in {None, "trying"}:
-            self._where[item.pod.uid] = "unschedulable"
+            self._put(item.pod.uid, "unschedulable")
 
     def again(self, item: Waiting) -> None:
         """Put a pod back that could not be bound through no fault of its own."""
@@ -159,40 +162,45 @@ class SchedulingQueue:
 
     def changed(self, change: Change) -> int:
         """Let the pods that await a change be tried again; return how many."""
-        moved = 0
-        for uid, place in list(self._where.items()):
-            item = self._pods[uid]
-            if place == "unschedulable" and item.awaits & change:
-                self._requeue(item)
-                moved += 1
-        return moved
+        if not self._unschedulable:
+            return 0
+        moved = [item for item in self._unschedulable.values() if item.awaits & change]
+        for item in moved:
+            self._requeue(item)
+        return len(moved)
 
     def flush(self) -> int:
         """Let pods be tried again that have waited for long, whatever they await."""
-        moved = 0
         now = self._now()
-        for uid, place in list(self._where.items()):
-            item = self._pods[uid]
-            if place == "unschedulable" and now - item.failed_at >= FORGOTTEN_AFTER:
-                self._requeue(item)
-                moved += 1
-        return moved
+        moved = [
+            item for item in self._unschedulable.values() if now - item.failed_at >= FORGOTTEN_AFTER
+        ]
+        for item in moved:
+            self._requeue(item)
+        return len(moved)
+
+    def _put(self, uid: str, place: str) -> None:
+        self._where[uid] = place
+        if place == "unschedulable":
+            self._unschedulable[uid] = self._pods[uid]
+        else:
+            self._unschedulable.pop(uid, None)
 
     def _requeue(self, item: Waiting) -> None:
         ends = item.backoff_ends()
         if ends <= self._now():
             self._activate(item)
             return
-        self._where[item.pod.uid] = "backoff"
+        self._put(item.pod.uid, "backoff")
         self._number += 1
         heapq.heappush(self._backoff, _Entry((ends, self._number), item.pod.uid))
 
     def _activate(self, item: Waiting) -> None:
-        self._where[item.pod.uid] = "active"
+        self._put(item.pod.uid, "active")
         self._number += 1
         order = (-item.pod.priority, item.since, item.pod.created, self._number)
         heapq.heappush(self._active, _Entry(order, item.pod.uid))
 
     def _take(self, uid: str) -> Waiting:
-        self._where[uid] = "trying"
+        self._put(uid, "trying")
         return self._pods[uid]
