@@ -37,7 +37,7 @@ def literals(kind):
 TEMPLATES = {
     "bool": [
         "({bool} && {bool})", "({bool} || {bool})", "(!{bool})", "({bool} ? {bool} : {bool})",
-        "({int} < {int})", "({int} == {int})", "({string} != {string})", "({double} >= {int})",
+        "({int} < {int})", "({int} == {int})", "({string} != {string})", "({double} >= {double})",
         "({string} in {list(string)})", "({int} in {list(int)})",
         "{string}.startsWith({string})", "{string}.contains({string})",
         '{string}.matches("^[a-f]+$")', "{list(int)}.exists(v, v > {int} && {bool})",
@@ -72,6 +72,7 @@ TEMPLATES = {
 # Only with Kubernetes' libraries, and about a device.
 KUBERNETES = {
     "bool": [
+        "({double} >= {int})",
         "has(device.attributes.d.{name})", "device.attributes.d.flag", "device.attributes.d.{name}",
         "(device.attributes.d.{name} == {int})", "(device.attributes.d.{name} == {string})",
         'device.attributes["d"].{name}.includes({string})',
