@@ -25,12 +25,14 @@ from dralab.apiserver.managed_fields.entries import (
 )
 from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.managed_fields.paths import FieldSet
+from dralab.apiserver.managed_fields.shapes import Shapes, shape_of
 
 Object = dict[str, Any]
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL: Final = "kubectl"
 BEFORE: Final = "before-first-apply"
 # Fields that are the server's own: nobody owns them.
+SHAPES: Final = Shapes()
 OWN: Final = ("apiVersion", "kind")
 OWN_METADATA: Final = frozenset(
     {
@@ -95,7 +97,14 @@ def update(
 
 def _created(new: Mapping[str, Any], schema: Schema | None, writer: Writer) -> list[dict[str, Any]]:
     """Return the one entry of a new object; the common case, without sets of anybody else's."""
-    fields, _ = _compared({}, new, Form.of(schema))
+    form = Form.of(schema)
+    trackable = _trackable(new)
+    shape = shape_of(trackable, form)
+    fields = None if shape is None else SHAPES.get(form, shape)
+    if fields is None:
+        fields, _ = typed.compared(_trackable({}), trackable, form)
+        if shape is not None:
+            SHAPES.keep(form, shape, fields)
     for name in writer.reset:
         fields = paths.without_field(fields, tuple(name.split(".")))
     if not fields:
