@@ -4,6 +4,7 @@ Source: k8s.io/apimachinery `api/validation/objectmeta.go`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from dralab.api import fields
@@ -50,8 +51,10 @@ def problems(
 
 def label_problems(labels: Mapping[str, str], path: str) -> list[FieldError]:
     """Return what is wrong with a map of labels."""
-    errors = []
+    errors: list[FieldError] = []
     for key, value in labels.items():
+        if _is_label(key, value):
+            continue
         errors += [fields.invalid_value(path, key, why) for why in names.qualified_problems(key)]
         errors += [
             fields.invalid_value(path, value, why) for why in names.label_value_problems(value)
@@ -59,9 +62,22 @@ def label_problems(labels: Mapping[str, str], path: str) -> list[FieldError]:
     return errors
 
 
+@lru_cache(maxsize=16384)
+def _is_label(key: str, value: str) -> bool:
+    """Return whether a label is good: the same few come again and again."""
+    return not names.qualified_problems(key) and not names.label_value_problems(value)
+
+
+@lru_cache(maxsize=16384)
+def _is_annotation(key: str) -> bool:
+    return not names.qualified_problems(key.lower())
+
+
 def _annotation_problems(annotations: Mapping[str, str]) -> list[FieldError]:
     errors = []
     for key in annotations:
+        if _is_annotation(key):
+            continue
         errors += [
             fields.invalid_value("metadata.annotations", key, why)
             for why in names.qualified_problems(key.lower())
