@@ -1,0 +1,34 @@
+"""A server in this process: one client without HTTP, one with, and a watch."""
+
+import json
+import urllib.request
+
+from dralab.api.status import ApiError
+from dralab.cluster import Cluster
+from dralab.runtime.client import Resource
+
+CONFIGMAPS = Resource("", "v1", "configmaps")
+
+with Cluster(seed=1) as cluster:
+    client = cluster.client
+    watch = client.watch(CONFIGMAPS, revision=client.list(CONFIGMAPS).revision)
+
+    made = client.create(
+        CONFIGMAPS, {"metadata": {"name": "colours"}, "data": {"sky": "blue"}}, "default"
+    )
+    client.patch(CONFIGMAPS, "colours", {"data": {"grass": "green"}}, "default")
+
+    # Somebody who has not seen the patch cannot overwrite it.
+    try:
+        client.update(CONFIGMAPS, {**made, "data": {"sky": "grey"}})
+    except ApiError as error:
+        print(error.code, error.reason, "-", error.message)
+
+    # Everybody else speaks HTTP, in any language, by cluster.kubeconfig or cluster.url.
+    url = f"{cluster.url}/api/v1/namespaces/default/configmaps/colours"
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own server
+        print(json.load(answer)["data"])
+
+    client.delete(CONFIGMAPS, "colours", "default")
+    while event := watch.next(timeout=0):
+        print(event.type, event.object["data"])
