@@ -21,6 +21,7 @@ COUNTED: Final[Mapping[str, str]] = {
     "persistentvolumeclaims": "persistentvolumeclaims",
 }
 CLASS_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
+SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 
 
@@ -49,6 +50,11 @@ def usage(resource: str, group: str, obj: Wire) -> dict[str, Number]:
     elif group == "resource.k8s.io" and resource == "resourceclaims":
         found |= _claim(obj)
     return found
+
+
+def is_device(name: str) -> bool:
+    """Return whether a name in a quota counts devices of a class."""
+    return name.endswith(CLASS_SUFFIX) or name.startswith(f"requests.{IMPLICIT}")
 
 
 def selects(spec: Wire, resource: str, group: str, obj: Wire) -> bool:
@@ -94,6 +100,9 @@ def _pod(pod: Wire) -> dict[str, Number]:
 def _claim(claim: Wire) -> dict[str, Number]:
     """Return the devices that a claim may get, by class: the most that any alternative asks for."""
     found: dict[str, Number] = {}
+    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    if annotations.get(SYNTHETIC) == "true":
+        return found  # its devices are counted with the pod that it was made for
     devices = (claim.get("spec") or {}).get("devices") or {}
     for request in devices.get("requests") or ():
         most: dict[str, int] = {}

@@ -8,6 +8,8 @@ from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
 from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority, PodServiceAccount
+from dralab.apiserver.admission.quotas import HUB as QUOTAS
+from dralab.apiserver.admission.quotas import QuotaLimits
 from dralab.apiserver.admission.services import ServiceAddresses
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.customs import CustomResources
@@ -37,14 +39,16 @@ def new_resources(
     """Return the verbs of a server over `store`.
 
     `kinds` defaults to all that are known; `admission` to `built_in_admission()`. Services get
-    their addresses whatever the admission. With `bootstrap` the objects that every cluster has
-    are made where they are missing.
+    their addresses, and quotas hold, whatever the admission. With `bootstrap` the objects that
+    every cluster has are made where they are missing.
     """
     found = kinds if kinds is not None else Kinds.standard()
     rules = Rules.standard()
     rules.adopt(found)
     addresses = ServiceAddresses(randomness.stream("services"))
     rules.observe("services", addresses.stored)
+    limits = QuotaLimits(store)
+    rules.observe(QUOTAS, limits.stored)
     plugins = built_in_admission() if admission is None else list(admission)
     context = Context(
         store=store,
@@ -52,10 +56,12 @@ def new_resources(
         randomness=randomness,
         kinds=found,
         rules=rules,
-        admission=[*plugins, addresses],
+        admission=[*plugins, addresses, limits],
     )
     for service in store.list("services").items:
         addresses.stored(None, service.value)
+    for quota in store.list(QUOTAS).items:
+        limits.stored(None, quota.value)
     CustomResources(context).load()
     resources = Resources(context)
     if bootstrap:

@@ -1,0 +1,101 @@
+"""Nothing is made beyond a namespace's ResourceQuotas, devices by class included (ResourceQuota).
+
+What is used is counted from the objects that are there, not from the quota's status, which its
+controller writes a moment later.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+from dralab.api import quota
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.storage import Store
+from dralab.values.quantity import Number, form_of, parse_any, render
+
+Object = dict[str, Any]
+HUB: Final = "resourcequotas"
+PODS, CLAIMS = "pods", "resource.k8s.io/resourceclaims"
+COMPUTE: Final = frozenset(
+    f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")
+)
+
+
+class QuotaLimits:
+    """Refuses what a quota does not allow; tell it of every stored quota by `stored`."""
+
+    name = "ResourceQuota"
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.namespaces: Counter[str] = Counter()
+
+    def stored(self, before: Object | None, after: Object | None) -> None:
+        """Take note of a quota that came or went."""
+        for obj, change in ((before, -1), (after, 1)):
+            if obj is not None:
+                self.namespaces[obj["metadata"]["namespace"]] += change
+
+    def admit(self, review: Review) -> None:
+        """Raise Forbidden where a quota would be exceeded."""
+        if review.operation != "CREATE" or review.subresource or review.value is None:
+            return
+        if not self.namespaces.get(review.namespace):
+            return
+        kind = review.kind
+        asked = quota.usage(kind.plural, kind.group, review.value)
+        for stored in self.store.list(HUB, review.namespace).items:
+            spec = stored.value.get("spec") or {}
+            if quota.selects(spec, kind.plural, kind.group, review.value):
+                self._check(review, stored.value, spec.get("hard") or {}, asked)
+
+    def _check(
+        self, review: Review, limits: Object, hard: Object, asked: dict[str, Number]
+    ) -> None:
+        name = limits["metadata"]["name"]
+        if review.kind.hub == PODS:
+            self._must_say(review, name, hard)
+        names = sorted(item for item in asked if item in hard and asked[item])
+        if not names:
+            return
+        used = quota.total(limits["spec"], self._objects(review, names), names)
+        over = [item for item in names if used[item] + asked[item] > parse_any(hard[item])]
+        if over:
+
+            def told(amounts: dict[str, Number]) -> str:
+                texts = (f"{item}={render(amounts[item], form_of(hard[item]))}" for item in over)
+                return ",".join(texts)
+
+            limited = {item: parse_any(hard[item]) for item in over}
+            raise ApiError.forbidden(
+                review.kind.plural,
+                review.name,
+                f"exceeded quota: {name}, requested: {told(asked)}, used: {told(used)}, "
+                f"limited: {told(limited)}",
+                group=review.kind.group,
+            )
+
+    def _objects(self, review: Review, names: list[str]) -> list[tuple[str, str, Object]]:
+        hubs = {review.kind.hub: (review.kind.plural, review.kind.group)}
+        if any(quota.is_device(item) for item in names):
+            hubs |= {PODS: ("pods", ""), CLAIMS: ("resourceclaims", "resource.k8s.io")}
+        return [
+            (plural, group, stored.value)
+            for hub, (plural, group) in sorted(hubs.items())
+            for stored in self.store.list(hub, review.namespace).items
+        ]
+
+    def _must_say(self, review: Review, name: str, hard: Object) -> None:
+        """Every container says what it needs of the computing resources that a quota limits."""
+        missing: dict[str, list[str]] = {}
+        for container in (review.value or {})["spec"].get("containers") or ():
+            resources = container.get("resources") or {}
+            for item in sorted(hard):
+                kind, _, bare = item.rpartition(".")
+                if item in COMPUTE and bare not in (resources.get(kind or "requests") or {}):
+                    missing.setdefault(item, []).append(container["name"])
+        if missing:
+            told = "; ".join(f"{item} for: {','.join(who)}" for item, who in missing.items())
+            raise ApiError.forbidden(
+                review.kind.plural, review.name, f"failed quota: {name}: must specify {told}"
+            )
