@@ -98,8 +98,9 @@ class Checker:
 
     def finish(self) -> None:
         """Replace type parameters by what they turned out to be."""
+        known: dict[int, tuple[Type, Type]] = {}
         for node in self.seen:
-            node.type = substituted(self.bindings, node.type, free=False)
+            node.type = substituted(self.bindings, node.type, free=False, known=known)
         if self.environment.homogeneous:
             self.problems += mixed_literals(self.seen)
         if self.environment.checks_literals:

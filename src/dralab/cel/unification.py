@@ -25,16 +25,34 @@ def assignable(
     return None
 
 
-def substituted(bindings: Bindings, type_: Type, *, free: bool = True) -> Type:
-    """Return a type with its parameters replaced; unless `free`, unbound ones become dyn."""
-    while (bound := bindings.get(type_)) is not None:
+def substituted(
+    bindings: Bindings,
+    type_: Type,
+    *,
+    free: bool = True,
+    known: dict[int, tuple[Type, Type]] | None = None,
+) -> Type:
+    """Return a type with its parameters replaced; unless `free`, unbound ones become dyn.
+
+    `known` remembers answers by identity while the bindings stay as they are: the types of
+    nested literals share their parts.
+    """
+    # Only parameters are ever bound; hashing anything deeper would take its whole depth.
+    while type_.kind == "param":
+        bound = bindings.get(type_)
+        if bound is None:
+            return type_ if free else DYN
         type_ = bound
-    if type_.kind == "param":
-        return type_ if free else DYN
     if not type_.params:
         return type_
-    params = tuple(substituted(bindings, inner, free=free) for inner in type_.params)
-    return type_._replace(params=params)
+    if known is not None and id(type_) in known:
+        return known[id(type_)][1]
+    params = tuple(substituted(bindings, inner, free=free, known=known) for inner in type_.params)
+    found = type_._replace(params=params)
+    if known is not None:
+        # The key's object is kept, so that its identity is not given to another.
+        known[id(type_)] = (type_, found)
+    return found
 
 
 def more_general(first: Type, second: Type) -> Type:
