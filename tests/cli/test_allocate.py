@@ -205,3 +205,26 @@ def test_an_unknown_name_is_told(run):
     found = run("explain", "nope", objects=[*GPUS, CLASS, ONE])
     assert found.exit_code == 2
     assert "no pod or claim 'nope' wants devices; there are: ml/c" in found.stderr
+
+
+def test_a_policy_chooses_among_the_nodes(run):
+    nodes = [node("node-1"), node("node-2")]
+    far = pool("q", device("d0"), device("d1"), node="node-2")
+    first = claim("a", request("r"), namespace="ml")
+    second = claim("b", request("r"), namespace="ml")
+    objects = [*nodes, *GPUS, *far, CLASS, first, second]
+    places = {
+        policy: [row[3] for row in table(run("allocate", "--policy", policy, objects=objects))]
+        for policy in ("kubernetes", "pack", "spread")
+    }
+    assert places["kubernetes"] == places["pack"] == ["node-1", "node-1"]
+    assert sorted(places["spread"]) == ["node-1", "node-2"]
+
+
+def test_a_rule_taints_devices_from_outside(run):
+    spec = {
+        "deviceSelector": {"driver": "gpu.example.com", "device": "d0"},
+        "taint": {"key": "sick", "effect": "NoSchedule"},
+    }
+    rule = obj("DeviceTaintRule", "r", spec=spec)
+    assert table(run("allocate", objects=[*GPUS, CLASS, ONE, rule]))[0][5] == "d1"

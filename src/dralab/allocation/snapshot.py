@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dralab.allocation import v1
-from dralab.allocation.allocator import DEFAULT_BUDGET, numbered_shares, place
-from dralab.allocation.outcome import Allocated, ClaimAllocation
+from dralab.allocation.allocator import numbered_shares
+from dralab.allocation.fleet import Fleet, Placement
 from dralab.allocation.policies import Policy
 from dralab.allocation.pools import Catalog
-from dralab.allocation.problem import DeviceClass, Features, Node, Problem
+from dralab.allocation.problem import Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
 from dralab.values.labels import node_selector_accepts
 from dralab.values.quantity import QuantityError, parse_any
@@ -49,18 +49,17 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A node for what was pending, and an allocation per claim."""
+    """A node for what was pending, and a `status.allocation` per claim."""
 
     pending: Pending
     node: str
-    allocations: tuple[ClaimAllocation, ...]
+    allocations: Sequence[Wire]
 
     def objects(self) -> list[Wire]:
         """Return the claims with their `status.allocation`."""
         return [
-            claim
-            | {"status": (claim.get("status") or {}) | {"allocation": v1.status_allocation(found)}}
-            for claim, found in zip(self.pending.claims, self.allocations, strict=True)
+            claim | {"status": (claim.get("status") or {}) | {"allocation": allocation}}
+            for claim, allocation in zip(self.pending.claims, self.allocations, strict=True)
         ]
 
 
@@ -72,21 +71,24 @@ class Snapshot:
         self.by_kind: dict[str, list[Wire]] = {}
         for item in objects:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
-        reader = v1.Reader(CelEnvironment())
+        self.reader = v1.Reader(CelEnvironment())
         rules = self.by_kind.get("DeviceTaintRule", [])
-        self.reader = reader
-        self.slices = tuple(
-            reader.slice(item, rules) for item in self.by_kind.get("ResourceSlice", ())
-        )
-        self.classes: dict[str, DeviceClass] = {}
-        for item in self.by_kind.get("DeviceClass", ()):
-            read = reader.device_class(item)
-            self.classes[read.name] = read
-        self.claims = {_key(item): item for item in self.by_kind.get("ResourceClaim", ())}
+        published = [_tainted(item, rules) for item in self.by_kind.get("ResourceSlice", ())]
+        self.slices = tuple(self.reader.slice(item) for item in published)
         self.catalog = Catalog(self.slices)
-        self.nodes = self._nodes()
+        self.claims = {_key(item): item for item in self.by_kind.get("ResourceClaim", ())}
         self._shares = numbered_shares()
         self._given = {share.share for share in v1.in_use(self.claims.values()).shares}
+        self.fleet = Fleet(
+            self._nodes(),
+            published,
+            self.by_kind.get("DeviceClass", ()),
+            features=self.features,
+            reader=self.reader,
+            share_ids=self._new_share,
+        )
+        for claim in self.claims.values():
+            self._hold(claim)
 
     def pending(self) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
@@ -120,7 +122,7 @@ class Snapshot:
         """Return the allocation problem of what is pending, with everything that is in use."""
         return Problem(
             claims=tuple(self.reader.claim(claim) for claim in pending.claims),
-            classes=self.classes,
+            classes=self.fleet.classes,
             slices=self.slices,
             in_use=v1.in_use(self.claims.values()),
             features=self.features,
@@ -130,40 +132,46 @@ class Snapshot:
         """Return the nodes that a pod may run on as far as selectors and allocated claims say."""
         return [
             node
-            for node in self.nodes
+            for node in self.fleet.nodes
             if (not only or node.name == only)
             and _may_run(pending.pod, node)
             and all(_reaches(claim, node) for claim in pending.allocated)
         ]
 
     def place(
-        self,
-        pending: Pending,
-        nodes: Sequence[Node],
-        *,
-        budget: int = DEFAULT_BUDGET,
-        policy: Policy | None = None,
+        self, pending: Pending, nodes: Sequence[Node], policy: Policy | None = None
     ) -> Placed | None:
-        """Return the node for what is pending and its devices, None where no node will do.
+        """Return where what is pending can be served, None where it cannot be; take nothing yet.
 
-        The first node that can serve it, or the one that a policy likes best.
+        Without a policy the first of the nodes that fits is taken, with Kubernetes' choice of
+        devices there.
         """
-        node, outcome = place(
-            self.problem(pending),
-            nodes,
-            policy=policy,
-            budget=budget,
-            share_ids=self._new_share,
-            catalog=self.catalog,
-        )
-        if node is None or not isinstance(outcome, Allocated):
+        candidates = self.fleet.candidates_of(node.name for node in nodes)
+        found = self.fleet.allocate(pending.claims, candidates, policy)
+        if not isinstance(found, Placement):
             return None
-        return Placed(pending=pending, node=node.name, allocations=outcome.claims)
+        for allocation in found.allocations:
+            self.fleet.release(allocation)
+        return Placed(pending=pending, node=found.node, allocations=found.allocations)
 
-    def apply(self, placed: Placed) -> None:
-        """Take the devices of an allocation out of what is free."""
-        for claim in placed.objects():
+    def take(self, claims: Iterable[Wire]) -> None:
+        """Take it that these claims are as they are now: what they were given is in use."""
+        for claim in claims:
+            known = self.claims.get(_key(claim))
+            if known is None or not _allocation(known):
+                self._hold(claim)
             self.claims[_key(claim)] = claim
+
+    def _hold(self, claim: Wire) -> None:
+        """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""
+        devices = (_allocation(claim) or {}).get("devices") or {}
+        here = [
+            item
+            for item in devices.get("results") or ()
+            if self.fleet.pools.find(item["driver"], item["pool"]) is not None
+        ]
+        if here:
+            self.fleet.hold({"devices": {"results": here}})
 
     def _new_share(self) -> str:
         """Return the next share id that no object has."""
@@ -172,12 +180,10 @@ class Snapshot:
             if share not in self._given:
                 return share
 
-    def _nodes(self) -> list[Node]:
+    def _nodes(self) -> list[Wire]:
         given = self.by_kind.get("Node", [])
         if given:
-            return [
-                v1.node(item) for item in given if not (item.get("spec") or {}).get("unschedulable")
-            ]
+            return [item for item in given if not (item.get("spec") or {}).get("unschedulable")]
         names = {each.reach.node for each in self.slices if each.reach.node}
         names |= {
             device.reach.node
@@ -189,7 +195,7 @@ class Snapshot:
         if not names and self.slices:
             # Only devices of the network: any node would do, so there is one.
             names = {"any-node"}
-        return [Node(name) for name in sorted(names)]
+        return [{"metadata": {"name": name}} for name in sorted(names)]
 
     def _of_pod(self, pod: Wire, used: set[tuple[str, str]]) -> Pending | None:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
@@ -283,6 +289,30 @@ class Snapshot:
             if resource:
                 found.setdefault(resource, name)
         return found
+
+
+def _tainted(item: Wire, rules: Sequence[Wire]) -> Wire:
+    """Return a slice with the taints of DeviceTaintRules among those of its devices."""
+    spec = item["spec"]
+    driver, pool = spec["driver"], spec["pool"]["name"]
+    added: dict[str, list[Wire]] = {}
+    for rule in rules:
+        chosen = rule["spec"].get("deviceSelector")
+        if chosen is None or chosen.get("driver", driver) != driver:
+            continue
+        if chosen.get("pool", pool) == pool:
+            for device in spec.get("devices") or ():
+                if chosen.get("device", device["name"]) == device["name"]:
+                    added.setdefault(device["name"], []).append(rule["spec"]["taint"])
+    if not added:
+        return item
+    devices = [
+        device | {"taints": [*(device.get("taints") or ()), *added[device["name"]]]}
+        if device["name"] in added
+        else device
+        for device in spec["devices"]
+    ]
+    return item | {"spec": spec | {"devices": devices}}
 
 
 def _created(item: Wire) -> str:

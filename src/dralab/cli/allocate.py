@@ -30,7 +30,7 @@ class Refused:
 
 \b
   dralab allocate -f cluster.yaml -f pods.yaml
-  dralab allocate -f examples/02-allocate --node node-1 -o yaml
+  dralab allocate -f examples/20-allocate --node rack-1 -o yaml
   dralab allocate -f cluster.yaml --policy pack
   cat *.yaml | dralab allocate -f -
 """
@@ -54,27 +54,18 @@ def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> Non
     the reason is told; 2: bad input, with every mistake in it.
     """
     cluster = objects.snapshot(files)
-    known = [each.name for each in cluster.nodes]
+    known = list(cluster.fleet.number_of)
     if node and node not in known:
         raise click.UsageError(f"no node {node!r}; there are: {', '.join(known) or 'none'}")
-    results = list(placed(cluster, cluster.pending(), node, POLICIES[policy]))
+    results = [
+        place(cluster, cluster.refreshed(each), node, POLICIES[policy])
+        for each in cluster.pending()
+    ]
     if output == "table":
         _table(results)
     else:
         _structured(results, output)
     sys.exit(1 if any(isinstance(each, Refused) for each in results) else 0)
-
-
-def placed(
-    cluster: Snapshot,
-    pending: Sequence[Pending],
-    node: str = "",
-    policy: Policy | None = None,
-) -> Iterator[Placed | Refused]:
-    """Place what is pending one after the other; what is allocated is in use for the next."""
-    for each in pending:
-        now = cluster.refreshed(each)
-        yield place(cluster, now, node, policy)
 
 
 def place(
@@ -84,9 +75,9 @@ def place(
     if pending.missing:
         return Refused(pending, f"cannot allocate {pending.title}: {pending.missing}")
     nodes = cluster.candidates(pending, node)
-    found = cluster.place(pending, nodes, policy=policy)
+    found = cluster.place(pending, nodes, policy)
     if found is not None:
-        cluster.apply(found)
+        cluster.take(found.objects())
         return found
     why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
     reason = event(why) if why is not None else "not within the budget of the search"
@@ -118,12 +109,12 @@ def _rows(each: Placed | Refused) -> Iterator[tuple[str, ...]]:
         if isinstance(each, Refused):
             yield (*start, "-", "-", "-", "-", "-")
             continue
-        chosen = each.allocations[index].chosen
-        if not chosen:
+        results = each.allocations[index]["devices"].get("results") or ()
+        if not results:
             yield (*start, each.node, "-", "-", "-", "-")
-        for item in chosen:
-            device = item.device
-            yield (*start, each.node, item.request, device.device, device.pool, device.driver)
+        for item in results:
+            told = (item[name] for name in ("request", "device", "pool", "driver"))
+            yield (*start, each.node, *told)
     if not pending.claims:
         where = each.node if isinstance(each, Placed) else "-"
         shared = ", ".join(claim["metadata"]["name"] for claim in pending.allocated) or "-"

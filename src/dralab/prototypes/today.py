@@ -76,10 +76,7 @@ class World:
 
     def apply(self, placed: Placed) -> None:
         """Take a placement as done: its claims hold their devices from now on."""
-        for claim in placed.claims:
-            metadata = claim["metadata"]
-            key = (metadata.get("namespace") or "default", metadata["name"])
-            self.snapshot.claims[key] = claim
+        self.snapshot.take(placed.claims)
 
     def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that it may run on."""
@@ -103,13 +100,13 @@ class World:
 
 def _devices(found: PlacedToday) -> Iterable[Device]:
     for claim, allocation in zip(found.pending.claims, found.allocations, strict=True):
-        for chosen in allocation.chosen:
+        for chosen in allocation["devices"].get("results") or ():
             yield Device(
                 claim=claim["metadata"]["name"],
-                request=chosen.request,
-                pool=chosen.device.pool,
-                device=chosen.device.device,
-                driver=chosen.device.driver,
+                request=chosen["request"],
+                pool=chosen["pool"],
+                device=chosen["device"],
+                driver=chosen["driver"],
             )
 
 

@@ -1,13 +1,13 @@
 """Why this one: for each chosen device, what came before it in the order and was passed over."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from dralab.allocation.explanation.findings import Found, findings, reason_against
 from dralab.allocation.explanation.phrases import devices, left_out, listed
 from dralab.allocation.facts import Excluded
-from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.terms import Term
@@ -16,41 +16,47 @@ MOST_PASSED: Final = 8
 
 
 def why_these(
-    problem: Problem, node: Node, allocations: Sequence[ClaimAllocation], catalog: Catalog
+    problem: Problem, node: Node, allocations: Sequence[Mapping[str, Any]], catalog: Catalog
 ) -> str:
     """Return, for people, why the devices of an allocation were chosen and no earlier ones.
 
-    `problem` is the one that was solved: with what was in use before.
+    `problem` is the one that was solved, with what was in use before; `allocations` are its
+    claims' `status.allocation`.
     """
     found = findings(problem, catalog.view(node, problem.features))
-    taken = {
-        chosen.device: allocation.claim
-        for allocation in allocations
-        for chosen in allocation.chosen
+    chosen = {
+        str(claim): [
+            (item["request"], DeviceId(item["driver"], item["pool"], item["device"]))
+            for item in allocation["devices"].get("results") or ()
+        ]
+        for claim, allocation in zip(problem.claims, allocations, strict=True)
     }
+    taken = {device for results in chosen.values() for _, device in results}
     return "\n".join(
-        line for allocation in allocations for line in _claim(problem, found, allocation, taken)
+        line
+        for claim, results in chosen.items()
+        for line in _claim(problem, found, claim, results, taken)
     )
 
 
 def _claim(
-    problem: Problem, found: Found, allocation: ClaimAllocation, taken: dict[DeviceId, str]
+    problem: Problem,
+    found: Found,
+    claim: str,
+    results: Sequence[tuple[str, DeviceId]],
+    taken: AbstractSet[DeviceId],
 ) -> Iterator[str]:
-    yield f"claim {allocation.claim} on node {found.board.view.node.name}:"
+    yield f"claim {claim} on node {found.board.view.node.name}:"
     masks = {
         (str(problem.claims[term.claim]), term.name): (term, mask) for term, mask in found.eligible
     }
-    for chosen in allocation.chosen:
-        term, mask = masks[allocation.claim, chosen.request]
-        yield (
-            f"  request {chosen.request}: {chosen.device}, {_among(mask.bit_count())} that could "
-            "serve it"
-        )
+    for request, device in results:
+        term, mask = masks[claim, request]
+        yield f"  request {request}: {device}, {_among(mask.bit_count())} that could serve it"
         if term.rank:
             yield f"    the {_earlier(term)} could not be had"
         yield from (
-            f"    passed over: {text}"
-            for text in _passed(problem, found, term, chosen.device, taken)
+            f"    passed over: {text}" for text in _passed(problem, found, term, device, taken)
         )
 
 
@@ -63,7 +69,7 @@ def _earlier(term: Term) -> str:
 
 
 def _passed(
-    problem: Problem, found: Found, term: Term, device: DeviceId, taken: dict[DeviceId, str]
+    problem: Problem, found: Found, term: Term, device: DeviceId, taken: AbstractSet[DeviceId]
 ) -> Iterator[str]:
     """Yield what kept the devices before a chosen one out, equal reasons counted together."""
     reasons: dict[str, Excluded] = {}
