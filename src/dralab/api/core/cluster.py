@@ -38,7 +38,7 @@ class NamespaceStrategy(Strategy):
 
     def _label(self, value: Object) -> None:
         meta = value["metadata"]
-        meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: meta["name"]}
+        meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: meta.get("name", "")}
 
     def marked(self, value: Object, now: str) -> None:  # noqa: ARG002
         """Show that the namespace is going."""

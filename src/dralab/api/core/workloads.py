@@ -219,7 +219,8 @@ class JobStrategy(Strategy):
         spec, meta = value["spec"], value["metadata"]
         if spec.get("manualSelector"):
             return
-        mine = dict.fromkeys(JOB_LABELS, meta["uid"]) | dict.fromkeys(JOB_NAMES, meta["name"])
+        name = meta.get("name", "")  # validation tells that there is none
+        mine = dict.fromkeys(JOB_LABELS, meta["uid"]) | dict.fromkeys(JOB_NAMES, name)
         template = spec["template"].setdefault("metadata", {})
         template["labels"] = {**(template.get("labels") or {}), **mine}
         if not meta.get("labels"):

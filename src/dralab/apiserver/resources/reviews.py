@@ -84,8 +84,10 @@ def _self(context: Context, value: Object, user: User) -> Object:
 
 def _token(context: Context, value: Object, user: User) -> Object:
     del user
-    spec = value.get("spec") or {}
-    found = context.user_of_token(spec.get("token") or "")
+    spec = value.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    token = spec.get("token")
+    found = context.user_of_token(token if isinstance(token, str) else "")
     if found is None:
         return {"spec": spec, "status": {"user": {}, "error": "invalid bearer token"}}
     audiences = spec.get("audiences") or [ISSUER]

@@ -144,7 +144,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
     target = body.get("target")
     target = target if isinstance(target, dict) else {}
     node = target.get("name") or ""
-    if target.get("kind") not in {None, "", "Node"} or not node or not isinstance(node, str):
+    if target.get("kind") not in (None, "", "Node") or not node or not isinstance(node, str):
         raise ApiError.bad_request("Binding: target must be a Node with a name")
     now = context.now()
 
