@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from dralab.api.kinds import Kinds
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits
@@ -49,6 +50,9 @@ class Options:
 
     `data` is a directory, or ":memory:". With `tls` the CA, the certificate and the token of the
     administrator are kept in the directory, or made anew each time for a cluster in memory.
+    `token` is one more token of the administrator; where there is any, nobody comes without.
+    Without `service_accounts` pods get none; without `all_versions` only those API versions are
+    served that a real server serves unasked.
     """
 
     host: str = "127.0.0.1"
@@ -57,6 +61,9 @@ class Options:
     durability: "Durability" = "fsync"
     tls: bool = False
     limits: Limits | None = None
+    token: str = ""
+    service_accounts: bool = True
+    all_versions: bool = True
 
 
 class Cluster:
@@ -112,7 +119,7 @@ class Cluster:
     @property
     def token(self) -> str:
         """The administrator's bearer token; empty where none is asked for."""
-        return next(iter(self._tokens), "")
+        return next(iter(self._tokens), self.options.token)
 
     @property
     def kubeconfig(self) -> Path:
@@ -224,15 +231,18 @@ class Cluster:
             authenticator=self._authenticator(),
             address=self._address,
             limits=self.options.limits,
+            kinds=None if self.options.all_versions else Kinds.standard(also=()),
+            service_accounts=self.options.service_accounts,
         )
 
     def _authenticator(self) -> "Authenticator | None":
-        if not self._tokens:
+        tokens = [*self._tokens, *filter(None, [self.options.token])]
+        if not tokens:
             return None
         from dralab.apiserver.http.authentication import Tokens
         from dralab.apiserver.resources.options import ADMIN
 
-        return Tokens(dict.fromkeys(self._tokens, ADMIN))
+        return Tokens(dict.fromkeys(tokens, ADMIN))
 
     def _serving(self) -> "HttpServer":
         if self._http is None:

@@ -1,9 +1,10 @@
 """One API server, without its sockets: a store, its watches, the verbs, and their HTTP form."""
 
+from dralab.api.kinds import Kinds
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Authenticator
 from dralab.apiserver.http.messages import Answer, HttpRequest
-from dralab.apiserver.resources.assembly import new_resources
+from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.storage import Store
 from dralab.apiserver.watching import Hub, Limits
 from dralab.kernel.clock import Clock, WallClock
@@ -28,11 +29,19 @@ class ApiServer:
         authenticator: Authenticator | None = None,
         address: str = "127.0.0.1:6443",
         limits: Limits | None = None,
+        kinds: Kinds | None = None,
+        service_accounts: bool = True,
     ) -> None:
         clock = clock or WallClock()
         self.store = store
         self.hub = Hub(store, clock, limits)
-        self.resources = new_resources(store, clock, randomness or Randomness.from_system())
+        self.resources = new_resources(
+            store,
+            clock,
+            randomness or Randomness.from_system(),
+            kinds=kinds,
+            admission=built_in_admission(service_accounts=service_accounts),
+        )
         self.application = Application(self.resources, authenticator=authenticator, address=address)
 
     def handle(self, request: HttpRequest) -> Answer:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -61,14 +62,33 @@ def server_options(command: Command) -> Command:
 
 @click.command()
 @server_options
-def apiserver(**options: Any) -> None:
+@click.option("--token", default="", help="Ask for a token, also without --tls, and take this one.")
+@click.option(
+    "--service-accounts/--no-service-accounts",
+    default=True,
+    show_default=True,
+    help="Whether pods without a service account get `default`.",
+)
+@click.option(
+    "--api-versions",
+    type=click.Choice(["all", "default"]),
+    default="all",
+    show_default=True,
+    help="Serve all versions, or those that a real server serves unasked.",
+)
+def apiserver(*, token: str, service_accounts: bool, api_versions: str, **options: Any) -> None:
     """Serve the Kubernetes API, and nothing else: no scheduler, no controllers, no nodes.
 
     Prints `ready: URL` when clients can come, and stops on Ctrl-C or SIGTERM.
 
     Example: `dralab apiserver --data :memory: --kubeconfig lab.kubeconfig`
     """
-    serve(**options)
+    serve(
+        **options,
+        token=token,
+        service_accounts=service_accounts,
+        all_versions=api_versions == "all",
+    )
 
 
 def serve(
@@ -78,6 +98,9 @@ def serve(
     data: str | None,
     durability: str,
     tls: bool,
+    token: str = "",
+    service_accounts: bool = True,
+    all_versions: bool = True,
     parts: Sequence["Part"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
 ) -> None:
@@ -88,7 +111,16 @@ def serve(
 
     host, port = _address(listen or DEFAULT)
     place = data or str(default_data())
-    options = Options(host=host, port=port, data=place, durability=durability, tls=tls)  # type: ignore[arg-type]  # click has checked the choice
+    options = Options(
+        host=host,
+        port=port,
+        data=place,
+        durability=durability,  # type: ignore[arg-type]  # click has checked the choice
+        tls=tls,
+        token=token,
+        service_accounts=service_accounts,
+        all_versions=all_versions,
+    )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"
     _raise_limits()
@@ -99,7 +131,7 @@ def serve(
             if listen is not None:
                 raise
             note(f"{DEFAULT} is taken: serving on a free port instead")
-            free = Options(host=host, data=place, durability=options.durability, tls=tls)
+            free = replace(options, port=0)
             asyncio.run(_serve(Cluster(free, parts=parts), kubeconfig, begin))
     except (StorageUnavailable, ServingError) as error:
         raise click.ClickException(str(error)) from error
@@ -132,7 +164,7 @@ async def _serve(
 
 
 def _tell(options: "Options", kubeconfig: Path) -> None:
-    if not options.tls:
+    if not options.tls and not options.token:
         near = options.host.startswith(LOOPBACK)
         who = "whoever reaches this machine's loopback" if near else "ANYONE WHO REACHES IT"
         note(f"plain HTTP without passwords: {who} is the administrator (--tls asks for a token)")

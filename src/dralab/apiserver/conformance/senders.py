@@ -154,9 +154,17 @@ class OverHttp:
         headers = {name.lower(): value for name, value in response.getheaders()}
         events = None
         if question.watches and response.status == 200:
-            events = [json.loads(line) for line in body.splitlines() if line.strip()]
-            events = [event for event in events if isinstance(event, dict) and "type" in event]
+            events = _events(body)
         return Reply(response.status, headers, body, events)
+
+
+def _events(body: bytes) -> list[Any] | None:
+    """Return the events of a watch; None where the answer is something else."""
+    try:
+        found = [json.loads(line) for line in body.splitlines() if line.strip()]
+    except ValueError:
+        return None
+    return found if all("object" in event for event in found) else None
 
 
 def _later(steps: Callable[[], None]) -> None:

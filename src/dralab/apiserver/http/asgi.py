@@ -28,6 +28,7 @@ Send = Callable[[Message], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
 JSON: Final = ("content-type", "application/json")
+SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a real server's does
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 GZIP_FROM: Final = 128 * 1024  # as k8s.io/apiserver: smaller answers are sent as they are
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
@@ -228,7 +229,7 @@ class Edge:
         hub, loop = self.served.hub, asyncio.get_running_loop()
         news, current = asyncio.Event(), asyncio.current_task()
         timeout = stream.watching.timeout or self.limits.watch_time
-        over = loop.call_later(timeout, _finish, hub, watch)
+        over = loop.call_later(timeout, _finish, hub, watch, timeout > SHORT)
         # Whoever does not read the end of the watch either is not waited for.
         enough = loop.call_later(timeout + LAST_WORDS, watch.end, "its time is over")
         gone = loop.create_task(_disconnected(receive))
@@ -285,8 +286,9 @@ class Edge:
 _Outcome = HttpResponse | tuple[WatchStream, Subscription[bytes]]
 
 
-def _finish(hub: Hub, watch: Subscription[bytes]) -> None:
-    hub.bookmark(watch)
+def _finish(hub: Hub, watch: Subscription[bytes], bookmark: bool) -> None:  # noqa: FBT001 - call_later
+    if bookmark:
+        hub.bookmark(watch)
     watch.finish()
 
 

@@ -29,7 +29,7 @@ class User:
     uid: str = ""
 
 
-ADMIN: Final = User()
+ADMIN: Final = User(uid="admin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
