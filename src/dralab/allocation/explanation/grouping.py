@@ -49,6 +49,8 @@ def grouped(explanation: Explanation) -> Iterator[tuple[str, int]]:
     for text, nodes in sorted(counts.items(), key=lambda item: (-len(item[1]), item[0])):
         if explanation.nodes == 1:
             subject, have = f"node {nodes[0]}", "has"
+        elif len(nodes) == explanation.nodes:
+            subject, have = f"all {len(nodes)} nodes", "have"
         else:
             subject, have = str(len(nodes)), "has" if len(nodes) == 1 else "have"
         yield text.format(have=f"{subject} {have}"), len(nodes)

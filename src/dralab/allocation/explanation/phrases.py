@@ -225,7 +225,8 @@ def remedy(found: Sequence[Condition], fits: Mapping[Condition, int], most: int 
     if len(held) > 1:
         holders = sorted({name for condition in held for name in condition.holders})
         names = [str(device) for condition in held for device in condition.devices]
-        who = f"claims {listed(holders)}" if holders else "others"
+        word = "claims" if len(holders) > 1 else "claim"
+        who = f"{word} {listed(holders)}" if holders else "others"
         parts.insert(0, f"{who} released {listed(names, 2)}")
     else:
         parts = [helps(condition, fits, most) for condition in found]

@@ -50,9 +50,9 @@ def remedies(
 ) -> tuple[tuple[Condition, ...], ...]:
     """Return minimal sets of conditions without which the rest is feasible, the easiest first.
 
-    Single conditions where there are any (several, each enough by itself, and what would have to
-    be released instead); else a pair; else one set from which nothing can be taken away. That a
-    request is not asked at all is proposed only where nothing less helps.
+    Single conditions where there are any (several, each enough by itself); what would have to be
+    released if nothing else changed; a pair; else one set from which nothing can be taken away.
+    That a request is not asked at all is proposed only where nothing less helps.
     """
     lesser = [item for item in conditions if item.kind != "request"]
     single = []
@@ -63,10 +63,13 @@ def remedies(
                 break
     if single:
         return (*single, *_waiting(single, lesser, feasible))
+    released = tuple(_waiting((), lesser, feasible))
     if len(lesser) * (len(lesser) - 1) // 2 <= MOST_PAIRS:
         for pair in combinations(lesser, 2):
             if feasible(pair) is True:
-                return (pair,)
+                return (*released, pair) if pair not in released else released
+    if released:
+        return released
     found = _shrunk(conditions, feasible)
     return (found,) if found else ()
 

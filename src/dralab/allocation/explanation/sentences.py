@@ -40,7 +40,7 @@ def event(explanation: Explanation, limit: int = EVENT_BYTES) -> str:
     if not total:
         return f"{start}there are no nodes."
     parts = list(grouped(explanation))
-    if total != 1:
+    if len(parts) > 1:
         start += f"{total} nodes: "
     end = _advice(explanation)
     room = limit - _size(start) - _size(end) - _size("; and others for 00000 nodes") - 1
