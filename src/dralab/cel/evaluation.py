@@ -5,7 +5,7 @@ that code in the tests. Errors are values here: `err || true` is true, in either
 arguments of a call are all evaluated even if one of them is an error, because they are charged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.cel.charges import LIST_BASE, MAP_BASE, charge
@@ -43,6 +43,8 @@ FOLDED: Final = frozenset(
 )
 PRIMITIVES: Final = frozenset({"bool", "bytes", "double", "int", "string", "uint"})
 NO_LIMIT: Final = 2**64
+# Not a value: what has to be found by a step of its own.
+LATER: Final = object()
 
 
 class Lazy:
@@ -99,12 +101,13 @@ def evaluate(tree: Node, variables: Scope, limit: int = NO_LIMIT) -> tuple[Any, 
 class Evaluation:
     """One evaluation, with what it has cost so far."""
 
-    __slots__ = ("constants", "cost", "limit")
+    __slots__ = ("constants", "cost", "limit", "lists")
 
     def __init__(self, limit: int) -> None:
         self.cost = 0
         self.limit = limit
         self.constants: dict[int, bool] = {}
+        self.lists: dict[int, list[Any]] = {}
 
     def spend(self, units: int) -> None:
         """Count cost units; raise CostExceededError beyond the limit."""
@@ -119,60 +122,58 @@ class Evaluation:
             known = self.constants[id(node)] = is_constant(node)
         return known
 
-    def node(self, node: Node, scope: Scope) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912 - one case per kind of node
-        """Return the value of an expression."""
-        match node:
-            case Literal():
-                return node.value
-            case Ident():
-                if node.constant is not None:
-                    return node.constant
+    def node(self, node: Node, scope: Scope) -> Step[Any]:
+        """Return the step that finds the value of an expression."""
+        kind = type(node)
+        if isinstance(node, Call):
+            handler: Callable[..., Step[Any]] = SPECIAL.get(node.function, Evaluation.call)
+            if node.macro:
+                handler = Evaluation.optional_map
+            return handler(self, node, scope)
+        return STEPS[kind](self, node, scope)
+
+    def at_once(self, node: Node, scope: Scope) -> Any:
+        """Return the value of a literal or a plain name, or LATER: most leaves need no step."""
+        kind = type(node)
+        if kind is Literal:
+            return node.value  # type: ignore[attr-defined]  # a literal, by its type
+        if kind is Ident and node.constant is None:  # type: ignore[attr-defined]  # likewise
+            value = scope.get(node.name, LATER)  # type: ignore[attr-defined]  # likewise
+            if value is not LATER and type(value) is not Lazy:
                 self.spend(1)
-                if node.name not in scope:
-                    # Only where the checker's findings were set aside.
-                    return CelError(f"no such attribute(s): {node.name}")
-                value = scope[node.name]
-                if type(value) is Lazy:
-                    if value.node is not None:
-                        found = yield self.node(value.node, value.scope)
-                        value.node, value.value = None, found
-                    price, value.price = value.price, 0
-                    self.spend(price)
-                    return value.value
                 return value
-            case Select():
-                return (yield self.select(node, scope))
-            case Call():
-                match node.function:
-                    case "_&&_" | "_||_":
-                        return (yield self.logical(node, scope))
-                    case "_?_:_" if node.macro:
-                        return (yield self.optional_map(node, scope))
-                    case "_?_:_":
-                        return (yield self.conditional(node, scope))
-                    case "_[_]" | "_[?_]" | "_?._":
-                        return (yield self.index(node, scope))
-                    case "or" | "orValue":
-                        return (yield self.alternative(node, scope))
-                    case "@not_strictly_false":
-                        value = yield self.node(node.args[0], scope)
-                        self.spend(1)
-                        return value is not False
-                    case _:
-                        pass
-                return (yield self.call(node, scope))
-            case ListNode():
-                return (yield self.list_(node, scope))
-            case MapNode():
-                return (yield self.map_(node, scope))
-            case Comprehension():
-                if node.macro == "bind":
-                    bound = {**scope, node.accu: Lazy(node.init, scope)}
-                    return (yield self.node(node.result, bound))
-                return (yield self.loop(node, scope))
-            case _:
-                # The checker lets no other kind of node through.
-                raise AssertionError(node)
+        return LATER
+
+    def literal(self, node: Literal, _scope: Scope) -> Step[Any]:
+        """Return a constant."""
+        yield from ()
+        return node.value
+
+    def ident(self, node: Ident, scope: Scope) -> Step[Any]:
+        """Return the value of a variable."""
+        if node.constant is not None:
+            return node.constant
+        self.spend(1)
+        if node.name not in scope:
+            # Only where the checker's findings were set aside.
+            return CelError(f"no such attribute(s): {node.name}")
+        value = scope[node.name]
+        if type(value) is Lazy:
+            if value.node is not None:
+                found = yield self.node(value.node, value.scope)
+                value.node, value.value = None, found
+            price, value.price = value.price, 0
+            self.spend(price)
+            return value.value
+        return value
+
+    def not_strictly_false(self, node: Call, scope: Scope) -> Step[Any]:
+        """Return whether a macro goes on: only false ends it, an error does not."""
+        value = self.at_once(node.args[0], scope)
+        if value is LATER:
+            value = yield self.node(node.args[0], scope)
+        self.spend(1)
+        return value is not False
 
     def select(self, node: Select, scope: Scope) -> Step[Any]:
         """Return `operand.name` or whether it is there."""
@@ -233,7 +234,9 @@ class Evaluation:
         deciding = node.function == "_||_"
         failed: CelError | None = None
         for argument in node.args:
-            value = yield self.node(argument, scope)
+            value = self.at_once(argument, scope)
+            if value is LATER:
+                value = yield self.node(argument, scope)
             if value is deciding:
                 return value
             if value is not (not deciding) and failed is None:
@@ -295,7 +298,10 @@ class Evaluation:
         arguments: list[Any] = []
         nodes = node.args if node.target is None else [node.target, *node.args]
         for argument in nodes:
-            arguments.append((yield self.node(argument, scope)))  # noqa: PERF401 - a step is yielded
+            value = self.at_once(argument, scope)
+            if value is LATER:
+                value = yield self.node(argument, scope)
+            arguments.append(value)
         if self.constant(node):
             return applied(node.function, arguments)
         result = applied(node.function, arguments)
@@ -313,6 +319,10 @@ class Evaluation:
 
     def list_(self, node: ListNode, scope: Scope) -> Step[Any]:
         """Return a list."""
+        if self.constant(node):
+            known = self.lists.get(id(node))
+            if known is not None:
+                return known
         values: list[Any] = []
         failed: CelError | None = None
         for position, element in enumerate(node.elements):
@@ -330,7 +340,9 @@ class Evaluation:
                 values.append(value)
         if not self.constant(node):
             self.spend(LIST_BASE)
-        return failed or values
+        elif failed is None:
+            self.lists[id(node)] = values
+        return values if failed is None else failed
 
     def map_(self, node: MapNode, scope: Scope) -> Step[Any]:
         """Return a map."""
@@ -352,7 +364,10 @@ class Evaluation:
         return failed or new_map(entries)
 
     def loop(self, node: Comprehension, scope: Scope) -> Step[Any]:
-        """Return the result of a macro over a range."""
+        """Return the result of a macro over a range, or the body of `cel.bind`."""
+        if node.macro == "bind":
+            bound = {**scope, node.accu: Lazy(node.init, scope)}
+            return (yield self.node(node.result, bound))
         range_ = yield self.node(node.range, scope)
         if isinstance(range_, CelError):
             return range_
@@ -367,12 +382,35 @@ class Evaluation:
             if node.var2:
                 inner[node.var2] = values[1]
             inner[node.accu] = accu
-            going = yield self.node(node.condition, inner)
+            going = self.at_once(node.condition, inner)
+            if going is LATER:
+                going = yield self.node(node.condition, inner)
             if going is not True:
                 break
             # An error does not end the loop: it is one more value of the accumulator.
             accu = yield self.node(node.step, inner)
         return (yield self.node(node.result, {**scope, node.accu: accu}))
+
+
+STEPS: Final[Mapping[type[Node], Callable[..., Step[Any]]]] = {
+    Literal: Evaluation.literal,
+    Ident: Evaluation.ident,
+    Select: Evaluation.select,
+    ListNode: Evaluation.list_,
+    MapNode: Evaluation.map_,
+    Comprehension: Evaluation.loop,
+}
+SPECIAL: Final[Mapping[str, Callable[..., Step[Any]]]] = {
+    "_&&_": Evaluation.logical,
+    "_||_": Evaluation.logical,
+    "_?_:_": Evaluation.conditional,
+    "_[_]": Evaluation.index,
+    "_[?_]": Evaluation.index,
+    "_?._": Evaluation.index,
+    "or": Evaluation.alternative,
+    "orValue": Evaluation.alternative,
+    "@not_strictly_false": Evaluation.not_strictly_false,
+}
 
 
 def _enter(entries: dict[Any, Any], entry: Entry, key: Any, value: Any) -> None:
