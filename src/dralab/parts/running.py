@@ -5,16 +5,16 @@ any server. In simulated time hand `assemble` a manager on a `SimulatedEngine`.
 """
 
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from dralab.allocation.selectors import CelEnvironment
-from dralab.controllers import registry
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.scheduler.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from dralab.scheduler.scheduler import Scheduler
 
 SCHEDULER: Final = "scheduler"
 CONTROLLERS: Final = "controllers"
@@ -49,11 +49,16 @@ class Running:
     def start(self, cluster: Host) -> None:
         """Begin beside a server that answers."""
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
-        self.engine = LiveEngine(name="dralab-parts", clock=cluster.clock)
-        self.manager = Manager(self.engine, cluster.client, randomness)
-        self.scheduler = assemble(self.manager, without=self.without)
-        self.manager.start()
-        self.engine.start()
+        engine = self.engine = LiveEngine(name="dralab-parts", clock=cluster.clock)
+        manager = self.manager = Manager(engine, cluster.client, randomness)
+
+        def begin() -> None:
+            # In the engine's thread: the server is ready before these modules are read.
+            self.scheduler = assemble(manager, without=self.without)
+            manager.start()
+
+        engine.soon(begin)
+        engine.start()
 
     def stop(self) -> None:
         """End; what was being written is written."""
@@ -64,8 +69,12 @@ class Running:
         self.engine = self.manager = self.scheduler = None
 
 
-def assemble(manager: Manager, *, without: Collection[str] = ()) -> Scheduler | None:
+def assemble(manager: Manager, *, without: Collection[str] = ()) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them."""
+    from dralab.allocation.selectors import CelEnvironment
+    from dralab.controllers import registry
+    from dralab.scheduler.scheduler import Scheduler
+
     if CONTROLLERS not in without:
         registry.assemble(manager)
     if SCHEDULER in without:
