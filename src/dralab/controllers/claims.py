@@ -64,7 +64,8 @@ class ResourceClaims:
             self.pod_queue.add(key)
             if old is None or old["spec"].get("nodeName") == new["spec"].get("nodeName"):
                 return
-        for name in claim_names(pod):
+        names = {name for each in (old, new) if each is not None for name in claim_names(each)}
+        for name in sorted(names):
             self.claim_queue.add(Key(key.namespace, name))
 
     def _claim(self, old: Object | None, new: Object | None) -> None:
