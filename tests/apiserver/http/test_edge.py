@@ -71,6 +71,11 @@ class Tiny:
         return HttpResponse(status=404) if found is None else HttpResponse(body=found.encoded)
 
 
+@pytest.fixture(autouse=True)
+def watches_that_are_short_count_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dralab.apiserver.http.asgi.SHORT", 0.1)
+
+
 class Running:
     """A server in a thread of its own."""
 
@@ -180,6 +185,17 @@ def test_a_watch_is_flushed_event_by_event_and_ends_properly(start: Start) -> No
     assert answer.read() == b"BOOKMARK 4\n", "shortly before its time is over"
     connection.request("GET", "/c")
     assert connection.getresponse().status == 200, "the connection goes on"
+    connection.close()
+
+
+def test_a_very_short_watch_ends_without_a_bookmark(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dralab.apiserver.http.asgi.SHORT", 2.0)
+    server = start()
+    connection = server.connect()
+    connection.request("GET", "/?watch=1&timeout=1")
+    assert connection.getresponse().read() == b""
     connection.close()
 
 
