@@ -202,8 +202,15 @@ class SqliteMachine(StoreMachine):
             self.check(store.list(resource).items, state, resource)
 
 
-@pytest.mark.parametrize("machine", [StoreMachine, SqliteMachine])
-def test_a_store_is_a_dictionary_with_a_past(machine: type[StoreMachine]) -> None:
+@pytest.mark.parametrize(("machine", "examples"), [(StoreMachine, 100), (SqliteMachine, 25)])
+def test_a_store_is_a_dictionary_with_a_past(machine: type[StoreMachine], examples: int) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
+        machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
+    )
+
+
+@pytest.mark.conformance
+def test_a_store_on_disk_is_a_dictionary_with_a_past() -> None:
+    run_state_machine_as_test(
+        SqliteMachine, settings=settings(max_examples=400, stateful_step_count=50, deadline=None)
     )

@@ -79,6 +79,28 @@ def test_the_file_forgets_what_the_history_forgets(tmp_path: Path) -> None:
     again.close()
 
 
+def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    fill(store)
+    assert [file.name for file in tmp_path.iterdir() if file.stat().st_mode & 0o077] == []
+    store.close()
+
+
+def test_what_is_written_aside_comes_home(tmp_path: Path) -> None:
+    """Many large writes in a row: the file beside the store stays of bounded size."""
+    store = SqliteStore(tmp_path, durability="relaxed")
+    for number in range(120):
+        with store.batch():
+            for index in range(10):
+                key, body = pod(f"{number}-{index}"), {"metadata": {}, "spec": "x" * 100_000}
+                store.create(key, body)
+        assert (tmp_path / f"{FILE}-wal").stat().st_size < 80_000_000
+    store.close()
+    again = SqliteStore(tmp_path)
+    assert again.count("pods") == 1_200
+    again.close()
+
+
 def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     with pytest.raises(StorageUnavailable, match="in use by another server"):

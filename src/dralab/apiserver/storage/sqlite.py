@@ -6,9 +6,11 @@ a key is the object. A row is deleted once the history no longer needs it, in th
 that are made anyway (compaction in one long transaction stalls writers: rancher/k3s#1311).
 """
 
+import contextlib
 import fcntl
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,6 +28,10 @@ FILE: Final = "store.db"
 APPLICATION_ID: Final = 0x44524C42  # "DRLB": tells `file`, and us, whose database it is
 FORMAT: Final = 1
 SWEEP: Final = 256  # rows that the history no longer needs, deleted at a time
+# What SQLite has written aside is brought home after so many bytes by a thread of its own, which
+# keeps nobody waiting, and after so many by the writer, where that thread cannot keep up.
+CHECKPOINT: Final = 4 * 1024 * 1024
+CHECKPOINT_AT_LAST: Final = 64 * 1024 * 1024
 
 SCHEMA: Final = """
 CREATE TABLE log (
@@ -58,7 +64,10 @@ class SqliteStore(MemoryStore):
                 self._db = _connect(directory / FILE)
                 mode = "FULL" if durability == "fsync" else "NORMAL"
                 self._db.execute(f"PRAGMA synchronous={mode}")
+                self._db.execute("PRAGMA wal_autocheckpoint=0")
                 self._load()
+            self._written = 0
+            self._checkpoints = _Checkpoints(directory / FILE)
         except BaseException:
             os.close(self._lock_file)
             raise
@@ -69,6 +78,7 @@ class SqliteStore(MemoryStore):
             if self._closed:
                 return
             super().close()
+            self._checkpoints.stop()
             with _told_as_unavailable(self.directory / FILE):
                 self._db.close()
             os.close(self._lock_file)
@@ -81,12 +91,22 @@ class SqliteStore(MemoryStore):
                 self._sweep(len(self._swept))
 
     def _persist(self, changes: Sequence[Change]) -> None:
+        rows = [_row(change) for change in changes]
         with self._transaction():
-            self._db.executemany(
-                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", [_row(change) for change in changes]
-            )
+            self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             if len(self._swept) >= SWEEP:
                 self._sweep(SWEEP * 4)
+        self._written += sum(len(row[-1]) for row in rows)
+        if self._written > CHECKPOINT:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        self._written = 0
+        if (self.directory / f"{FILE}-wal").stat().st_size > CHECKPOINT_AT_LAST:
+            with contextlib.suppress(sqlite3.Error):  # the batch is durable as it is
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        else:
+            self._checkpoints.due.set()
 
     def _forgotten(self, change: Change) -> None:
         self._floors[change.key.resource] = change.revision
@@ -150,6 +170,32 @@ class SqliteStore(MemoryStore):
         collection.log.append(change)
         for fallen in collection.shrink():
             self._forgotten(fallen)
+
+
+class _Checkpoints:
+    """Brings home what SQLite has written aside, while the store goes on writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.due = threading.Event()
+        self._over = False
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._thread = threading.Thread(target=self._run, name="dralab-checkpoints", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over = True
+        self.due.set()
+        self._thread.join()
+        self._db.close()
+
+    def _run(self) -> None:
+        while True:
+            self.due.wait()
+            self.due.clear()
+            if self._over:
+                return
+            with contextlib.suppress(sqlite3.Error):  # the writer meets it too, and tells
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def back_up(directory: Path, target: Path) -> int:
@@ -223,6 +269,8 @@ def _row(change: Change) -> tuple[int, str, str, str, int, int, bytes]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    # Secrets are among the objects: the file is its owner's alone.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
     try:
         if path.stat().st_size:
