@@ -299,3 +299,29 @@ def test_hostile_patterns_end_at_once_or_are_refused(pattern):
 def test_an_attribute_without_usable_value_is_an_error_of_the_device(attribute, message):
     with pytest.raises(CelError, match=message):
         device_value(driver="d", attributes={"x": attribute})
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ('quantity("1Ti").isInteger()', True),
+        ('quantity("1Pi").isInteger()', False),
+        ('quantity("1.0").isInteger()', False),
+        ('quantity("1k").add(1).asInteger() == 1001', True),
+        ('quantity("1").add(quantity("1.0")).isInteger()', False),
+        ('quantity("1Pi") == quantity("1125899906842624")', True),
+        ('format.date().validate("2024-02-30").hasValue()', True),
+        ('format.dns1123LabelPrefix().validate("a-").hasValue()', False),
+        ('semver("v01.2", true) == semver("1.2.0")', True),
+        ('isSemver("1.2.3-01")', False),
+        ('isURL("http://a:b/")', False),
+        ('url("https://[::1]:80/a%20b?c=d#e").getHostname() == "::1"', True),
+        ('isIP("::ffff:1.2.3.4") || isIP("fe80::1%eth0") || isIP("01.2.3.4")', False),
+        ('cidr("10.0.0.0/8").containsCIDR(cidr("10.1.0.0/16"))', True),
+        ('ip("10.0.0.1").isGlobalUnicast() && !ip("127.0.0.1").isGlobalUnicast()', True),
+    ],
+)
+def test_the_libraries_of_kubernetes_read_as_upstream_does(text, answer):
+    selector = compile_selector(text)
+    assert selector.evaluate(device_value(driver="d")) is answer
+    assert selector.outcome(device_value(driver="d"))[0] is answer

@@ -15,7 +15,7 @@ from dralab.cel.functions import lists
 from dralab.cel.library import kubernetes, overloads
 from dralab.cel.types import Type, map_of
 from dralab.cel.values import EMPTY_MAP, INT_MAX, INT_MIN, DefaultMap, Map, Quantity
-from dralab.values.quantity import QuantityError, parse_any
+from dralab.values.quantity import QuantityError, int64_scale, parse_any
 from dralab.values.version import Version
 
 MAX_COST: Final = 1_000_000
@@ -124,7 +124,7 @@ def device_value(
         domain, id_ = qualified(name, driver)
         given = amount.get("value") if isinstance(amount, Mapping) else amount
         try:
-            quantity = given if isinstance(given, Quantity) else Quantity(parse_any(given))
+            quantity = _quantity(given)
         except QuantityError as error:
             raise CelError(f"capacity {name}: {error}") from None
         capacities.setdefault(domain, Map())[id_] = quantity
@@ -134,6 +134,12 @@ def device_value(
         attributes=DefaultMap(by_domain, EMPTY_MAP),
         capacity=DefaultMap(capacities, EMPTY_MAP),
     )
+
+
+def _quantity(given: Any) -> Quantity:
+    if isinstance(given, Quantity):
+        return given
+    return Quantity(parse_any(given), int64_scale(str(given)))
 
 
 def device_of(device: Mapping[str, Any], driver: str) -> Map:

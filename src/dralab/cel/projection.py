@@ -53,6 +53,6 @@ def value_key(value: Any) -> Hashable:
         # Not sorted: an expression may see the order of a map.
         return (Map, *[(value_key(name), value_key(inner)) for name, inner in value.items()])
     if kind is Quantity:
-        return (Quantity, value.number)
+        return (Quantity, value.number, value.scale)
     hashable: Hashable = value
     return (kind, hashable)

@@ -68,12 +68,17 @@ NOTHING: Final = Optional(present=False)
 
 
 class Quantity:
-    """A Kubernetes quantity; only its number counts."""
+    """A Kubernetes quantity; only its number counts in comparisons.
 
-    __slots__ = ("number",)
+    `scale` is the decimal exponent with which the API server keeps it in 64 bits, None where it
+    cannot; only a quantity with a scale of at least 0 is an integer there.
+    """
 
-    def __init__(self, number: Number) -> None:
+    __slots__ = ("number", "scale")
+
+    def __init__(self, number: Number, scale: int | None = 0) -> None:
         self.number = number
+        self.scale = scale
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.number == other.number

@@ -12,7 +12,7 @@ from dralab.cel.functions.network import url_problem
 from dralab.cel.functions.times import timestamp
 from dralab.cel.values import INT_MAX, INT_MIN, NOTHING, Format, Optional, Quantity
 from dralab.values import names
-from dralab.values.quantity import QuantityError, is_quantity, parse
+from dralab.values.quantity import QuantityError, int64_scale, is_quantity, parse
 from dralab.values.version import Version
 
 MAX_VERSION_NUMBER: Final = 2**64 - 1
@@ -31,7 +31,7 @@ def quantity(text: Any) -> Quantity:
     if type(text) is not str:
         raise no_such_overload()
     try:
-        return Quantity(parse(text))
+        return Quantity(parse(text), int64_scale(text))
     except QuantityError as error:
         raise CelError(str(error)) from None
 
@@ -56,9 +56,12 @@ def sign(value: Any) -> int:
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether a quantity is a whole number of 64 bits."""
+    """Return whether the API server holds a quantity as a whole number of 64 bits.
+
+    That depends on how it was written: of 1Ti that is so, of 1Pi and of 1.0 it is not.
+    """
     number = _number(value)
-    return number.denominator == 1 and INT_MIN <= number <= INT_MAX
+    return value.scale is not None and value.scale >= 0 and INT_MIN <= number <= INT_MAX
 
 
 def as_integer(value: Any) -> int:
@@ -75,20 +78,25 @@ def as_approximate_float(value: Any) -> float:
 
 def add(left: Any, right: Any) -> Quantity:
     """Return a quantity and another quantity or an int, added."""
-    return Quantity(_whole(_number(left) + _operand(right)))
+    return _result(left, right, _number(left) + _operand(right))
 
 
 def subtract(left: Any, right: Any) -> Quantity:
     """Return a quantity less another quantity or an int."""
-    return Quantity(_whole(_number(left) - _operand(right)))
+    return _result(left, right, _number(left) - _operand(right))
 
 
 def _operand(value: Any) -> int | Fraction:
     return int(value) if type(value) is int else _number(value)
 
 
-def _whole(number: int | Fraction) -> int | Fraction:
-    return int(number) if number.denominator == 1 else number
+def _result(left: Quantity, right: Any, number: int | Fraction) -> Quantity:
+    other = right.scale if type(right) is Quantity else 0
+    scale = None if left.scale is None or other is None else min(left.scale, other)
+    # Beyond 64 bits a sum is kept in another form, which is no integer any more.
+    if scale is not None and not INT_MIN <= number / Fraction(10) ** scale <= INT_MAX:
+        scale = None
+    return Quantity(int(number) if number.denominator == 1 else number, scale)
 
 
 def _pair(left: Any, right: Any) -> tuple[Any, Any]:
@@ -251,8 +259,8 @@ FORMATS: Final = {
     "uri": Format("URI", _uri, 1103),
     "uuid": Format("uuid", _uuid, 70),
     "byte": Format("byte", _base64, 84),
-    "date": Format("date", _date, 65),
-    "datetime": Format("datetime", _datetime, 65),
+    "date": Format("date", _date, 71),
+    "datetime": Format("datetime", _datetime, 71),
 }
 
 

@@ -24,7 +24,7 @@ DURATION: Final = re.compile(
 )
 PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 INSTANT: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSET: Final = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
@@ -80,9 +80,9 @@ def timestamp(value: Any) -> Timestamp:
     except ValueError as error:
         raise CelError(f"parsing time {value!r}: {error}") from None
     seconds = (moment - EPOCH) // timedelta(seconds=1)
-    if zone not in "Zz":
+    if zone != "Z":
         hours, minutes = int(zone[1:3]), int(zone[4:])
-        if hours > 23 or minutes > 59:
+        if hours > 24 or minutes > 59:
             raise CelError(f"parsing time {value!r}: zone offset out of range")
         shift = hours * 3600 + minutes * 60
         seconds -= shift if zone[0] == "+" else -shift
