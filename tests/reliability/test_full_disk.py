@@ -37,7 +37,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(tmp_path: Path) -> None:
     host = process.stdout.readline().removeprefix("ready: http://").strip()
     connection = Connection(host)
     stored, refusals = [], []
-    for index in range(80):
+    for index in range(50):
         body: Any = {"metadata": {"name": f"c{index:02}"}, "data": {"x": "x" * 50_000}}
         status, answer = connection.ask("POST", PATH, body)
         if status == 201:

@@ -185,9 +185,12 @@ class LocalWatch:
             if self._events:
                 break
             cut = self._subscription.cut
-            if cut:
-                raise ApiError("Expired", f"the watch was ended: {cut}")
-            if cut is not None or not self._news.wait(timeout):
+            if cut == "":
+                return None
+            if self._subscription.done:
+                why = cut or "the server is shutting down"
+                raise ApiError("Expired", f"the watch was ended: {why}")
+            if not self._news.wait(timeout):
                 return None
         return self._events.popleft()
 

@@ -199,6 +199,18 @@ def test_a_very_short_watch_ends_without_a_bookmark(
     connection.close()
 
 
+def test_watches_end_properly_when_the_server_stops(caplog: pytest.LogCaptureFixture) -> None:
+    server = Running(Tiny())
+    connection = server.connect()
+    connection.request("GET", "/?watch=1")
+    answer = connection.getresponse()
+    server.ask("PUT", "/a", b"x")
+    server.close()
+    assert answer.read() == b"ADDED a 2\n", "to the last chunk, which says that it is the last"
+    connection.close()
+    assert caplog.messages == []
+
+
 def test_a_watcher_that_leaves_is_forgotten(start: Start) -> None:
     server = start()
     connection = server.connect()

@@ -221,9 +221,11 @@ def test_there_is_a_limit_of_watches(place: Place) -> None:
         place.hub.open(Watching(), Lines())
     watch.close()
     watch.close()
-    place.hub.open(Watching(), Lines())
+    other = place.hub.open(Watching(), Lines())
+    place.paint("a", "red")
     place.hub.close()
     assert place.hub.watchers == 0
+    assert (read(other), other.done, other.cut) == (["ADDED ns/a red 2"], True, None)
 
 
 def test_a_watcher_is_told_when_there_is_news(place: Place) -> None:

@@ -97,11 +97,11 @@ class Hub:
                 self._bookmark([watch])
 
     def close(self) -> None:
-        """End all watches."""
+        """End all watches: what has come can still be read."""
         with self.store.lock:
             self._stop()
             for watch in self._all():
-                watch.end("the server is shutting down")
+                watch.finish()
 
     # --- within ---------------------------------------------------------------------------
 
