@@ -265,3 +265,11 @@ class TestBindingConditions:
         assert not any("timeout" in event["message"] for event in fabric.server.all(EVENTS))
         fabric.wait(2)
         assert any("timeout" in event["message"] for event in fabric.server.all(EVENTS))
+
+
+def test_pods_that_ask_for_the_same_are_each_told_of_their_own_claim(cluster):
+    wanted = request("r", "gpu", f'{MODEL} == "none"')
+    cluster.server.add(CLAIMS, *(named(f"c{i}", wanted) for i in (1, 10)))
+    cluster.add(PODS, *(pod(f"p{i}", claims={"g": f"c{i}"}) for i in (1, 10)))
+    assert "cannot allocate claim default/c1:" in cluster.why("p1")
+    assert "cannot allocate claim default/c10:" in cluster.why("p10")

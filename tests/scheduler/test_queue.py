@@ -90,3 +90,47 @@ def test_a_removed_pod_is_forgotten_wherever_it_waited(queue):
     queue.remove("active")
     queue.remove("failed")
     assert (popped(queue), len(queue)) == (None, 0)
+
+
+def test_a_change_wakes_the_first_of_a_kind_and_its_placement_the_next(queue, clock):
+    for name in ("a", "b", "c", "other"):
+        queue.add(info(name))
+        clock.advance(1)
+    for _ in range(4):
+        item = queue.pop()
+        queue.failed(item, Change.DEVICES, "other" if item.pod.key.name == "other" else "kind")
+    assert queue.changed(Change.DEVICES) == 2
+    first = queue.pop()
+    assert (first.pod.key.name, popped(queue), popped(queue)) == ("a", "other", None)
+    queue.follow(first)
+    assert popped(queue) == "b"
+
+
+def test_a_pod_that_fails_again_leaves_the_others_of_its_kind_asleep(queue):
+    for name in ("a", "b"):
+        queue.add(info(name))
+    for _ in range(2):
+        queue.failed(queue.pop(), Change.DEVICES, "kind")
+    queue.changed(Change.DEVICES)
+    queue.failed(queue.pop(), Change.DEVICES, "kind")
+    assert popped(queue) is None
+
+
+def test_a_woken_pod_that_goes_away_wakes_the_next_of_its_kind(queue):
+    for name in ("a", "b"):
+        queue.add(info(name))
+    for _ in range(2):
+        queue.failed(queue.pop(), Change.DEVICES, "kind")
+    queue.changed(Change.DEVICES)
+    queue.remove("a")
+    assert popped(queue) == "b"
+
+
+def test_a_pod_can_be_woken_by_name(queue):
+    for name in ("a", "b"):
+        queue.add(info(name))
+    for _ in range(2):
+        queue.failed(queue.pop(), Change.NOTHING, "kind")
+    assert queue.changed(Change.ANY) == 0
+    assert queue.wake(["b", "unknown"]) == 1
+    assert (popped(queue), popped(queue)) == ("b", None)

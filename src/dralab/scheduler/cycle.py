@@ -4,9 +4,9 @@ A cycle writes nothing and changes nothing: `State.assume` takes what it decided
 takes it back. The steps are kube-scheduler's: filter, score, devices. All nodes are looked at.
 """
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from dralab.scheduler import filters, topology
 from dralab.scheduler.demands import Blocked, Demand, Demands
 from dralab.scheduler.devices import ClaimPlan, Devices
 from dralab.scheduler.filters import NodeFilter
-from dralab.scheduler.nodes import Mask, NodeTable, Scores
+from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable, Scores
 from dralab.scheduler.pods import PodInfo
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
@@ -38,9 +38,9 @@ class Placement:
 class Refusal:
     """A pod fits nowhere.
 
-    `reasons` counts nodes by sentence; `hopeless` are those that no eviction would help;
-    `outcomes` are the allocator's answers by node name, for whoever explains. `blocked` is set
-    where the pod could not be tried at all.
+    `reasons` counts nodes by sentence; `outcomes` are the allocator's answers by node name, for
+    whoever explains. `blocked` is set where the pod could not be tried at all, `fatal` where its
+    claims cannot be met on any node. `kind` names the pods that would be refused likewise.
     """
 
     pod: PodInfo
@@ -49,6 +49,7 @@ class Refusal:
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     blocked: str = ""
     fatal: str = ""
+    kind: Hashable = None
 
     @property
     def message(self) -> str:
@@ -80,6 +81,23 @@ class State:
         self.demands = demands
         self.filters = NodeFilter(table)
         self.nominees: dict[str, Nominee] = {}
+        self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """What was found out stays true while these do."""
+        return self.table.version, self.devices.version
+
+    def refused(self, kind: Hashable) -> Refusal | None:
+        """Return the refusal of another pod of a kind, if it still holds."""
+        found = self._refusals.get(kind)
+        return found[1] if found is not None and found[0] == self.versions else None
+
+    def remember(self, refusal: Refusal) -> None:
+        """Keep a refusal for the other pods of its kind."""
+        self._refusals[refusal.kind] = self.versions, refusal
+        if len(self._refusals) > REMEMBERED:
+            self._refusals.popitem(last=False)
 
     def assume(self, placement: Placement) -> None:
         """Count a pod and its devices as placed."""
@@ -100,6 +118,9 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
     demand = state.demands.of(pod)
     if isinstance(demand, Blocked):
         return Refusal(pod=pod, nodes=table.count, blocked=demand.why)
+    kind = None if state.nominees else kind_of(pod, demand)
+    if kind is not None and (known := state.refused(kind)) is not None:
+        return replace(known, pod=pod)
     fitting = fits(state, pod, demand)
     outcomes: dict[str, Outcome] = {}
     if fitting.any():
@@ -109,7 +130,27 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
         found = _with_devices(state, pod, demand, fitting, outcomes)
         if found is not None:
             return found
-    return refusal(state, pod, demand, outcomes)
+    refused = refusal(state, pod, demand, outcomes)
+    if kind is not None:
+        refused = replace(refused, kind=kind)
+        state.remember(refused)
+    return refused
+
+
+def kind_of(pod: PodInfo, demand: Demand) -> Hashable | None:
+    """Return what pods have in common that fit or fail alike; None: nobody is like this one."""
+    alone = pod.ports or pod.affinity or pod.anti_affinity or pod.spread or pod.group
+    if alone or any(item.allocation is not None for item in demand.wanted):
+        return None
+    return (
+        pod.key.namespace,
+        pod.priority,
+        pod.may_preempt,
+        pod.placement,
+        tuple(sorted(pod.requests.items())),
+        tuple(sorted(pod.labels.items())),
+        demand.shape,
+    )
 
 
 def fits(state: State, pod: PodInfo, demand: Demand) -> Mask:

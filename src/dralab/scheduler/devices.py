@@ -28,7 +28,7 @@ from dralab.allocation.problem import (
     Slice,
 )
 from dralab.runtime.client import Object
-from dralab.runtime.objects import Key, key_of, uid_of
+from dralab.runtime.objects import key_of, uid_of
 from dralab.scheduler.demands import Demand, synthetic_claim
 from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
@@ -85,6 +85,8 @@ class Devices:
         self._table = table
         self._reader = reader
         self._allocate = allocate
+        # Counts the changes, as `NodeTable.version` does.
+        self.version = 0
         self._features = Features()
         self._wires: dict[str, Object] = {}
         self._slices: dict[str, Slice] = {}
@@ -141,10 +143,12 @@ class Devices:
             self._classes.pop(name, None)
         else:
             self._classes[name] = self._reader.device_class(wire)
+        self.version += 1
         self._refused.clear()
 
     def node_changed(self, row: int) -> None:
         """Forget the refusals of a node whose labels changed."""
+        self.version += 1
         for refused in self._refused.values():
             if row < refused.shape[0]:
                 refused[row] = False
@@ -327,6 +331,7 @@ class Devices:
 
     def _changed(self, changed: Slice) -> None:
         self._catalog = None
+        self.version += 1
         node = changed.reach.node
         row = self._table.row_of.get(node) if node else None
         shared = any(
@@ -392,6 +397,7 @@ class Devices:
             if held[1] == results:
                 return
             self._release(uid)
+        self.version += 1
         name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
         self._held[uid] = (name, results)
         for item in results:
@@ -406,6 +412,7 @@ class Devices:
 
     def _release(self, uid: str) -> bool:
         _, results = self._held.pop(uid, ("", []))
+        self.version += bool(results)
         for item in results:
             device = DeviceId(item["driver"], item["pool"], item["device"])
             use = self._use[device.driver, device.pool]
@@ -467,17 +474,6 @@ class Devices:
                 if len(self._claims) > 16 * REMEMBERED:
                     self._claims.popitem(last=False)
         return found
-
-
-def held_devices(claim: Object) -> list[Wire]:
-    """Return the results of a claim's allocation."""
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return list((allocation.get("devices") or {}).get("results") or ())
-
-
-def claim_key(plan: ClaimPlan) -> Key | None:
-    """Return the key of a plan's claim; None where the claim is still to be made."""
-    return key_of(plan.claim) if plan.claim["metadata"].get("name") else None
 
 
 def _pending_uid(pod: PodInfo) -> str:

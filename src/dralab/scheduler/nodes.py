@@ -30,6 +30,8 @@ class NodeTable:
         self.names: list[str] = []
         self.objects: list[Object | None] = []
         self.labels: list[Mapping[str, str]] = []
+        # Counts the changes: what was true of a state stays true while its versions do.
+        self.version = 0
         self.row_of: dict[str, int] = {}
         self.pods: list[dict[str, PodInfo]] = []
         self.columns: dict[str, int] = {"cpu": 0, "memory": 1, PODS: 2}
@@ -92,6 +94,7 @@ class NodeTable:
         """Take a new or changed node; return whether it may serve pods that it did not before."""
         name = obj["metadata"]["name"]
         row = self.row_of.get(name)
+        self.version += 1
         if row is None:
             row = self._new_row(name)
             self._fill(row, obj)
@@ -124,6 +127,7 @@ class NodeTable:
         row = self.row_of.pop(name, None)
         if row is None:
             return
+        self.version += 1
         pods = self.pods[row]
         for pod in list(pods.values()):
             self._uncount_pod(row, pod)
@@ -256,6 +260,7 @@ class NodeTable:
         self._account(row, pod, -1)
 
     def _account(self, row: int, pod: PodInfo, sign: int) -> None:
+        self.version += 1
         for resource, amount in pod.requests.items():
             if amount:
                 column = self._column(resource)

@@ -3,10 +3,14 @@
 Source: kube-scheduler's scheduling queue. A pod that failed waits for an event that could make
 it schedulable; then it waits out its back-off (1 s, doubled to 10 s) unless nothing else is ready
 (gate SchedulerPopFromBackoffQ, on since 1.33).
+
+Pods of one kind (see `cycle.kind_of`) fit or fail alike, so a change wakes the first of each kind;
+the next follows when that one was placed. A release of one device costs one try, however many
+wait for it.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Final
@@ -22,14 +26,12 @@ FORGOTTEN_AFTER: Final = 300 * SECOND
 class Change(Flag):
     """What happened in the cluster, as far as a waiting pod cares."""
 
+    NOTHING = 0
     NODE = auto()
     POD_GONE = auto()
     POD_PLACED = auto()
-    CLAIM = auto()
     DEVICES = auto()
-    GROUP = auto()
-    TIME = auto()
-    ANY = NODE | POD_GONE | POD_PLACED | CLAIM | DEVICES | GROUP | TIME
+    ANY = NODE | POD_GONE | POD_PLACED | DEVICES
 
 
 @dataclass(slots=True)
@@ -41,12 +43,20 @@ class Waiting:
     attempts: int = 0
     failed_at: int = 0
     awaits: Change = Change.ANY
+    kind: Hashable = None
+    # Whether those of its kind wait for the outcome of its next try.
+    leads: bool = False
 
     def backoff_ends(self) -> int:
         """Return when the back-off after the last attempt ends."""
         if not self.attempts:
             return 0
         return self.failed_at + min(FIRST_BACKOFF << min(self.attempts - 1, 8), LONGEST_BACKOFF)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """What decides who is next: priority, then who has waited longer."""
+        return (-self.pod.priority, self.since, self.pod.created)
 
 
 @dataclass(slots=True, order=True)
@@ -64,15 +74,15 @@ class SchedulingQueue:
         self._active: list[_Entry] = []
         self._backoff: list[_Entry] = []
         self._where: dict[str, str] = {}
-        # In the order in which they failed; a change asks these alone.
-        self._unschedulable: dict[str, Waiting] = {}
+        # Failed pods by kind; each kind's are a heap whose first is the one that a change wakes.
+        self._failed: dict[Hashable, list[_Entry]] = {}
         self._number = 0
 
     def __len__(self) -> int:
         return len(self._pods)
 
     def counts(self) -> dict[str, int]:
-        """Return how many pods are active, in back-off, unschedulable, gated."""
+        """Return how many pods are active, in back-off, unschedulable, gated, being tried."""
         found = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0, "trying": 0}
         for place in self._where.values():
             found[place] += 1
@@ -82,10 +92,6 @@ class SchedulingQueue:
         """Return a waiting pod."""
         return self._pods.get(uid)
 
-    def waiting(self) -> list[Waiting]:
-        """Return every pod in the queue, in the order in which they came."""
-        return list(self._pods.values())
-
     def add(self, pod: PodInfo) -> None:
         """Take a new pod; gated pods wait until their gates are gone."""
         item = self._pods.get(pod.uid)
@@ -93,7 +99,7 @@ class SchedulingQueue:
             item = self._pods[pod.uid] = Waiting(pod, self._now())
         item.pod = pod
         if pod.gates:
-            self._put(pod.uid, "gated")
+            self._where[pod.uid] = "gated"
         elif self._where.get(pod.uid) != "active":
             self._activate(item)
 
@@ -104,20 +110,14 @@ class SchedulingQueue:
             self.add(pod)
             return
         item.pod = pod
-        if self._where.get(pod.uid) == "unschedulable":
-            self._requeue(item)
-
-    def refresh(self, pod: PodInfo) -> None:
-        """Take a newer form of a pod without trying it again."""
-        item = self._pods.get(pod.uid)
-        if item is not None:
-            item.pod = pod
+        self.wake([pod.uid])
 
     def remove(self, uid: str) -> None:
         """Forget a pod: it was placed, or it is gone."""
-        self._pods.pop(uid, None)
+        item = self._pods.pop(uid, None)
         self._where.pop(uid, None)
-        self._unschedulable.pop(uid, None)
+        if item is not None and item.leads:
+            self.follow(item)
 
     def pop(self) -> Waiting | None:
         """Return the next pod to try; it is in nobody's hands until `failed` or `remove`."""
@@ -141,17 +141,22 @@ class SchedulingQueue:
     def taken(self, uid: str) -> None:
         """Take a pod out of turn: it is tried together with another of its gang."""
         if uid in self._pods:
-            self._put(uid, "trying")
+            self._where[uid] = "trying"
 
-    def failed(self, item: Waiting, awaits: Change) -> None:
+    def failed(self, item: Waiting, awaits: Change, kind: Hashable = None) -> None:
         """Put a pod back that fits nowhere, until one of the changes it awaits."""
-        if item.pod.uid not in self._pods:
+        uid = item.pod.uid
+        if uid not in self._pods:
             return
         item.attempts += 1
         item.failed_at = self._now()
         item.awaits = awaits
-        if self._where.get(item.pod.uid) in {None, "trying"}:
-            self._put(item.pod.uid, "unschedulable")
+        item.kind = kind if kind is not None else uid
+        item.leads = False
+        self._where[uid] = "unschedulable"
+        self._number += 1
+        entry = _Entry((*item.order, self._number), uid)
+        heapq.heappush(self._failed.setdefault(item.kind, []), entry)
 
     def again(self, item: Waiting) -> None:
         """Put a pod back that could not be bound through no fault of its own."""
@@ -160,47 +165,72 @@ class SchedulingQueue:
             item.failed_at = self._now()
             self._requeue(item)
 
+    def follow(self, item: Waiting) -> None:
+        """Let the next of a pod's kind be tried, for this one was placed or is gone."""
+        item.leads = False
+        if item.kind is not None:
+            self._wake_first(item.kind)
+
     def changed(self, change: Change) -> int:
-        """Let the pods that await a change be tried again; return how many."""
-        if not self._unschedulable:
-            return 0
-        moved = [item for item in self._unschedulable.values() if item.awaits & change]
-        for item in moved:
-            self._requeue(item)
-        return len(moved)
+        """Let pods be tried again that await a change: the first of each kind; return how many."""
+        moved = 0
+        for kind in list(self._failed):
+            first = self._first(kind)
+            if first is not None and first.awaits & change:
+                moved += self._wake_first(kind)
+        return moved
+
+    def wake(self, uids: Iterable[str]) -> int:
+        """Let these very pods be tried again, if they wait; return how many do."""
+        moved = 0
+        for uid in sorted(uids):
+            if self._where.get(uid) == "unschedulable":
+                self._requeue(self._pods[uid])
+                moved += 1
+        return moved
 
     def flush(self) -> int:
         """Let pods be tried again that have waited for long, whatever they await."""
-        now = self._now()
-        moved = [
-            item for item in self._unschedulable.values() if now - item.failed_at >= FORGOTTEN_AFTER
-        ]
-        for item in moved:
-            self._requeue(item)
-        return len(moved)
+        now, moved = self._now(), 0
+        for kind in list(self._failed):
+            first = self._first(kind)
+            if first is not None and now - first.failed_at >= FORGOTTEN_AFTER:
+                moved += self._wake_first(kind)
+        return moved
 
-    def _put(self, uid: str, place: str) -> None:
-        self._where[uid] = place
-        if place == "unschedulable":
-            self._unschedulable[uid] = self._pods[uid]
-        else:
-            self._unschedulable.pop(uid, None)
+    def _first(self, kind: Hashable) -> Waiting | None:
+        heap = self._failed.get(kind, [])
+        while heap:
+            item = self._pods.get(heap[0].uid)
+            waits = item is not None and self._where.get(heap[0].uid) == "unschedulable"
+            if item is not None and waits and item.kind == kind:
+                return item
+            heapq.heappop(heap)
+        self._failed.pop(kind, None)
+        return None
+
+    def _wake_first(self, kind: Hashable) -> int:
+        item = self._first(kind)
+        if item is None:
+            return 0
+        item.leads = True
+        self._requeue(item)
+        return 1
 
     def _requeue(self, item: Waiting) -> None:
         ends = item.backoff_ends()
         if ends <= self._now():
             self._activate(item)
             return
-        self._put(item.pod.uid, "backoff")
+        self._where[item.pod.uid] = "backoff"
         self._number += 1
         heapq.heappush(self._backoff, _Entry((ends, self._number), item.pod.uid))
 
     def _activate(self, item: Waiting) -> None:
-        self._put(item.pod.uid, "active")
+        self._where[item.pod.uid] = "active"
         self._number += 1
-        order = (-item.pod.priority, item.since, item.pod.created, self._number)
-        heapq.heappush(self._active, _Entry(order, item.pod.uid))
+        heapq.heappush(self._active, _Entry((*item.order, self._number), item.pod.uid))
 
     def _take(self, uid: str) -> Waiting:
-        self._put(uid, "trying")
+        self._where[uid] = "trying"
         return self._pods[uid]

@@ -6,12 +6,15 @@ so pods that ask for the same are told the same for a moment.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import EVENT_BYTES, event
 from dralab.allocation.outcome import Unknown
+from dralab.allocation.problem import Claim
 from dralab.kernel.clock import SECOND
+from dralab.runtime.events import shortened
 from dralab.scheduler.cycle import CANNOT_ALLOCATE, Refusal, State
 from dralab.scheduler.demands import Blocked
 from dralab.scheduler.nodes import REMEMBERED
@@ -41,26 +44,39 @@ class Reasons:
         if refusal.blocked or CANNOT_ALLOCATE not in refusal.reasons:
             return message
         why = self._devices(refusal, state)
-        room = EVENT_BYTES - len(message.encode()) - 1
-        return f"{message} {why}" if why and len(why.encode()) <= room else message
+        return shortened(f"{message} {why}") if why else message
 
     def _devices(self, refusal: Refusal, state: State) -> str:
-        demand = state.demands.of(refusal.pod)
+        pod = refusal.pod
+        demand = state.demands.of(pod)
         if isinstance(demand, Blocked) or not demand.shape:
             return ""
+        claims = state.devices.claims_of(pod, demand)
+        text = self._text(demand.shape, claims, refusal, state)
+        for number, claim in enumerate(claims):
+            text = text.replace(_token(number), str(claim))
+        return text
+
+    def _text(self, shape: bytes, claims: list[Claim], refusal: Refusal, state: State) -> str:
+        """Return the explanation with tokens for the claims' names: it serves other pods too."""
         now = self._now()
-        told = self._told.get(demand.shape)
+        told = self._told.get(shape)
         if told is not None and now - told[0] < MOMENT:
             return told[1]
-        claims = state.devices.claims_of(refusal.pod, demand)
-        rows = [
-            row for row in state.table.row_of.values() if not state.filters.reason(refusal.pod, row)
+        pod = refusal.pod
+        anonymous = [
+            replace(claim, name=_token(number), namespace="") for number, claim in enumerate(claims)
         ]
+        rows = [row for row in state.table.row_of.values() if not state.filters.reason(pod, row)]
         nodes = [state.devices.node(row) for row in rows[:MOST_NODES]]
-        catalog, problem = state.devices.everywhere(claims)
+        catalog, problem = state.devices.everywhere(anonymous)
         found = explain(problem, nodes, budget=STEPS, questions=QUESTIONS, catalog=catalog)
         text = "" if found is None else event(found, EVENT_BYTES - ROOM)
-        self._told[demand.shape] = now, text
+        self._told[shape] = now, text
         if len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
         return text
+
+
+def _token(number: int) -> str:
+    return f"\x01{number}\x01"

@@ -81,7 +81,6 @@ class Scheduler:
     ) -> None:
         self.manager = manager
         self.name = name
-        self.late_binds = 0
         self._explain = explain or Reasons(manager.engine.clock.now)
         self._recorder = manager.recorder(name)
         cache = manager.cache
@@ -103,6 +102,9 @@ class Scheduler:
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._placed: dict[str, str] = {}
         self._pending: dict[str, _Pending] = {}
+        # Who waits in the queue for a claim, or with a pod group.
+        self._by_claim: dict[Key, set[str]] = {}
+        self._by_group: dict[Key, set[str]] = {}
         self._scheduled = False
         self._subscribe()
         manager.caches.when_synced(self._wake)
@@ -116,7 +118,7 @@ class Scheduler:
         self._follow(resources.TAINT_RULES, self._rule)
         self._follow(resources.CLASSES, self._class)
         self._claims.subscribe(self._claim)
-        self._groups.subscribe(lambda _old, _new: self._changed(Change.GROUP))
+        self._groups.subscribe(self._group)
         self._pods.subscribe(self._pod)
 
     def _follow(self, resource: Resource, put: Callable[[str, Object | None], None]) -> Cache:
@@ -160,18 +162,19 @@ class Scheduler:
         if new is None:
             if old is not None and self.state.devices.remove_claim(old):
                 self._changed(Change.DEVICES)
-            return
-        freed = self.state.devices.put_claim(new)
-        if freed:
-            self._changed(Change.DEVICES | Change.CLAIM)
-        elif old is None or is_deleting(new) != is_deleting(old):
-            self._changed(Change.CLAIM)
-        elif (old.get("status") or {}) != (new.get("status") or {}):
-            self._check_pending(key_of(new))
-            if len((new.get("status") or {}).get("reservedFor") or ()) < len(
-                (old.get("status") or {}).get("reservedFor") or ()
-            ):
-                self._changed(Change.CLAIM)
+            return  # a pod that refers to it goes on waiting for one of that name
+        if self.state.devices.put_claim(new):
+            self._changed(Change.DEVICES)
+        key = key_of(new)
+        if self._pending:
+            self._check_pending(key)
+        if self.queue.wake(self._by_claim.get(key, ())):
+            self._wake()
+
+    def _group(self, old: Object | None, new: Object | None) -> None:
+        group = new if new is not None else old
+        if group is not None and self.queue.wake(self._by_group.get(key_of(group), ())):
+            self._wake()
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         if new is None or is_finished(new):
@@ -192,19 +195,40 @@ class Scheduler:
         if uid in self._placed:
             return
         if old is None or old["spec"].get("nodeName"):
-            self.queue.add(self._info(new))
+            self.queue.add(self._noted(new))
         elif _matters(old, new):
-            self.queue.update(self._info(new))
+            self.queue.update(self._noted(new))
         else:
             return
         if new["spec"].get("schedulingGates"):
             self._report(new, "SchedulingGated", GATED)
-        if (new["spec"].get("schedulingGroup") or {}).get("podGroupName"):
-            self._changed(Change.GROUP)
+        group = (new["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        if group:
+            self.queue.wake(self._by_group[Key(key_of(new).namespace, group)])
+        self._wake()
+
+    def _noted(self, obj: Object) -> PodInfo:
+        """Return a waiting pod, having noted whose news it must hear."""
+        pod = self._info(obj)
+        for name in _claim_names(obj):
+            self._by_claim.setdefault(Key(pod.key.namespace, name), set()).add(pod.uid)
+        if pod.group:
+            self._by_group.setdefault(Key(pod.key.namespace, pod.group), set()).add(pod.uid)
+        return pod
+
+    def _dequeue(self, uid: str) -> None:
+        item = self.queue.get(uid)
+        if item is None:
+            return
+        namespace = item.pod.key.namespace
+        _forget(self._by_group, Key(namespace, item.pod.group), uid)
+        for name in _claim_names(item.pod.obj):
+            _forget(self._by_claim, Key(namespace, name), uid)
+        self.queue.remove(uid)
         self._wake()
 
     def _pod_on(self, uid: str, node: str, old: Object | None, new: Object) -> None:
-        self.queue.remove(uid)
+        self._dequeue(uid)
         self.state.nominees.pop(uid, None)
         assumed = self._placed.get(uid)
         if assumed == node:
@@ -225,7 +249,7 @@ class Scheduler:
         self._placed[uid] = node
 
     def _pod_gone(self, uid: str) -> None:
-        self.queue.remove(uid)
+        self._dequeue(uid)
         self.state.nominees.pop(uid, None)
         self._pending.pop(uid, None)
         node = self._placed.pop(uid, None)
@@ -299,10 +323,10 @@ class Scheduler:
         least = int(gang.get("minCount") or 1)
         members = [
             other
-            for other in self.queue.waiting()
-            if other.pod.group == pod.group
-            and other.pod.key.namespace == pod.key.namespace
+            for uid in self._by_group.get(Key(pod.key.namespace, pod.group), ())
+            if (other := self.queue.get(uid)) is not None
             and not other.pod.gates
+            and uid not in self._placed
         ]
         placed = self._placed_members(pod)
         if len(members) + placed < least:
@@ -337,6 +361,7 @@ class Scheduler:
         self.state.assume(placement)
         self.state.nominees.pop(placement.pod.uid, None)
         self._placed[placement.pod.uid] = placement.node
+        self.queue.follow(item)
         now = self.manager.now()
         client = self.manager.client
         if not placement.plans:
@@ -405,7 +430,7 @@ class Scheduler:
         if result is not None:
             self._failed(item, placement, result)
             return
-        self.queue.remove(item.pod.uid)
+        self._dequeue(item.pod.uid)
         self._recorder.event(
             placement.pod.obj,
             "Pod",
@@ -434,21 +459,21 @@ class Scheduler:
         if isinstance(error, ApiError) and error.reason == "NotFound":
             current = self._pods.get(pod.key)
             if current is None or uid_of(current) != pod.uid:
-                self.queue.remove(pod.uid)
+                self._dequeue(pod.uid)
                 return
         self._recorder.event(pod.obj, "Pod", "FailedScheduling", str(error), type="Warning")
+        latest = self._pods.get(pod.key)
+        if latest is not None and uid_of(latest) == pod.uid:
+            item.pod = self._noted(latest)
         self.queue.again(item)
-        if item.pod.uid in self._uids_waiting():
+        if self.queue.get(pod.uid) is not None:
             self.manager.engine.at(item.backoff_ends(), self._wake)
-
-    def _uids_waiting(self) -> set[str]:
-        return {item.pod.uid for item in self.queue.waiting()}
 
     # --- no
 
     def _refuse(self, item: Waiting, refusal: Refusal, *, preempt: bool = True) -> None:
         message = shortened(self._explain(refusal, self.state))
-        self.queue.failed(item, _awaited(refusal))
+        self.queue.failed(item, _awaited(refusal), refusal.kind)
         pod = item.pod
         nominated = ""
         if preempt and not refusal.blocked and not refusal.fatal:
@@ -548,13 +573,28 @@ def _matters(old: Object, new: Object) -> bool:
 def _awaited(refusal: Refusal) -> Change:
     """Return the changes that could help: only for those the pod is tried again."""
     if refusal.blocked or refusal.fatal:
-        return Change.CLAIM | Change.DEVICES | Change.GROUP
-    found = Change.NODE | Change.GROUP
+        # Of its claims and its group a pod hears by name.
+        return Change.DEVICES if "class" in refusal.blocked or refusal.fatal else Change.NOTHING
+    found = Change.NODE
     for reason in refusal.reasons:
         if reason.startswith(("Insufficient", "Too many")) or "port" in reason:
             found |= Change.POD_GONE
         elif "pod" in reason and ("affinity" in reason or "spread" in reason):
             found |= Change.POD_GONE | Change.POD_PLACED
         elif "taint" not in reason and "node affinity" not in reason:
-            found |= Change.DEVICES | Change.CLAIM
+            found |= Change.DEVICES
     return found
+
+
+def _claim_names(pod: Object) -> list[str]:
+    named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
+    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    return [name for name in [*named, *(s.get("resourceClaimName") for s in statuses)] if name]
+
+
+def _forget(index: dict[Key, set[str]], key: Key, uid: str) -> None:
+    held = index.get(key)
+    if held is not None:
+        held.discard(uid)
+        if not held:
+            del index[key]
