@@ -39,6 +39,10 @@ WORDS = [
     (r"(?<![\w.:/-])\d+[smh](\d+s)?(?= |$|\))", "AGE"),
     (r"controller-uid=\S+", "controller-uid=UID"),
     (r"(?<=kubectl-edit-)\d+", "N"),
+    # Words that came and went between 1.29 and 1.36.
+    (r" (deleted) from \S+ namespace$", r" \1"),
+    (r"^Flag --\S+ has been deprecated, .*\n", ""),
+    (r"^  Kube-Proxy Version:.*\n", ""),
     (r"^([WE])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", r"\1 "),
     (r"(?<=Address\":\"127\.0\.0\.1:)\d+", "PORT"),
     (r" {2,}", "  "),

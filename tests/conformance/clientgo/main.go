@@ -584,8 +584,8 @@ func metadataOnly(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	if len(found.Items) == 0 || found.Items[0].Name == "" || found.Kind != "PartialObjectMetadataList" {
-		return fmt.Errorf("%s of %d", found.Kind, len(found.Items))
+	if len(found.Items) == 0 || found.Items[0].Name == "" || found.Items[0].UID == "" {
+		return fmt.Errorf("%d items", len(found.Items))
 	}
 	return nil
 }
