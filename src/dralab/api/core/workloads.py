@@ -87,7 +87,7 @@ class DeploymentStrategy(TemplateStrategy):
         if kind not in {"Recreate", "RollingUpdate"}:
             known = ["Recreate", "RollingUpdate"]
             errors.append(fields.not_supported("spec.strategy.type", kind, known))
-        elif kind == "Recreate" and strategy.get("rollingUpdate"):
+        elif kind == "Recreate" and "rollingUpdate" in strategy:
             why = "may not be specified when strategy `type` is 'Recreate'"
             errors.append(fields.forbidden("spec.strategy.rollingUpdate", why))
         return errors

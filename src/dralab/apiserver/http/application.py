@@ -87,8 +87,9 @@ class Application:
     ) -> None:
         self.resources = resources
         self.authenticator = authenticator or Everyone()
-        resources.context.authenticate = self.authenticator.user_of
         self.anonymous = isinstance(self.authenticator, Everyone)
+        if not self.anonymous:
+            resources.context.authenticate = self.authenticator.user_of
         self.pages = Pages(resources, version or ServerVersion(), address)
         self.connectors: dict[tuple[str, str], Connector] = {("pods", "log"): self._log}
         self._encoders: dict[int, ObjectEncoder] = {}

@@ -12,7 +12,6 @@ from dralab.apiserver.admission.quotas import HUB as QUOTAS
 from dralab.apiserver.admission.quotas import QuotaLimits
 from dralab.apiserver.admission.services import ServiceAddresses
 from dralab.apiserver.resources.context import Context, key_of
-from dralab.apiserver.resources.customs import CustomResources
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Store
@@ -62,7 +61,6 @@ def new_resources(
         addresses.stored(None, service.value)
     for quota in store.list(QUOTAS).items:
         limits.stored(None, quota.value)
-    CustomResources(context).load()
     resources = Resources(context)
     if bootstrap:
         make_first_objects(resources)

@@ -32,7 +32,7 @@ class CustomResources:
         """Serve the definitions that are stored already."""
         for stored in self.context.store.list(HUB).items:
             if _is_established(stored.value):
-                self._serve(stored.value)
+                self.serve(stored.key.name, stored.value["spec"])
 
     def definition_changed(self, before: Object | None, after: Object | None) -> None:
         """Bring everything in line with a definition that was written."""
@@ -105,7 +105,7 @@ class CustomResources:
         name = definition["metadata"]["name"]
         writing.change(self.context, kind, name, "", edit, options=how, subresource="status")
         if not conflict:
-            self._serve(definition)
+            self.serve(name, spec)
 
     def _conflict(self, definition: Object) -> tuple[str, str] | None:
         """Return the reason and the sentence where another kind of the group has a name."""
@@ -126,8 +126,8 @@ class CustomResources:
                     return reason, f'"{theirs}" is already in use'
         return None
 
-    def _serve(self, definition: Object) -> None:
-        name, spec = definition["metadata"]["name"], definition["spec"]
+    def serve(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Serve the kinds of a definition; `spec` as in a CustomResourceDefinition."""
         context = self.context
         hub = f"{spec['group']}/{spec['names']['plural']}"
         before = {(kind.version, kind.plural) for kind in self._served.get(name, ())}
@@ -233,7 +233,7 @@ def _rank(name: str) -> tuple[int, int, int, str]:
     return 3, 0, 0, name
 
 
-def _kind(spec: Object, version: Mapping[str, Any]) -> Kind:
+def _kind(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Kind:
     given, subresources = spec["names"], version.get("subresources") or {}
     subs: dict[str, Any] = {}
     if subresources.get("status") is not None:

@@ -5,10 +5,12 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.api.extended import Extended, Fields
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import deleting, patching, reading, reviews, subresources, writing
 from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.customs import CustomResources
 from dralab.apiserver.resources.options import (
     ADMIN,
     DeleteOptions,
@@ -35,6 +37,8 @@ class Resources:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.customs = CustomResources(context)
+        self.customs.load()
 
     @property
     def kinds(self) -> Kinds:
@@ -199,6 +203,21 @@ class Resources:
     ) -> Object:
         """Answer a kind that is asked and not stored: reviews, bindings."""
         return reviews.ask(self.context, kind, value, namespace, options or WriteOptions())
+
+    def serve_custom(self, spec: Mapping[str, Any]) -> None:
+        """Serve the kinds of a definition that is not stored: `spec` as in a CRD.
+
+        For kinds that belong to the server, such as older device APIs.
+        """
+        self.customs.serve(f"{spec['names']['plural']}.{spec['group']}", spec)
+
+    def extend(self, kind: Kind, fields: Fields) -> None:
+        """Let objects of a built-in kind have more fields: paths and structural schemas.
+
+        `resources.extend(pods, {("spec", "deviceClaims"): {...}})`
+        """
+        rules = self.context.rules
+        rules.strategies[kind.hub] = Extended(rules.of(kind), kind, fields)
 
     def on_kinds_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever kinds came or went."""

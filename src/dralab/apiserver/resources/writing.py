@@ -39,10 +39,8 @@ def create(
 ) -> Stored:
     """Store a new object. `value` is in the version of `kind` and belongs to the server now."""
     rules = context.rules.of(kind)
-    given = value.get("metadata")
-    meta = given if isinstance(given, dict) else {}
+    meta = _given_metadata(context, kind, value, options)
     _check_namespace(kind, meta, namespace)
-    value["metadata"] = meta
     value = typing.decoded(context, kind, value, options)
     context.rules.default(kind, value)
     value = context.rules.to_hub(kind, value)
@@ -98,6 +96,20 @@ def _free_name(context: Context, kind: Kind, namespace: str, prefix: str) -> str
         if context.store.get(key_of(kind, namespace, name)) is None:
             break
     return name
+
+
+def _given_metadata(context: Context, kind: Kind, value: Object, options: WriteOptions) -> Object:
+    """Return the metadata that a client sent, an empty one where it sent none."""
+    given = value.get("metadata")
+    if isinstance(given, dict):
+        return given
+    if given is not None:
+        # Not to be read at all: decoding says so in its own words.
+        value = typing.decoded(context, kind, value, options)
+        raise typing.unusable(kind, "metadata is no object")
+    meta: Object = {}
+    value["metadata"] = meta
+    return meta
 
 
 def _check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
@@ -201,9 +213,7 @@ def update(
     subresource: str = "",
 ) -> tuple[Stored, bool]:
     """Replace an object, or its `subresource`; also return whether that created it."""
-    given = value.get("metadata")
-    meta = given if isinstance(given, dict) else {}
-    value["metadata"] = meta
+    meta = _given_metadata(context, kind, value, options)
     given_name = meta.get("name") or ""
     if not given_name:
         raise _nameless(kind)

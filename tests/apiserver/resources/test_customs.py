@@ -1,0 +1,247 @@
+"""Custom resources: served, checked, pruned, defaulted, converted, cleaned up."""
+
+import pytest
+
+from apiserver.resources.asking import Asked
+from dralab.apiserver.storage import MemoryStore
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FOOS = "/apis/x.io/v1/namespaces/default/foos"
+
+
+def version(name="v1", *, storage=True, properties=None, **more):
+    schema = {"type": "object", "properties": properties or {"spec": SPEC}}
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": schema},
+    } | more
+
+
+SPEC = {
+    "type": "object",
+    "required": ["n"],
+    "properties": {
+        "n": {"type": "integer", "minimum": 0},
+        "color": {"type": "string", "default": "red"},
+        "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+    },
+    "x-kubernetes-validations": [
+        {"rule": "self.n != 3", "message": "not three"},
+        {"rule": "self.n >= oldSelf.n", "messageExpression": "'at least ' + string(oldSelf.n)"},
+    ],
+}
+
+
+def definition(*versions, scope="Namespaced", plural="foos", kind="Foo"):
+    return {
+        "metadata": {"name": f"{plural}.x.io"},
+        "spec": {
+            "group": "x.io",
+            "scope": scope,
+            "names": {"plural": plural, "kind": kind},
+            "versions": list(versions) or [version()],
+        },
+    }
+
+
+def foo(name="a", api="v1", **spec):
+    return {"apiVersion": f"x.io/{api}", "kind": "Foo", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def ask() -> Asked:
+    ask = Asked()
+    assert ask("POST", CRDS, definition())[0] == 201
+    return ask
+
+
+def test_a_definition_is_established_and_discovered_at_once(ask):
+    _, found = ask("GET", f"{CRDS}/foos.x.io")
+    assert {each["type"]: each["status"] for each in found["status"]["conditions"]} == {
+        "NamesAccepted": "True",
+        "Established": "True",
+    }
+    _, resources = ask("GET", "/apis/x.io/v1")
+    assert [each["name"] for each in resources["resources"]] == ["foos"]
+    _, groups = ask("GET", "/apis")
+    assert "x.io" in [group["name"] for group in groups["groups"]]
+
+
+def test_objects_are_pruned_and_defaulted(ask):
+    _, made = ask("POST", FOOS, foo(n=1, bogus=2))
+    assert made["spec"] == {"n": 1, "color": "red"}
+    status, refused = ask("POST", f"{FOOS}?fieldValidation=Strict", foo("b", n=1, bogus=2))
+    assert status == 400
+    assert 'unknown field "spec.bogus"' in refused["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({}, "spec.n: Required value"),
+        ({"n": -1}, "spec.n in body should be greater than or equal to 0"),
+        ({"n": "x"}, 'spec.n in body must be of type integer: "string"'),
+        ({"n": 3}, "spec: Invalid value: not three"),
+        ({"n": 1, "tags": ["a", "a"]}, 'spec.tags[1]: Duplicate value: "a"'),
+    ],
+)
+def test_objects_that_break_the_schema_or_a_rule_are_refused(ask, spec, told):
+    status, refused = ask("POST", FOOS, foo(**spec))
+    assert status == 422
+    assert told in refused["message"]
+
+
+def test_rules_compare_with_the_object_before(ask):
+    _, made = ask("POST", FOOS, foo(n=2))
+    made["spec"]["n"] = 1
+    status, refused = ask("PUT", f"{FOOS}/a", made)
+    assert (status, "at least 2" in refused["message"]) == (422, True)
+
+
+def test_generations_count_what_is_wanted(ask):
+    _, made = ask("POST", FOOS, foo(n=2))
+    made["metadata"]["labels"] = {"a": "b"}
+    _, made = ask("PUT", f"{FOOS}/a", made)
+    assert made["metadata"]["generation"] == 1
+    made["spec"]["n"] = 4
+    _, made = ask("PUT", f"{FOOS}/a", made)
+    assert made["metadata"]["generation"] == 2
+
+
+def test_every_version_shows_the_same_objects():
+    ask = Asked()
+    both = definition(
+        version("v1", storage=False), version("v2"), version("v1beta1", storage=False)
+    )
+    ask("POST", CRDS, both)
+    ask("POST", FOOS, foo(n=1))
+    status, seen = ask("GET", f"{FOOS.replace('/v1/', '/v2/')}/a")
+    assert (status, seen["apiVersion"], seen["spec"]["n"]) == (200, "x.io/v2", 1)
+    _, listed = ask("GET", FOOS)
+    assert [item["apiVersion"] for item in listed["items"]] == ["x.io/v1"]
+    _, group = ask("GET", "/apis/x.io")
+    assert [each["version"] for each in group["versions"]] == ["v2", "v1", "v1beta1"]
+
+
+def test_objects_follow_the_version_in_which_they_are_stored():
+    ask = Asked()
+    ask("POST", CRDS, definition())
+    ask("POST", FOOS, foo(n=1))
+    _, found = ask("GET", f"{CRDS}/foos.x.io")
+    found["spec"]["versions"] = [version("v1", storage=False), version("v2")]
+    assert ask("PUT", f"{CRDS}/foos.x.io", found)[0] == 200
+    assert ask("GET", f"{FOOS}/a")[1]["apiVersion"] == "x.io/v1"
+    assert ask("GET", f"{FOOS.replace('/v1/', '/v2/')}/a")[1]["apiVersion"] == "x.io/v2"
+    _, after = ask("GET", f"{CRDS}/foos.x.io")
+    assert after["status"]["storedVersions"] == ["v1", "v2"]
+
+
+def test_a_definition_takes_its_objects_along(ask):
+    ask("POST", FOOS, foo(n=1))
+    ask("POST", FOOS, foo(n=1) | {"metadata": {"name": "held", "finalizers": ["x.io/f"]}})
+    status, going = ask("DELETE", f"{CRDS}/foos.x.io")
+    assert (status, going["metadata"]["finalizers"]) == (
+        200,
+        ["customresourcecleanup.apiextensions.k8s.io"],
+    )
+    assert ask("GET", f"{FOOS}/a")[0] == 404
+    _, held = ask("GET", f"{FOOS}/held")
+    assert held["metadata"]["deletionTimestamp"]
+    ask.merge(f"{FOOS}/held", {"metadata": {"finalizers": None}})
+    assert ask("GET", f"{CRDS}/foos.x.io")[0] == 404
+    answer = ask.full("GET", FOOS)
+    assert (answer.status, answer.content) == (404, b"404 page not found\n")
+    assert ask("POST", CRDS, definition())[0] == 201, "it may come again"
+    assert ask("POST", FOOS, foo(n=1))[0] == 201
+
+
+def test_names_that_others_have_are_not_accepted(ask):
+    ask("POST", CRDS, definition(plural="bars", kind="Foo"))
+    _, found = ask("GET", f"{CRDS}/bars.x.io")
+    accepted = found["status"]["conditions"][0]
+    assert (accepted["status"], accepted["reason"], accepted["message"]) == (
+        "False",
+        "SingularConflict",
+        '"foo" is already in use',
+    )
+    assert ask("GET", "/apis/x.io/v1/bars")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda d: d["metadata"].update(name="x"), 'must be spec.names.plural+"."+spec.group'),
+        (lambda d: d["spec"].update(scope="World"), "spec.scope: Unsupported value"),
+        (lambda d: d["spec"].update(versions=[]), "spec.versions: Required value"),
+        (lambda d: d["spec"]["versions"][0].update(storage=False), "exactly one version"),
+        (lambda d: d["spec"]["versions"][0].pop("schema"), "schemas are required"),
+        (
+            lambda d: d["spec"]["versions"].__setitem__(0, version(properties={"a": {}})),
+            "properties[a].type: Required value",
+        ),
+        (
+            lambda d: d["spec"]["versions"].__setitem__(
+                0,
+                version(
+                    properties={
+                        "a": {"type": "string", "x-kubernetes-validations": [{"rule": "1 +"}]}
+                    }
+                ),
+            ),
+            "x-kubernetes-validations[0].rule",
+        ),
+    ],
+)
+def test_definitions_that_make_no_sense_are_refused(change, told):
+    bad = definition()
+    change(bad)
+    status, refused = Asked()("POST", CRDS, bad)
+    assert status == 422
+    assert told in refused["message"]
+
+
+def test_definitions_are_served_again_after_a_restart():
+    store = MemoryStore()
+    first = Asked(store)
+    first("POST", CRDS, definition())
+    first("POST", FOOS, foo(n=1))
+    assert Asked(store)("GET", f"{FOOS}/a")[1]["spec"]["n"] == 1
+
+
+def test_a_kind_can_belong_to_the_server_itself():
+    ask = Asked()
+    ask.resources.serve_custom(definition(scope="Cluster")["spec"])
+    assert ask("POST", "/apis/x.io/v1/foos", foo(n=1))[0] == 201
+    assert ask("GET", CRDS)[1]["items"] == []
+
+
+def test_a_built_in_kind_can_have_more_fields():
+    ask = Asked()
+    claims = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+    }
+    ask.resources.extend(
+        ask.resources.kind("", "v1", "pods"),
+        {
+            ("spec", "deviceClaims"): claims,
+            ("spec", "containers", "*", "devices"): {"type": "array", "items": {"type": "string"}},
+        },
+    )
+    url = "/api/v1/namespaces/default/pods"
+    container = {"name": "c", "image": "i", "devices": ["d"]}
+    spec = {"containers": [container], "deviceClaims": [{"name": "d", "bogus": 1}]}
+    pod = {"metadata": {"name": "p"}, "spec": spec}
+    status, made = ask("POST", url, pod)
+    assert status == 201
+    assert made["spec"]["deviceClaims"] == [{"name": "d"}]
+    assert made["spec"]["containers"][0]["devices"] == ["d"]
+    assert made["spec"]["restartPolicy"] == "Always"
+    pod["metadata"]["name"] = "q"
+    status, refused = ask("POST", f"{url}?fieldValidation=Strict", pod)
+    assert (status, "spec.deviceClaims" in refused["message"]) == (400, True)
+    pod["spec"]["deviceClaims"] = [{"name": 1}]
+    status, refused = ask("POST", url, pod)
+    assert (status, "spec.deviceClaims[0].name" in refused["message"]) == (422, True)

@@ -1,0 +1,186 @@
+"""Scale, binding, eviction, tokens, approval, finalizers: the paths below an object."""
+
+import pytest
+
+from apiserver.resources.asking import Asked
+
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+POD_SPEC = {"containers": [{"name": "c", "image": "i"}]}
+
+
+@pytest.fixture
+def ask() -> Asked:
+    return Asked()
+
+
+def pod(name="p", labels=None, **spec):
+    return {"metadata": {"name": name, "labels": labels or {}}, "spec": POD_SPEC | spec}
+
+
+def deployment(replicas=2):
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": POD_SPEC}
+    selector = {"matchLabels": {"a": "b"}}
+    spec = {"replicas": replicas, "selector": selector, "template": template}
+    return {"metadata": {"name": "d"}, "spec": spec}
+
+
+def bind(ask, name="p", node="n1", path=None):
+    body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+    return ask("POST", path or f"{PODS}/{name}/binding", body)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{PODS}/p/binding",
+        f"{PODS}/p/binding/",
+        "/api/v1/namespaces/default/bindings",
+        "/api/v1/namespaces/default/bindings/",
+    ],
+)
+def test_a_pod_is_bound_by_either_path_with_or_without_a_slash_at_its_end(ask, path):
+    ask("POST", PODS, pod())
+    status, answer = bind(ask, path=path)
+    assert (status, answer["status"]) == (201, "Success")
+    _, found = ask("GET", f"{PODS}/p")
+    assert found["spec"]["nodeName"] == "n1"
+    assert found["metadata"]["generation"] == 1
+    assert [each["type"] for each in found["status"]["conditions"]] == ["PodScheduled"]
+
+
+def test_a_pod_is_bound_once(ask):
+    ask("POST", PODS, pod())
+    bind(ask)
+    status, refused = bind(ask, node="n2")
+    assert status == 409
+    assert refused["message"].endswith('pod p is already assigned to node "n1"')
+
+
+def test_a_gated_pod_is_not_bound(ask):
+    ask("POST", PODS, pod(schedulingGates=[{"name": "x.io/g"}]))
+    assert bind(ask)[0] == 409
+
+
+def test_a_scale_is_the_replicas_of_a_workload(ask):
+    ask("POST", DEPLOYMENTS, deployment())
+    _, scale = ask("GET", f"{DEPLOYMENTS}/d/scale")
+    assert (scale["spec"], scale["status"]) == ({"replicas": 2}, {"replicas": 0, "selector": "a=b"})
+    scale["spec"]["replicas"] = 5
+    assert ask("PUT", f"{DEPLOYMENTS}/d/scale", scale)[1]["spec"] == {"replicas": 5}
+    status, refused = ask("PUT", f"{DEPLOYMENTS}/d/scale", scale)
+    assert (status, refused["reason"]) == (409, "Conflict"), "its revision is that of before"
+    _, found = ask("GET", f"{DEPLOYMENTS}/d")
+    assert (found["spec"]["replicas"], found["metadata"]["generation"]) == (5, 2)
+    status, refused = ask.merge(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": -1}})
+    assert (status, "greater than or equal to 0" in refused["message"]) == (422, True)
+
+
+def evict(ask, name="p"):
+    return ask("POST", f"{PODS}/{name}/eviction", {"metadata": {"name": name}})
+
+
+def running(ask, name, **labels):
+    ask("POST", PODS, pod(name, labels, nodeName="n1"))
+    ask.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
+
+
+def test_an_eviction_spends_the_budget_and_is_refused_without_one(ask):
+    budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "x"}}}}
+    ask("POST", BUDGETS, budget)
+    ask.merge(f"{BUDGETS}/b/status", {"status": {"disruptionsAllowed": 1}})
+    for name in ("p", "q"):
+        running(ask, name, app="x")
+    assert evict(ask, "p")[0] == 201
+    assert ask("GET", f"{PODS}/p")[1]["metadata"]["deletionGracePeriodSeconds"] == 30
+    _, left = ask("GET", f"{BUDGETS}/b")
+    assert left["status"]["disruptionsAllowed"] == 0
+    assert list(left["status"]["disruptedPods"]) == ["p"]
+    status, refused = evict(ask, "q")
+    assert (status, refused["reason"]) == (429, "TooManyRequests")
+    assert refused["details"]["causes"][0]["reason"] == "DisruptionBudget"
+
+
+def test_pods_that_do_not_run_need_no_budget(ask):
+    budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "x"}}}}
+    ask("POST", BUDGETS, budget)
+    ask("POST", PODS, pod("p", {"app": "x"}))
+    assert evict(ask)[0] == 201
+    assert ask("GET", f"{PODS}/p")[0] == 404, "it had no node"
+
+
+def test_tokens_are_known_again_until_they_end(ask):
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    ask("POST", accounts, {"metadata": {"name": "robot"}})
+    status, answer = ask("POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": 600}})
+    assert status == 201
+    token = answer["status"]["token"]
+    review = {"spec": {"token": token}}
+    _, known = ask("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    assert known["status"]["user"]["username"] == "system:serviceaccount:default:robot"
+    ask.clock.advance(601 * 10**9)
+    _, known = ask("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    assert "authenticated" not in known["status"]
+    assert ask("POST", f"{accounts}/nobody/token", {"spec": {}})[0] == 404
+    assert ask("POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": 5}})[0] == 422
+
+
+def test_a_changed_token_is_unknown(ask):
+    issuer = ask.resources.context.issuer
+    token, _ = issuer.issue("default", "robot", "u", ["a"], 600)
+    assert issuer.user_of(token).name == "system:serviceaccount:default:robot"
+    head, body, signature = token.split(".")
+    for wrong in (
+        f"{head}.{body}x.{signature}",
+        f"{head}.{body}",
+        "",
+        "a.b.c",
+        f"{head}..{signature}",
+    ):
+        assert issuer.user_of(wrong) is None
+
+
+def test_a_namespace_goes_when_its_finalizers_are_gone(ask):
+    ask("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
+    assert ask("DELETE", "/api/v1/namespaces/n")[1]["status"]["phase"] == "Terminating"
+    inside = "/api/v1/namespaces/n/configmaps"
+    assert ask("POST", inside, {"metadata": {"name": "a"}})[0] == 403
+    _, found = ask("GET", "/api/v1/namespaces/n")
+    found["spec"]["finalizers"] = []
+    assert ask("PUT", "/api/v1/namespaces/n/finalize", found)[0] == 200
+    assert ask("GET", "/api/v1/namespaces/n")[0] == 404
+
+
+def test_approval_writes_conditions_and_nothing_else(ask):
+    url = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": "Zm9v", "signerName": "x.io/s", "usages": ["digital signature"]}
+    ask("POST", url, {"metadata": {"name": "c"}, "spec": spec})
+    _, found = ask("GET", f"{url}/c")
+    found["spec"]["signerName"] = "y.io/s"
+    found["status"]["conditions"] = [{"type": "Approved", "status": "True"}]
+    status, approved = ask("PUT", f"{url}/c/approval", found)
+    assert status == 200
+    assert approved["spec"]["signerName"] == "x.io/s"
+    assert approved["status"]["conditions"][0]["type"] == "Approved"
+
+
+def test_a_resize_changes_resources_alone(ask):
+    ask("POST", PODS, pod())
+    containers = [{"name": "c", "image": "other", "resources": {"requests": {"cpu": "2"}}}]
+    body = {"spec": {"containers": containers}}
+    status, found = ask(
+        "PATCH", f"{PODS}/p/resize", body, content_type="application/strategic-merge-patch+json"
+    )
+    assert status == 200
+    assert found["spec"]["containers"][0]["image"] == "i"
+    assert found["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
+
+
+def test_the_status_is_written_by_its_own_path_alone(ask):
+    ask("POST", DEPLOYMENTS, deployment())
+    ask.merge(f"{DEPLOYMENTS}/d", {"status": {"replicas": 7}})
+    assert ask("GET", f"{DEPLOYMENTS}/d")[1]["status"] == {}
+    ask.merge(f"{DEPLOYMENTS}/d/status", {"status": {"replicas": 7}, "spec": {"replicas": 9}})
+    _, found = ask("GET", f"{DEPLOYMENTS}/d")
+    assert (found["status"]["replicas"], found["spec"]["replicas"]) == (7, 2)
