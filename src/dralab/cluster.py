@@ -22,6 +22,7 @@ from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits
 from dralab.kernel.clock import Clock, WallClock
 from dralab.kernel.randomness import Randomness
+from dralab.parts import profiles
 from dralab.runtime.local import LocalClient
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Options:
     `token` is one more token of the administrator; where there is any, nobody comes without.
     Without `service_accounts` pods get none; without `all_versions` only those API versions are
     served that a real server serves unasked.
+    `profiles` say which meanings of the device API are served (`parts.profiles`).
     """
 
     host: str = "127.0.0.1"
@@ -64,6 +66,7 @@ class Options:
     token: str = ""
     service_accounts: bool = True
     all_versions: bool = True
+    profiles: Sequence[str] = profiles.DEFAULT
 
 
 class Cluster:
@@ -224,7 +227,7 @@ class Cluster:
 
     def _new_server(self, store: Store) -> ApiServer:
         randomness = Randomness.from_system() if self.seed is None else Randomness(self.seed)
-        return ApiServer(
+        server = ApiServer(
             store,
             clock=self.clock,
             randomness=randomness,
@@ -234,6 +237,9 @@ class Cluster:
             kinds=None if self.options.all_versions else Kinds.standard(also=()),
             service_accounts=self.options.service_accounts,
         )
+        if self.options.all_versions:
+            profiles.install(server.resources.context, self.options.profiles)
+        return server
 
     def _authenticator(self) -> "Authenticator | None":
         tokens = [*self._tokens, *filter(None, [self.options.token])]

@@ -101,6 +101,7 @@ def serve(
     token: str = "",
     service_accounts: bool = True,
     all_versions: bool = True,
+    profiles: Sequence[str] = ("v1", "k8srm"),
     parts: Sequence["Part"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
 ) -> None:
@@ -120,6 +121,7 @@ def serve(
         token=token,
         service_accounts=service_accounts,
         all_versions=all_versions,
+        profiles=profiles,
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     default="",
     help="Parts to leave out: scheduler, controllers, nodes.",
 )
-def up(*, empty: bool, without: str, **options: Any) -> None:
+@click.option(
+    "--profile",
+    metavar="P[,P]",
+    default="v1,k8srm",
+    show_default=True,
+    help="Which meanings of the device API to serve: v1, k8srm, evolution, classic.",
+)
+def up(*, empty: bool, without: str, profile: str, **options: Any) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.
 
     Prints `ready: URL` when clients can come. Objects are kept and are there the next time;
@@ -28,6 +35,7 @@ def up(*, empty: bool, without: str, **options: Any) -> None:
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
+    from dralab.parts.profiles import ProfileError, checked
     from dralab.parts.running import Running
 
     left_out = [name.strip() for name in without.split(",") if name.strip()]
@@ -36,11 +44,19 @@ def up(*, empty: bool, without: str, **options: Any) -> None:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
 
+    try:
+        profiles = checked([name.strip() for name in profile.split(",") if name.strip()])
+    except ProfileError as error:
+        raise click.BadParameter(str(error), param_hint="--profile") from error
+    if "v1" not in profiles:
+        note("without v1 no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
+
     def begin(cluster: "Cluster") -> None:
         from dralab.parts import example
 
-        if not empty and example.is_empty(cluster.client):
+        if not empty and "v1" in profiles and example.is_empty(cluster.client):
             example.load(cluster.client)
             note("loaded the example: two nodes with devices and five pods (--empty leaves it out)")
 
-    serve(**options, parts=[running], begin=begin)
+    parts = [running] if "v1" in profiles else []
+    serve(**options, profiles=profiles, parts=parts, begin=begin)

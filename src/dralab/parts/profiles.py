@@ -1,0 +1,194 @@
+"""Which meaning of the device API a cluster serves: today's, k8srm's, dra-evolution's.
+
+A profile is a set of kinds with their rules. The server knows none of them: they are registered
+like custom resources, without definitions in the store.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from dralab.api import extension
+from dralab.api.fields import FieldError, invalid_value
+from dralab.api.kinds import ALL_VERBS, kind_of
+from dralab.apiserver.resources.context import Context
+from dralab.apiserver.resources.custom_rules import CustomStrategy
+from dralab.prototypes.findings import Object, Report
+from dralab.values.names import subdomain_problems
+
+DEFAULT: Final = ("v1", "k8srm")
+NAMES: Final = ("v1", "k8srm", "evolution", "classic")
+STATUS_VERBS: Final = ("get", "patch", "update")
+TODAY: Final = "resource.k8s.io"
+# profile → the group and version whose meaning it shares with another profile.
+RIVALS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "evolution": (
+        ("v1", "resource.k8s.io/v1alpha3"),
+        ("classic", "resource.k8s.io/v1alpha2"),
+    ),
+}
+
+
+class ProfileError(ValueError):
+    """Profiles that cannot be served together, or that nobody knows."""
+
+
+def checked(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the profiles in the order of `NAMES`; ProfileError says what is wrong with them."""
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise ProfileError(f'unknown profile "{unknown[0]}"; there are: {", ".join(NAMES)}')
+    for name, rivals in RIVALS.items():
+        for other, version in rivals:
+            if name in names and other in names:
+                raise ProfileError(
+                    f"{name} and {other} cannot be served together: {version} means something "
+                    "else in each"
+                )
+    return tuple(name for name in NAMES if name in names)
+
+
+def install(context: Context, names: Sequence[str]) -> None:
+    """Serve these profiles from a server that serves today's API; call it before the first request.
+
+    `devmgmtproto.k8s.io` has no rival and is served whatever the profiles are.
+    """
+    if "v1" not in names:
+        for kind in list(context.kinds):
+            if kind.group == TODAY:
+                context.kinds.remove(kind.group, kind.version, kind.plural)
+    for name, installer in INSTALLERS.items():
+        if name in names or name == "k8srm":
+            installer(context)
+    for listener in context.on_kinds_changed:
+        listener()
+
+
+def _k8srm(context: Context) -> None:
+    from dralab.prototypes.k8srm import kinds
+    from dralab.prototypes.k8srm.mending import mend
+
+    for kind in kinds.KINDS:
+        register(context, kinds.GROUP, kinds.VERSION, kind, mend)
+    # The prototype's mock server knew this one kind of configuration.
+    free: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    config = {
+        "kind": "FoozerConfig",
+        "plural": "foozerconfigs",
+        "singular": "foozerconfig",
+        "namespaced": True,
+        "schema": {"type": "object", "properties": {"spec": free}},
+    }
+    register(context, "foozer.example.com", "v1alpha1", config)
+    core = "io.k8s.api.core.v1."
+    extension.extend(f"{core}PodSpec", {"deviceClaims": kinds.POD_CLAIMS})
+    extension.extend(f"{core}Container", {"devices": kinds.CONTAINER_DEVICES})
+
+
+def _evolution(context: Context) -> None:
+    from dralab.prototypes.evolution import kinds
+    from dralab.prototypes.evolution.mending import mend
+
+    for kind in kinds.KINDS:
+        # A store of its own: today's objects of the same names mean something else.
+        hub = f"evolution.{kinds.GROUP}/{kind['plural']}"
+        register(context, kinds.GROUP, kinds.VERSION, kind, mend, hub=hub)
+
+
+INSTALLERS: Final[Mapping[str, Callable[[Context], None]]] = {
+    "k8srm": _k8srm,
+    "evolution": _evolution,
+}
+
+
+class PrototypeStrategy(CustomStrategy):
+    """The rules of a kind whose documents an older generation reads.
+
+    What the reader calls invalid is refused; what it reads as something else, the client is told.
+    """
+
+    unconditional = True
+
+    def __init__(
+        self, versions: Mapping[str, Mapping[str, Any]], read: Callable[[Object], Report] | None
+    ) -> None:
+        super().__init__(versions)
+        self.read = read
+
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name is none; upper case is let pass, as the prototypes' files have it."""
+        return subdomain_problems(name.lower())
+
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with an object: its schema's errors, then its reader's."""
+        found = super().validate(value)
+        if found or self.read is None:
+            return found
+        return [
+            invalid_value(each.field, _at(value, each.field), each.message)
+            for each in self.read(value).findings
+            if each.level == "invalid"
+        ]
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:  # noqa: ARG002 - every field may change
+        """Return what is wrong with a changed object."""
+        return self.validate(new)
+
+    def warnings(self, value: Object) -> list[str]:
+        """Return what was read as something else than it says."""
+        if self.read is None:
+            return []
+        return [str(each) for each in self.read(value).findings if each.level != "invalid"][:20]
+
+
+def register(  # noqa: PLR0917 - the coordinates of a kind
+    context: Context,
+    group: str,
+    version: str,
+    described: Mapping[str, Any],
+    read: Callable[[Object], Report] | None = None,
+    hub: str = "",
+) -> None:
+    """Serve one kind, as `prototypes.schema_words.kind` describes it."""
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": described["schema"]},
+        "additionalPrinterColumns": described.get("columns") or [],
+    }
+    entry = {
+        "group": group,
+        "version": version,
+        "kind": described["kind"],
+        "plural": described["plural"],
+        "singular": described["singular"],
+        "namespaced": described["namespaced"],
+        "verbs": ALL_VERBS,
+        "shortNames": described.get("shortNames"),
+        "subresources": (
+            {"status": {"kind": described["kind"], "verbs": STATUS_VERBS}}
+            if described.get("status")
+            else {}
+        ),
+        "generation": True,
+        "hub": hub,
+    }
+    kind = kind_of(entry, custom=served)
+    context.rules.strategies[kind.hub] = PrototypeStrategy({version: served}, read)
+    context.rules.hub_types[kind.hub] = (kind.api_version, kind.kind)
+    context.kinds.add(kind)
+
+
+def _at(value: Any, path: str) -> Any:
+    """Return what stands at a field path, None where nothing does."""
+    for part in path.replace("[", ".[").split("."):
+        if part.startswith("["):
+            index = part[1:-1]
+            if not isinstance(value, list) or not index.isdigit() or int(index) >= len(value):
+                return None
+            value = value[int(index)]
+        elif isinstance(value, dict):
+            value = value.get(part)
+        else:
+            return None
+    return value if not isinstance(value, (dict, list)) else None

@@ -1,0 +1,123 @@
+"""Every shipped document of the prototypes through the server, with stock kubectl.
+
+Each file is applied as the tolerant reader mends it, shown and deleted again. `REFUSED` names what
+this cluster does not accept, with the error that kubectl shows.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dralab.cluster import Cluster, Options
+from dralab.prototypes.generations import GENERATIONS
+from dralab.prototypes.repair import repaired
+from transcripts import kubectls
+
+DATA = Path(__file__).parents[2] / ".." / "shared" / "testdata"
+KUBECTLS = kubectls()[:1]
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.skipif(not DATA.is_dir(), reason="the shared test data are not here"),
+    pytest.mark.skipif(
+        not KUBECTLS, reason="no kubectl on the PATH, and DRALAB_KUBECTL names none"
+    ),
+]
+# kind → what kubectl says: in this cluster nobody defines these kinds of configuration.
+REFUSED = {
+    "IPNetwork": 'no matches for kind "IPNetwork" in version "fabric.example.com/v1alpha1"',
+    "GPUSharingConfig": 'no matches for kind "GPUSharingConfig" in version "gpu.example.com/v1alpha1"',
+}
+FOLDERS = {
+    "k8srm-prototype": ("k8srm", ("v1", "k8srm")),
+    "k8srm-prototype-historic": ("k8srm", ("v1", "k8srm")),
+    "dra-evolution": ("evolution", ("evolution",)),
+}
+
+
+def files(folder):
+    return [
+        path
+        for path in sorted((DATA / folder).glob("*.yaml"))
+        if path.stem != "pod-spec-examples"  # snippets, not one YAML document
+    ]
+
+
+def objects(path, api):
+    for item in yaml.safe_load_all(path.read_text()):
+        mended, left = repaired(item, GENERATIONS[api].read(item), api)
+        assert not left
+        yield from mended
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_document_goes_through_the_server(folder, tmp_path):
+    api, profiles = FOLDERS[folder]
+    environment = {"HOME": str(tmp_path), "PATH": os.environ.get("PATH", "")}
+    seen = 0
+    with Cluster(Options(profiles=profiles)) as cluster:
+
+        def kubectl(*arguments):
+            return subprocess.run(
+                [KUBECTLS[0], f"--kubeconfig={cluster.kubeconfig}", *arguments],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        for path in files(folder):
+            good = []
+            for item in objects(path, api):
+                target = tmp_path / "object.yaml"
+                target.write_text(yaml.safe_dump(item))
+                seen += 1
+                if item["kind"] in REFUSED:
+                    refused = kubectl("apply", "-f", str(target))
+                    assert refused.returncode == 1
+                    assert REFUSED[item["kind"]] in refused.stderr
+                else:
+                    good.append(item)
+            target = tmp_path / "file.yaml"
+            target.write_text(yaml.safe_dump_all(good))
+            applied = kubectl("apply", "-f", str(target))
+            assert applied.returncode == 0, (path.name, applied.stderr)
+            again = kubectl("apply", "-f", str(target))
+            assert again.returncode == 0, (path.name, again.stderr)
+            shown = kubectl("get", "-f", str(target))
+            assert shown.returncode == 0, (path.name, shown.stderr)
+            gone = kubectl("delete", "-f", str(target), "--now")
+            assert gone.returncode == 0, (path.name, gone.stderr)
+    assert seen > 10
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["api-resources"],
+        ["get", "nodes"],
+        ["get", "ns"],
+        ["version"],
+        ["explain", "devicedriver"],
+        ["explain", "devicepool.spec.devices"],
+        ["get", "dc,dp,dcl,ddr"],
+    ],
+)
+def test_kubectl_works_without_a_spurious_error(command, tmp_path):
+    with Cluster() as cluster:
+        result = subprocess.run(
+            [KUBECTLS[0], f"--kubeconfig={cluster.kubeconfig}", *command],
+            env={"HOME": str(tmp_path), "PATH": os.environ.get("PATH", "")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 0
+    assert (
+        result.stderr.replace("No resources found\n", "").replace(
+            "No resources found in default namespace.\n", ""
+        )
+        == ""
+    )

@@ -1,0 +1,99 @@
+"""Profiles: older generations served beside today's API, or in its place."""
+
+import pytest
+
+from dralab.api.status import ApiError
+from dralab.cluster import Cluster, Options
+from dralab.parts import profiles
+from dralab.runtime.client import Resource
+
+POOLS = Resource("devmgmtproto.k8s.io", "v1alpha1", "devicepools", namespaced=False)
+CLASSES = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclasses", namespaced=False)
+TODAY = Resource("resource.k8s.io", "v1", "deviceclasses", namespaced=False)
+EVOLUTION = Resource("resource.k8s.io", "v1alpha2", "deviceclasses", namespaced=False)
+PODS = Resource("", "v1", "pods")
+
+
+def pool(name="pool", **spec):
+    return {
+        "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+        "kind": "DevicePool",
+        "metadata": {"name": name},
+        "spec": {"driver": "toys", "devices": [{"name": "d"}], **spec},
+    }
+
+
+@pytest.fixture(scope="module")
+def client():
+    with Cluster() as cluster:
+        yield cluster.client
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["v1", "evolution"], "resource.k8s.io/v1alpha3"),
+        (["evolution", "classic"], "resource.k8s.io/v1alpha2"),
+        (["v2"], 'unknown profile "v2"; there are: v1, k8srm, evolution, classic'),
+    ],
+)
+def test_profiles_that_exclude_each_other_say_which_version_they_share(names, message):
+    with pytest.raises(profiles.ProfileError, match=message):
+        profiles.checked(names)
+
+
+def test_k8srm_is_always_served(client):
+    made = client.create(POOLS, pool())
+    assert made["metadata"]["generation"] == 1
+    assert client.get(POOLS, "pool")["spec"]["driver"] == "toys"
+
+
+def test_an_invalid_document_is_refused_with_its_field(client):
+    wrong = pool("wrong", devices=[{"name": "d", "attributes": [{"name": "a"}]}])
+    with pytest.raises(
+        ApiError, match=r"spec.devices\[0\].attributes\[0\].*exactly one of"
+    ) as caught:
+        client.create(POOLS, wrong)
+    assert caught.value.code == 422
+
+
+def test_legacy_spellings_are_stored_as_they_are(client):
+    old = {
+        "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "Old"},
+        "spec": {"driver": "toys"},
+    }
+    assert client.create(CLASSES, old)["spec"] == {"driver": "toys"}
+
+
+def test_pods_keep_their_device_claims(client):
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i", "devices": [{"name": "d"}]}],
+            "deviceClaims": {"devices": [{"name": "d", "class": "Old"}]},
+        },
+    }
+    spec = client.create(PODS, pod)["spec"]
+    assert spec["deviceClaims"] == {"devices": [{"name": "d", "class": "Old"}]}
+    assert spec["containers"][0]["devices"] == [{"name": "d"}]
+
+
+def test_evolution_serves_its_own_meaning_of_the_group():
+    with Cluster(Options(profiles=("evolution",))) as cluster:
+        body = {
+            "apiVersion": "resource.k8s.io/v1alpha2",
+            "kind": "DeviceClass",
+            "metadata": {"name": "c"},
+            "requirements": [{"deviceSelector": "device.driverName == 'x'"}],
+        }
+        assert cluster.client.create(EVOLUTION, body)["requirements"]
+        body["metadata"] = {"name": "bad"}
+        body["requirements"] = [{"deviceSelector": "1 + 1"}]
+        with pytest.raises(ApiError, match="must evaluate to bool"):
+            cluster.client.create(EVOLUTION, body)
+        with pytest.raises(ApiError, match="could not find"):
+            cluster.client.list(TODAY)
