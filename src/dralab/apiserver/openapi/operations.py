@@ -135,7 +135,10 @@ class Operations:
                 answer = STATUS
             elif verb == "patch":
                 self.components.add(PATCH)
-                self._body(operation, PATCH, PATCH_TYPES)
+                # Custom resources know no strategic merge: kubectl reads that here.
+                self._body(
+                    operation, PATCH, PATCH_TYPES if kind.custom is None else PATCH_TYPES[:3]
+                )
             elif verb in {"create", "update"}:
                 self._body(operation, body, JSON_TYPES[:1])
             operation["responses"] = self._answers(answer, created=verb == "create")
