@@ -315,6 +315,26 @@ class Fleet:
         rest = among if found is not None else ranking.apart & among
         return self.allocate(claims, rest) if rest else Unsatisfiable()
 
+    def allocate_within(
+        self, number: int, claims: Sequence[Wire], devices: int | None
+    ) -> Placement | None:
+        """Give claims devices on one node, from a part of its devices (None: from all of them).
+
+        None where that cannot be, or where the node is in no fit state.
+        """
+        kind = self.kind(claims)
+        shape = self.shape_of[number] or self._node_shape(number)
+        if shape is None or kind.refused is not None:
+            return None
+        planner = shape.planner(kind, self.budget)
+        states = [self.states[each] for each in self.sees[number]]
+        plan = planner.plan_within(states, devices)
+        return self._commit(number, plan) if isinstance(plan, Plan) else None
+
+    def alone(self, number: int) -> bool:
+        """Return whether no other node sees a pool that this one sees."""
+        return all(self.pools.records[each].home for each in self.sees[number])
+
     def node_state(self, number: int) -> NodeState | None:
         """Return everything on which a choice on a node depends; None: ask the node itself."""
         shape = self.shape_of[number]

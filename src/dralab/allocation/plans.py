@@ -6,7 +6,7 @@ are the states of the pools that matter to the kind, and whose transitions are p
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.allocation.board import Board, State, bits, mask_of
@@ -293,6 +293,17 @@ class Planner:
         self.plans[key] = found
         return found
 
+    def plan_within(self, states: Sequence[PoolState], devices: int | None) -> Planned:
+        """Return the plan for a state that uses these devices alone, None for all of them."""
+        key = self.key(states)
+        if devices is None or self.known is None:
+            return self.plans[key] if key in self.plans else self.plan(states, key)
+        within = (key, devices)
+        if within not in self.plans:
+            known = {term: mask & devices for term, mask in self.known.items()}
+            self.plans[within] = self._full(states, known)
+        return self.plans[within]
+
     def _quick(self, term: Term, states: Sequence[PoolState]) -> Planned:
         """Serve one request from one pool, without looking at devices one by one."""
         free = states[self.only].free << self.offset
@@ -324,7 +335,9 @@ class Planner:
             after=((self.only, after, mask_of(inside)),),
         )
 
-    def _full(self, states: Sequence[PoolState]) -> Planned:
+    def _full(
+        self, states: Sequence[PoolState], known: Mapping[Term, int] | None = None
+    ) -> Planned:
         state = self.shape.state(states)
         try:
             fixed = (
@@ -333,6 +346,8 @@ class Planner:
                 else {}
             )
             setup = self.setup(state, fixed)
+            if known is not None:
+                setup = replace(setup, known=known)
             picked = solve(setup, Effort(self.budget))
         except (SearchError, RefusedError):
             return ERROR
