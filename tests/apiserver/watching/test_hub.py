@@ -19,6 +19,7 @@ class Watching:
     namespace: str = ""
     name: str = ""
     accepts: Callable[[Stored], bool] | None = None
+    exact: tuple[str, Callable[[dict[str, Any]], str], str] | None = None
     initial: Sequence[Stored] = ()
     initial_end: bool = False
     since: int = 0
@@ -81,8 +82,12 @@ class Place:
         return Watching(initial=items, since=self.store.revision, initial_end=True, **options)
 
 
+def colour(value: dict[str, Any]) -> str:
+    return str(value["colour"])
+
+
 def red(stored: Stored) -> bool:
-    return stored.value["colour"] == "red"
+    return colour(stored.value) == "red"
 
 
 def read(watch: Subscription[bytes]) -> list[str]:
@@ -162,6 +167,27 @@ def test_watchers_who_want_the_same_share_each_line(place: Place) -> None:
     pieces = [watch.take() for watch in watches]
     assert pieces == [()] * 6
     assert place.hub.held == 0
+
+
+def test_a_change_asks_only_those_whom_it_may_concern(place: Place) -> None:
+    asked: list[str] = []
+
+    def watching(name: str) -> Watching:
+        def accepts(stored: Stored) -> bool:
+            asked.append(name)
+            return colour(stored.value) == name
+
+        return Watching(accepts=accepts, exact=("colour", colour, name))
+
+    watches = {name: place.hub.open(watching(name), Lines()) for name in ("red", "green", "blue")}
+    place.paint("a", "red")
+    place.paint("a", "green")
+    assert sorted(set(asked)) == ["green", "red"]
+    assert read(watches["red"]) == ["ADDED ns/a red 2", "DELETED ns/a red 3"]
+    assert read(watches["green"]) == ["ADDED ns/a green 3"]
+    for watch in watches.values():
+        watch.close()
+    assert place.hub.watchers == 0
 
 
 def test_a_spelling_of_its_own_is_asked_by_each_watch(place: Place) -> None:
@@ -274,10 +300,21 @@ def test_every_watcher_sees_every_change_once_and_in_order(data: st.DataObject) 
                     for _ in range(data.draw(st.integers(0, 4))):
                         place.paint(data.draw(names), data.draw(colours))
             case "watch":
-                accepts = data.draw(st.sampled_from([None, red]))
-                wanted = place.present(accepts=accepts)
+                options: dict[str, Any] = data.draw(
+                    st.sampled_from(
+                        [
+                            {},
+                            {"accepts": red},
+                            {"accepts": red, "exact": ("colour", colour, "red")},
+                            {"name": "a"},
+                            {"namespace": "ns"},
+                            {"namespace": "elsewhere"},
+                        ]
+                    )
+                )
+                wanted = place.present(**options)
                 if data.draw(st.booleans()):
-                    wanted = Watching(accepts=accepts, since=1)
+                    wanted = Watching(since=1, **options)
                 watches.append((place.hub.open(wanted, Lines()), wanted))
     for watch, wanted in watches:
         state: dict[str, str] = {}
@@ -287,12 +324,12 @@ def test_every_watcher_sees_every_change_once_and_in_order(data: st.DataObject) 
             if event == "END":
                 last = int(rest[0])
                 continue
-            name, colour, revision = rest
+            name, shade, revision = rest
             assert (event == "ADDED") == (name not in state)
             if event == "DELETED":
                 del state[name]
             else:
-                state[name] = colour
+                state[name] = shade
             if int(revision) > wanted.since:
                 assert int(revision) > last
                 last = int(revision)

@@ -154,6 +154,7 @@ def watch(
         namespace=within,
         name=name or chosen.name,
         accepts=chosen.accepts,
+        exact=chosen.exact,
         initial=initial,
         initial_end=bool(options.send_initial_events) and options.bookmarks,
         since=since,

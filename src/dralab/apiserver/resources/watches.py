@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dralab.apiserver.storage import Change, Stored
+from dralab.apiserver.storage import Change, Stored, Value
 from dralab.apiserver.watching.seams import EventType
 
 Filter = Callable[[Stored], bool]
@@ -16,13 +16,15 @@ class Watching:
     First `initial` as ADDED (as of `since`), then a bookmark that ends them if `initial_end`,
     then every change after `since`. `timeout` is in seconds, None where the client gave none.
     `bookmarks` tells whether the client wants them now and then. `accepts` is None where every
-    object of the collection (and namespace, and name) is wanted.
+    object of the collection (and namespace, and name) is wanted; `exact` is a condition of it that
+    one field has one value.
     """
 
     resource: str
     namespace: str = ""
     name: str = ""
     accepts: Filter | None = None
+    exact: tuple[str, Callable[[Value], str], str] | None = None
     initial: Sequence[Stored] = ()
     initial_end: bool = False
     since: int = 0

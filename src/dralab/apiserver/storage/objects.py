@@ -74,6 +74,11 @@ class Stored:
             found = self._encoded = orjson.dumps(self._value)
         return found
 
+    @property
+    def parsed(self) -> bool:
+        """Whether the value is there, so that looking at it costs no parsing."""
+        return self._value is not None
+
     def settle(self) -> "Stored":
         """Make the JSON and count among those whose value is kept; a store calls it once.
 

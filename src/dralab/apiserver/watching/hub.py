@@ -4,21 +4,17 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from dralab.apiserver.storage import Change, Store, Stored
-from dralab.apiserver.watching.seams import EventType, Spelling, Wanted
+from dralab.apiserver.storage import Change, Store
+from dralab.apiserver.watching.groups import Groups, pieces_of
+from dralab.apiserver.watching.seams import Spelling, Wanted
 from dralab.apiserver.watching.subscription import Piece, Subscription
 from dralab.kernel.clock import SECOND, Clock
 
 Item = TypeVar("Item")
-Event = tuple[EventType, Stored]
-Memo = dict[Hashable, Any]
 
 # k8s.io/apiserver sends a bookmark about once a minute.
 BOOKMARK_EVERY: Final = 60 * SECOND
 INITIAL_RUN: Final = 64  # initial events made at a time
-# A slow watcher holds one piece of its stream in the transport; more stays shared in the hub.
-PIECE: Final = 64 * 1024
-WEIGHT: Final = 512  # of an item that is no text: a guess, as good as any bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +50,7 @@ class Hub:
         self.announced = store.revision
         self.held = 0  # bytes that at least one watcher has yet to read
         self.watchers = 0
-        self._groups: dict[str, dict[Hashable, _Group]] = {}
+        self._groups: dict[str, Groups] = {}
         self._stop = store.subscribe(self._deliver)
 
     def open(self, wanted: Wanted, spelling: Spelling[Item]) -> Subscription[Item]:
@@ -71,12 +67,7 @@ class Hub:
             made.since = max(wanted.since, self.announced)
             made.bookmarked = self.clock.now()
             made.initial = _initial(made, missed)
-            groups = self._groups.setdefault(wanted.resource, {})
-            place = _place(made)
-            group = groups.get(place)
-            if group is None:
-                group = groups[place] = _Group(wanted, spelling)
-            group.members[made] = None
+            self._groups.setdefault(wanted.resource, Groups()).add(made)
             self.watchers += 1
             return made
 
@@ -106,12 +97,7 @@ class Hub:
     # --- within ---------------------------------------------------------------------------
 
     def _all(self) -> list[Subscription[Any]]:
-        return [
-            member
-            for groups in self._groups.values()
-            for group in groups.values()
-            for member in group.members
-        ]
+        return [member for groups in self._groups.values() for member in groups.members()]
 
     def _bookmark(self, due: Iterable[Subscription[Any]]) -> None:
         memo: dict[Hashable, list[Piece[Any]]] = {}
@@ -122,7 +108,7 @@ class Hub:
             place = (revision, spelling) if spelling.shared else (revision, id(spelling))
             pieces = memo.get(place)
             if pieces is None:
-                pieces = memo[place] = _pieces([spelling.bookmark(revision)])
+                pieces = memo[place] = pieces_of([spelling.bookmark(revision)])
             for piece in pieces:
                 self._push(watch, piece)
 
@@ -132,11 +118,12 @@ class Hub:
         for change in changes:
             by_resource.setdefault(change.key.resource, []).append(change)
         for resource, own in by_resource.items():
-            memo: Memo = {}
-            for group in tuple(self._groups.get(resource, {}).values()):
-                for member, pieces in group.deliveries(own, memo):
-                    for piece in pieces:
-                        self._push(member, piece)
+            groups = self._groups.get(resource)
+            if groups is None:
+                continue
+            for member, pieces in groups.deliveries(own):
+                for piece in pieces:
+                    self._push(member, piece)
 
     def _push(self, member: Subscription[Item], piece: Piece[Item]) -> None:
         if member.cut is not None:
@@ -154,11 +141,7 @@ class Hub:
         """Forget a watcher that has ended."""
         self.watchers -= 1
         groups = self._groups[watch.wanted.resource]
-        place = _place(watch)
-        members = groups[place].members
-        del members[watch]
-        if not members:
-            del groups[place]
+        groups.remove(watch)
         if not groups:
             del self._groups[watch.wanted.resource]
 
@@ -174,54 +157,6 @@ class _Counted(Subscription[Item]):
         super().release(piece)
         if not piece.holders:
             self.hub.held -= piece.weight
-
-
-class _Group:
-    """Watchers who want the same in the same spelling."""
-
-    __slots__ = ("members", "spelling", "wanted")
-
-    def __init__(self, wanted: Wanted, spelling: Spelling[Any]) -> None:
-        self.wanted = wanted
-        self.spelling = spelling
-        self.members: dict[Subscription[Any], None] = {}
-
-    def deliveries(
-        self, changes: Sequence[Change], memo: Memo
-    ) -> Iterator[tuple[Subscription[Any], list[Piece[Any]]]]:
-        """Yield who gets what; all who have seen everything before get the same pieces."""
-        events = [event for change in changes if (event := self.wanted.seen(change)) is not None]
-        if not events:
-            return
-        spelling, first = self.spelling, events[0][1].revision
-        items = [_item(spelling, event, memo) for event in events]
-        shared = _pieces(items)
-        for member in tuple(self.members):
-            if member.since < first:
-                yield member, shared
-            else:
-                # It began at a revision that lies ahead, or within this batch.
-                own = zip(events, items, strict=True)
-                yield member, _pieces([item for (_, s), item in own if s.revision > member.since])
-
-
-def _place(watch: Subscription[Any]) -> Hashable:
-    """Return what two watches must have in common to share their pieces."""
-    if not watch.spelling.shared:
-        return id(watch)
-    wanted = watch.wanted
-    return wanted.namespace, wanted.name, wanted.accepts, watch.spelling
-
-
-def _item(spelling: Spelling[Item], event: Event, memo: Memo) -> Item:
-    kind, stored = event
-    if not spelling.shared:
-        return spelling.event(kind, stored)
-    place = (stored.revision, kind, spelling)
-    found: Item | None = memo.get(place)
-    if found is None:
-        found = memo[place] = spelling.event(kind, stored)
-    return found
 
 
 def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[Item]] | None:
@@ -242,29 +177,9 @@ def _run(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[
     initial = wanted.initial
     for start in range(0, len(initial), INITIAL_RUN):
         run = initial[start : start + INITIAL_RUN]
-        yield from _pieces([spelling.event("ADDED", stored) for stored in run])
+        yield from pieces_of([spelling.event("ADDED", stored) for stored in run])
     if wanted.initial_end:
-        yield from _pieces([spelling.bookmark(wanted.since, initial_end=True)])
+        yield from pieces_of([spelling.bookmark(wanted.since, initial_end=True)])
     for start in range(0, len(missed), INITIAL_RUN):
         seen = [wanted.seen(change) for change in missed[start : start + INITIAL_RUN]]
-        yield from _pieces([spelling.event(*event) for event in seen if event is not None])
-
-
-def _pieces(items: Sequence[Item]) -> list[Piece[Item]]:
-    """Return items in pieces; lines of text are joined to some 64 KiB each."""
-    if not items:
-        return []
-    if not isinstance(items[0], bytes):
-        return [Piece(items, WEIGHT * len(items))]
-    found: list[Piece[Any]] = []
-    run: list[Any] = []
-    weight = 0
-    for line in items:
-        size = len(line)  # type: ignore[arg-type]  # a spelling's items are all of one type
-        if run and weight + size > PIECE:
-            found.append(Piece((b"".join(run),), weight))
-            run, weight = [], 0
-        run.append(line)
-        weight += size
-    found.append(Piece((b"".join(run),), weight))
-    return found
+        yield from pieces_of([spelling.event(*event) for event in seen if event is not None])

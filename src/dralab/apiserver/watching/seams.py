@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
-from dralab.apiserver.storage import Change, Stored
+from dralab.apiserver.storage import Change, Stored, Value
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 Item_co = TypeVar("Item_co", covariant=True)
@@ -30,6 +30,14 @@ class Wanted(Protocol):
     @property
     def accepts(self) -> Callable[[Stored], bool] | None:
         """What else decides; watches whose `accepts` are equal share work."""
+        ...
+
+    @property
+    def exact(self) -> tuple[str, Callable[[Value], str], str] | None:
+        """A field, how to read it, and the one value that `accepts` lets through; None if none.
+
+        Of the same collection, equal fields are read alike.
+        """
         ...
 
     @property
