@@ -1,5 +1,7 @@
 """One API server, without its sockets: a store, its watches, the verbs, and their HTTP form."""
 
+from collections.abc import Callable
+
 from dralab.api.kinds import Kinds
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Authenticator
@@ -42,11 +44,15 @@ class ApiServer:
             kinds=kinds,
             admission=built_in_admission(service_accounts=service_accounts),
         )
+        self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(self.resources, authenticator=authenticator, address=address)
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request."""
-        return self.application.handle(request)
+        answer = self.application.handle(request)
+        for observe in self.observers:
+            observe(request, answer)
+        return answer
 
     def close(self) -> None:
         """End the watches and close the store."""

@@ -233,6 +233,7 @@ def openb(
 @simulate.command()
 @click.argument("scenario", type=FILE)
 @click.option("--scheduler", help="Use this one instead of the scenario's; `external` for outside.")
+@click.option("--command", help="Start this outside scheduler; {kubeconfig} is replaced.")
 @click.option("--seed", type=int, help="Use this seed instead of the scenario's.")
 @click.option(
     "--report", type=click.Path(path_type=Path, file_okay=False), help="Write all files here."
@@ -250,6 +251,7 @@ def openb(
 def run(
     scenario: Path,
     scheduler: str | None,
+    command: str | None,
     seed: int | None,
     report: Path | None,
     resume: Path | None,
@@ -264,6 +266,7 @@ def run(
     """
     from dralab.cli._progress import watching
     from dralab.simulation import outputs
+    from dralab.simulation.outside import run as outside
     from dralab.simulation.reports import run as reports
     from dralab.simulation.scenarios import scenario as scenarios
     from dralab.simulation.scenarios.execute import Run
@@ -271,10 +274,21 @@ def run(
     complaints = Complaints(lenient=lenient)
     with bad_input():
         loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, complaints=complaints)
-        work = Run(loaded) if resume is None else Run.resumed(loaded, resume)
+        work = None
+        if loaded.scheduler != scenarios.EXTERNAL:
+            work = Run(loaded) if resume is None else Run.resumed(loaded, resume)
     report_skipped(complaints)
     with bad_input(), watching(loaded.name) as watcher:
-        result = work.go(watcher.show, watcher.stop)
+        if work is None:
+            result = outside.run(
+                loaded,
+                outside.outside_of(loaded, command),
+                say=lambda text: click.echo(text, err=True),
+                progress=watcher.show,
+                stop=watcher.stop,
+            )
+        else:
+            result = work.go(watcher.show, watcher.stop)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     if report is not None:
@@ -283,11 +297,11 @@ def run(
         except RuntimeError as error:
             raise click.ClickException(str(error)) from None
     if not result.complete:
-        checkpoint = (report or Path()) / "checkpoint"
-        work.save(checkpoint)
-        click.echo(
-            f"stopped: what there is so far was kept; go on with --resume {checkpoint}", err=True
-        )
+        click.echo("stopped: what there is so far was kept", err=True)
+        if work is not None:
+            checkpoint = (report or Path()) / "checkpoint"
+            work.save(checkpoint)
+            click.echo(f"go on with --resume {checkpoint}", err=True)
     summary = outputs.summary(result)
     show(summary if output != "table" else _flat(summary), output)
     if not result.complete:

@@ -5,6 +5,7 @@ transport.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
@@ -99,13 +100,16 @@ class Application:
         """Answer one request; every refusal is a Status."""
         try:
             user = self._user(request)
-            return self._answer(request, user)
+            answer = self._answer(request, user)
         except ApiError as error:
-            return refusal(error)
+            answer = refusal(error)
         except NoSuchGroup:
             return HttpResponse(status=404, headers=TEXT, body=b"404 page not found\n")
         except StorageUnavailable as error:
             return refusal(ApiError("InternalError", f"Internal error occurred: {error}", code=500))
+        if wants_pretty(request) and isinstance(answer, HttpResponse):
+            return pretty(answer)
+        return answer
 
     def _user(self, request: HttpRequest) -> User:
         header = request.headers.get("authorization", "")
@@ -462,3 +466,27 @@ def refusal(error: ApiError) -> HttpResponse:
     if after:
         headers.append(("Retry-After", str(after)))
     return HttpResponse(status=error.code, headers=headers, body=orjson.dumps(error.status()))
+
+
+def wants_pretty(request: HttpRequest) -> bool:
+    """Whether a person reads the answer: asked for, or from a program that people type into.
+
+    Source: apiserver `endpoints/handlers/negotiation` (isPrettyPrint).
+    """
+    query = request.query
+    if "pretty" in query:
+        given = parse_qs(query, keep_blank_values=True).get("pretty")
+        if given:
+            return given[0] not in {"0", "false", "False", "F", "f", "FALSE"}
+    return request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def pretty(answer: HttpResponse) -> HttpResponse:
+    """Return the answer with its JSON indented; other bodies as they are."""
+    if not any(key == "Content-Type" and value.startswith("application/json")
+               for key, value in answer.headers):  # fmt: skip
+        return answer
+    body = orjson.dumps(
+        orjson.loads(answer.content), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    )
+    return replace(answer, body=body)
