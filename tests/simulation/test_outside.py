@@ -148,6 +148,7 @@ def test_a_random_scheduler_over_https_loses_pods_and_the_run_says_which(scenari
     )
 
 
+@pytest.mark.conformance
 def test_pods_bound_where_there_is_no_room_fail_as_a_kubelet_would_have_it(scenario):
     crowd = EXAMPLE.read_text().replace("left >= cpu", "True")
     result, _ = run(
@@ -179,15 +180,16 @@ def test_what_external_may_say_is_checked(scenario):
         run(scenario("{name: p}", settle="soon"))
 
 
+@pytest.mark.conformance
 def test_a_bind_that_could_have_come_a_step_earlier_is_late_and_lengthens_the_settle(scenario):
-    # It thinks for 0.3 s about each pod, and the settle is far too short for that.
+    # It thinks for 0.1 s about each pod, and the settle is far too short for that.
     slow = EXAMPLE.read_text().replace(
         "            target =",
-        "            import threading; threading.Event().wait(0.3)\n            target =",
+        "            import threading; threading.Event().wait(0.1)\n            target =",
     )
     result, _ = run(
-        scenario("{name: p, count: 4, duration: 1s, every: 1s, cpu: 1}", program=slow,
-                 nodes="{name: node, count: 4, cpu: 1}", settle=0.01, patience=0.02)
+        scenario("{name: p, count: 40, duration: 1s, every: 1s, cpu: 1}", program=slow,
+                 nodes="{name: node, count: 40, cpu: 1}", settle=0.01, patience=0.02, hope=0)
     )  # fmt: skip
     assert not any(note == "late binds: 0" for note in result.notes)
 

@@ -28,12 +28,15 @@ class Manners:
     """How to get along with a scheduler. Seconds are real ones.
 
     `settle`: silence that counts as an answer. `patience`: how long to wait for pods that get no
-    answer. `polls`: it lists instead of watching, and a whole round without a write is its silence.
-    `overcommit`: pods may be bound where there is no room (otherwise the kubelet refuses them).
+    answer. `hope`: how long to wait for a pod that has room but is not bound. `polls`: it lists
+    instead of watching, and a whole round without a write is its silence. `overcommit`: pods may be
+    bound where there is no room (otherwise the kubelet refuses them). `strict`: a late bind ends
+    the run.
     """
 
     settle: float = 0.05
     patience: float = 10.0
+    hope: float = 1.0
     start_patience: float = 60.0
     start_settle: float = 1.5
     scheduler_name: str = "default-scheduler"
@@ -113,6 +116,7 @@ class Driver:
         self._held = {name: _Held() for name in self.nodes}
         self._held_before = dict(self._held)
         self._fresh: set[str] = set()
+        self._given_up: set[str] = set()
         # Whether the scheduler still runs, where we started it.
         self.alive: Callable[[], bool] = lambda: True
         cluster.server.observers.append(self.activity.observe)
@@ -122,6 +126,8 @@ class Driver:
         with self._together():
             for node in self.nodes.values():
                 self.cluster.client.create(NODES, objects.node(node, self.begin))
+                # The server taints new nodes as not ready; the node controller takes that back.
+                self.cluster.client.patch(NODES, node.name, {"spec": {"taints": None}})
 
     def meet(self) -> None:
         """Wait until the scheduler looks at pods and nodes and has gone silent; DecisionError."""
@@ -155,7 +161,7 @@ class Driver:
                 progress(when - self.begin, over)
             if self.events.next_time() is None and self._could_still_bind():
                 # Nothing will happen by itself; a scheduler that backs off gets its time.
-                self.activity.wait(lambda: bool(self.activity.bound), 0.0, self.manners.patience)
+                self.activity.wait(self._has_bound, 0.0, self.manners.patience)
                 self._bind_all()
         if not self.alive():
             raise DecisionError("ended in the middle of the run")
@@ -182,7 +188,18 @@ class Driver:
             silent = self._fresh - self.activity.answered
             self.report.unanswered += sorted(silent - set(self.report.unanswered))
         self._bind_all()
+        # Where there is room for a pod that waits, the scheduler may just be slow: more silence is
+        # asked for, once a pod.
+        while hopeful := self._could_still_bind() - self._given_up:
+            if not self.activity.wait(self._has_bound, 0.0, self.manners.hope):
+                self._given_up |= hopeful
+                break
+            self.activity.wait(lambda: True, self.report.settle, self.manners.patience)
+            self._bind_all()
         self._sample()
+
+    def _has_bound(self) -> bool:
+        return bool(self.activity.bound)
 
     def _together(self) -> ExitStack:
         """Hold the server's lock: the clock and all that happens at an instant move as one."""
@@ -262,13 +279,22 @@ class Driver:
         self._held_before[target] = before
         return fits
 
-    def _could_still_bind(self) -> bool:
-        waiting = [item for item in self.pods.values() if item.created and item.state == "Pending"]
-        return any(
-            self._held[name].plus(item.pod).fits(node)
-            for item in waiting[:50]
-            for name, node in self.nodes.items()
-        )
+    def _could_still_bind(self) -> set[str]:
+        """Return the pods that wait though some node has room for them."""
+        found: set[str] = set()
+        known: dict[tuple[int, int, int], bool] = {}
+        for item in self.pods.values():
+            if item.created is None or item.state != "Pending":
+                continue
+            pod = item.pod
+            size = (pod.shape.cpu, pod.memory, objects.whole_gpus(pod))
+            if size not in known:
+                known[size] = any(
+                    self._held[name].plus(pod).fits(node) for name, node in self.nodes.items()
+                )
+            if known[size]:
+                found.add(pod.key)
+        return found
 
     def _sample(self) -> None:
         states = [item.state for item in self.pods.values() if item.created is not None]
