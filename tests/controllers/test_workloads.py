@@ -2,11 +2,13 @@ from collections import Counter
 
 import pytest
 
+from dralab.api.status import ApiError
 from dralab.controllers import registry
 from dralab.runtime.resources import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     EVENTS,
     NODES,
     PODS,
@@ -340,3 +342,55 @@ class TestDaemonSets:
         tolerated = {(t.get("key"), t["effect"]) for t in made["spec"]["tolerations"]}
         assert ("node.kubernetes.io/unschedulable", "NoSchedule") in tolerated
         assert ("node.kubernetes.io/not-ready", "NoExecute") in tolerated
+
+
+class TestDisruptionBudgets:
+    def budget(self, lab, **spec):
+        lab.add(
+            DISRUPTION_BUDGETS,
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "b", "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+            },
+        )
+        registry.CONTROLLERS["disruption-controller"](lab.manager)
+        run(lab)
+
+    @pytest.mark.parametrize(
+        ("spec", "desired", "allowed"),
+        [
+            ({"minAvailable": 2}, 2, 1),
+            ({"minAvailable": "50%"}, 2, 1),
+            ({"maxUnavailable": 1}, 2, 1),
+            ({"maxUnavailable": "34%"}, 1, 2),
+            ({"minAvailable": 5}, 5, 0),
+        ],
+    )
+    def test_what_may_go_is_what_is_healthy_beyond_need(self, lab, spec, desired, allowed):
+        lab.add(REPLICA_SETS, workload("ReplicaSet", "rs", replicas=3))
+        run(lab)
+        self.budget(lab, **spec)
+        status = lab.get(DISRUPTION_BUDGETS, "b")["status"]
+        assert (status["expectedPods"], status["currentHealthy"]) == (3, 3)
+        assert (status["desiredHealthy"], status["disruptionsAllowed"]) == (desired, allowed)
+
+    def test_an_eviction_that_a_budget_allows_goes_through_and_the_next_waits(self, lab):
+        lab.add(REPLICA_SETS, workload("ReplicaSet", "rs", replicas=2))
+        run(lab)
+        self.budget(lab, maxUnavailable=1)
+        first, second = lab.names(PODS)
+        for name in (first, second):
+            body = {
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": name, "namespace": "default"},
+            }
+            if name == first:
+                lab.client.post(PODS, name, "eviction", body, "default")
+                lab.settle()
+            else:
+                with pytest.raises(ApiError) as caught:
+                    lab.client.post(PODS, name, "eviction", body, "default")
+                assert caught.value.code == 429

@@ -273,3 +273,32 @@ def test_pods_that_ask_for_the_same_are_each_told_of_their_own_claim(cluster):
     cluster.add(PODS, *(pod(f"p{i}", claims={"g": f"c{i}"}) for i in (1, 10)))
     assert "cannot allocate claim default/c1:" in cluster.why("p1")
     assert "cannot allocate claim default/c10:" in cluster.why("p10")
+
+
+def test_an_unused_allocation_that_keeps_its_pod_from_every_node_is_given_up(cluster):
+    cluster.add(CLAIMS, named("c", request("r")))
+    cluster.add(PODS, pod("first", claims={"g": "c"}))
+    home = cluster.node_of("first")
+    cluster.server.delete(PODS, "first", "default", options={"gracePeriodSeconds": 0})
+    stored = cluster.get(CLAIMS, "c")
+    status = {**stored["status"], "reservedFor": []}
+    cluster.server.update(CLAIMS, {**stored, "status": status}, subresource="status")
+    cluster.server.patch(NODES, home, {"spec": {"unschedulable": True}})
+    cluster.engine.settle()
+    cluster.add(PODS, pod("second", claims={"g": "c"}))
+    cluster.wait(3)
+    assert cluster.node_of("second") not in {None, home}
+
+
+def test_an_allocation_that_others_use_is_not_given_up(cluster):
+    cluster.add(CLAIMS, named("c", request("r")))
+    cluster.add(PODS, pod("first", claims={"g": "c"}))
+    home = cluster.node_of("first")
+    cluster.server.patch(NODES, home, {"spec": {"unschedulable": True}})
+    cluster.engine.settle()
+    cluster.add(PODS, pod("second", claims={"g": "c"}))
+    cluster.wait(30)
+    assert cluster.node_of("second") is None
+    assert "allocation" in cluster.get(CLAIMS, "c")["status"]
+    assert "node(s) were unschedulable" in cluster.why("second")
+    assert "resourceclaim not available on the node" in cluster.why("second")

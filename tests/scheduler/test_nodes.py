@@ -253,3 +253,24 @@ def test_a_node_may_learn_a_new_resource_later(lab):
     lab.server.patch(NODES, "n", {"status": {"allocatable": {"example.com/x": "2"}}})
     lab.wait(2)
     assert lab.node_of("p") == "n"
+
+
+def test_a_pod_that_names_its_node_goes_there_and_nowhere_else(lab):
+    lab.server.add(NODES, worker("a"), worker("b"), worker("full", pods="0"))
+    lab.start()
+
+    def named(name, node):
+        fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+        required = {"nodeSelectorTerms": [{"matchFields": fields}]}
+        return pod(
+            name,
+            affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+        )
+
+    lab.add(PODS, named("p", "b"), named("q", "full"), named("r", "none"))
+    assert lab.node_of("p") == "b"
+    assert lab.why("q") == (
+        "0/3 nodes are available: 1 Too many pods, "
+        "2 node(s) didn't match Pod's node affinity/selector."
+    )
+    assert "3 node(s) didn't match Pod's node affinity/selector" in lab.why("r")

@@ -8,6 +8,7 @@ from dralab.controllers.cron_jobs import CronJobs
 from dralab.controllers.daemon_sets import DaemonSets
 from dralab.controllers.deployments import Deployments
 from dralab.controllers.device_taints import DeviceTaintEviction
+from dralab.controllers.disruption import DisruptionBudgets
 from dralab.controllers.event_ttl import EventTtl
 from dralab.controllers.garbage import GarbageCollector
 from dralab.controllers.jobs import Jobs
@@ -31,6 +32,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "node-lifecycle-controller": NodeLifecycle,
     "pod-garbage-collector-controller": PodGarbage,
     "serviceaccount-controller": ServiceAccounts,
+    "disruption-controller": DisruptionBudgets,
     "event-ttl": EventTtl,
     "replicaset-controller": ReplicaSets,
     "deployment-controller": Deployments,

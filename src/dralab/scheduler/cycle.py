@@ -40,7 +40,8 @@ class Refusal:
 
     `reasons` counts nodes by sentence; `outcomes` are the allocator's answers by node name, for
     whoever explains. `blocked` is set where the pod could not be tried at all, `fatal` where its
-    claims cannot be met on any node. `kind` names the pods that would be refused likewise.
+    claims cannot be met on any node. `kind` names the pods that would be refused likewise;
+    `repeated` is what another pod of the kind was told a moment ago.
     """
 
     pod: PodInfo
@@ -50,6 +51,7 @@ class Refusal:
     blocked: str = ""
     fatal: str = ""
     kind: Hashable = None
+    repeated: bool = False
 
     @property
     def message(self) -> str:
@@ -120,7 +122,7 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
         return Refusal(pod=pod, nodes=table.count, blocked=demand.why)
     kind = None if state.nominees else kind_of(pod, demand)
     if kind is not None and (known := state.refused(kind)) is not None:
-        return replace(known, pod=pod)
+        return replace(known, pod=pod, repeated=True)
     fitting = fits(state, pod, demand)
     outcomes: dict[str, Outcome] = {}
     if fitting.any():

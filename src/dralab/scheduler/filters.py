@@ -34,16 +34,27 @@ class NodeFilter:
 
     def mask(self, pod: PodInfo) -> Mask:
         """Return the nodes that the pod's selector, affinity and tolerations let it use."""
+        names = _named(pod)
+        if names is not None:
+            # A pod that names its nodes (a DaemonSet's does) is not asked about the others.
+            chosen = np.zeros(self.table.size, dtype=bool)
+            for name in names:
+                row = self.table.row_of.get(name)
+                if row is not None:
+                    chosen[row] = not self._verdict(pod, row)
+            return chosen
         found: Mask = self._of(pod)[0].of(self.table) == 0
         return found
 
     def reason(self, pod: PodInfo, row: int) -> str:
         """Return why the pod may not use a node for the node's own sake; empty where it may."""
+        if _named(pod) is not None:
+            return self._verdict(pod, row)
         return self.reasons[int(self._of(pod)[0].of(self.table)[row])]
 
     def preference(self, pod: PodInfo) -> Scores | None:
         """Return the points of preferred node affinity and of taints one would rather avoid."""
-        kept = self._of(pod)[1]
+        kept = None if _named(pod) is not None else self._of(pod)[1]
         if kept is None:
             return None
         return kept.of(self.table).astype(np.float64)
@@ -103,6 +114,23 @@ class NodeFilter:
                 # NodeAffinity has weight 2, TaintToleration 3 in the default profile.
                 points += 2 * item["weight"]
         return points - 3 * 10 * self.avoided(pod, row)
+
+
+def _named(pod: PodInfo) -> list[str] | None:
+    """Return the nodes that a pod's affinity names; None where some term names none."""
+    if pod.node_affinity is None:
+        return None
+    found: list[str] = []
+    for term in pod.node_affinity.get("nodeSelectorTerms") or ():
+        names = [
+            item.get("values") or []
+            for item in term.get("matchFields") or ()
+            if item.get("key") == "metadata.name" and item.get("operator") == "In"
+        ]
+        if not names:
+            return None
+        found += names[0]
+    return found
 
 
 def room(table: NodeTable, pod: PodInfo, elsewhere: Mapping[str, Mask] | None = None) -> Mask:

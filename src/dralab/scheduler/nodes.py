@@ -5,7 +5,7 @@ row by row when a node changes; what depends on other pods is counted as pods co
 scheduling cycle is a few operations on whole columns, and no loop over nodes.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ class NodeTable:
         self.labels: list[Mapping[str, str]] = []
         # Counts the changes: what was true of a state stays true while its versions do.
         self.version = 0
+        # How many pods there are of each priority, for those who ask whom they may push away.
+        self.priorities: Counter[int] = Counter()
         self.row_of: dict[str, int] = {}
         self.pods: list[dict[str, PodInfo]] = []
         self.columns: dict[str, int] = {"cpu": 0, "memory": 1, PODS: 2}
@@ -261,6 +263,9 @@ class NodeTable:
 
     def _account(self, row: int, pod: PodInfo, sign: int) -> None:
         self.version += 1
+        self.priorities[pod.priority] += sign
+        if not self.priorities[pod.priority]:
+            del self.priorities[pod.priority]
         for resource, amount in pod.requests.items():
             if amount:
                 column = self._column(resource)

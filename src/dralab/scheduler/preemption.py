@@ -37,10 +37,12 @@ def eviction_for(state: State, pod: PodInfo, budgets: Iterable[Object] = ()) -> 
     Cheapest: fewest broken disruption budgets, then the least important victims, then the
     smallest sum of priorities, then the fewest, then those that started last.
     """
-    demand = state.demands.of(pod)
-    if not pod.may_preempt or isinstance(demand, Blocked):
-        return None
     table = state.table
+    if not pod.may_preempt or min(table.priorities, default=pod.priority) >= pod.priority:
+        return None
+    demand = state.demands.of(pod)
+    if isinstance(demand, Blocked):
+        return None
     promised = state.nominees.get(pod.uid)
     if promised is not None and _still_leaving(state, pod, promised.node):
         return None

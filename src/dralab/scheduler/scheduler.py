@@ -32,7 +32,7 @@ from dralab.runtime.objects import (
 )
 from dralab.scheduler import binding, gangs
 from dralab.scheduler.cycle import Nominee, Placement, Refusal, State, schedule
-from dralab.scheduler.demands import Demands
+from dralab.scheduler.demands import Blocked, Demands, Wanted
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
@@ -476,7 +476,8 @@ class Scheduler:
         self.queue.failed(item, _awaited(refusal), refusal.kind)
         pod = item.pod
         nominated = ""
-        if preempt and not refusal.blocked and not refusal.fatal:
+        if preempt and not (refusal.blocked or refusal.fatal or refusal.repeated):
+            self._deallocate(pod)
             eviction = eviction_for(self.state, pod, list(self._budgets))
             if eviction is not None:
                 nominated = eviction.node
@@ -487,6 +488,21 @@ class Scheduler:
         if current is not None and uid_of(current) == pod.uid:
             self._report(current, "Unschedulable", message, nominated)
             self._recorder.event(current, "Pod", "FailedScheduling", message, type="Warning")
+
+    def _deallocate(self, pod: PodInfo) -> None:
+        """Give the devices of one of the pod's claims back, where they keep it from every node.
+
+        As DynamicResources' PostFilter: only a claim that nobody else uses, one at a time.
+        """
+        demand = self._demands.of(pod)
+        if isinstance(demand, Blocked):
+            return
+        claim = next((item.claim for item in demand.wanted if _is_given_up(item)), None)
+        if claim is not None:
+            client = self.manager.client
+            self.manager.engine.offload(
+                lambda: binding.unreserve(client, pod, [claim], deallocate=True), lambda _: None
+            )
 
     def _report(self, pod: Object, reason: str, message: str, nominated: str = "") -> None:
         known = condition_of(pod, "PodScheduled") or {}
@@ -584,6 +600,14 @@ def _awaited(refusal: Refusal) -> Change:
         elif "taint" not in reason and "node affinity" not in reason:
             found |= Change.DEVICES
     return found
+
+
+def _is_given_up(item: Wanted) -> bool:
+    """Return whether a claim's devices tie it to nodes, and nobody else uses them."""
+    status = item.claim.get("status") or {}
+    users = {user["uid"] for user in status.get("reservedFor") or ()}
+    tied = (status.get("allocation") or {}).get("nodeSelector") is not None
+    return tied and users <= {item.consumer["uid"]}
 
 
 def _claim_names(pod: Object) -> list[str]:
