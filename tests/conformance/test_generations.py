@@ -131,9 +131,10 @@ def test_kubectl_works_without_a_spurious_error(command, tmp_path):
             check=False,
         )
     assert result.returncode == 0
-    assert (
-        result.stderr.replace("No resources found\n", "").replace(
-            "No resources found in default namespace.\n", ""
-        )
-        == ""
-    )
+    # A kubectl of another minor version says so, and nothing is found in an empty cluster.
+    told = [
+        line
+        for line in result.stderr.splitlines()
+        if not line.startswith(("WARNING: version difference", "No resources found"))
+    ]
+    assert told == []
