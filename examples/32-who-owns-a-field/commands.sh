@@ -1,0 +1,2 @@
+# Two people apply to one object; the server knows who owns what.
+python example.py
