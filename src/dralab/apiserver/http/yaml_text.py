@@ -1,7 +1,9 @@
 """YAML in and out of the server; imported when the first client speaks it."""
 
+import math
 from typing import Any, Final
 
+import orjson
 import yaml
 
 MAX_NODES: Final = 1_000_000
@@ -14,6 +16,12 @@ class NoYamlError(ValueError):
 
 def load(data: bytes) -> Any:
     """Return what a YAML text says, as JSON would have it. NoYamlError."""
+    if data[:1] == b"{":
+        # Most of what is called YAML is JSON: kubectl's and client-go's applies are.
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError:
+            pass
     try:
         _check_depth(data)
         value = yaml.load(data, Loader=Loader)  # noqa: S506 - a loader of plain values
@@ -58,7 +66,21 @@ class _Expansion:
             return {_key(key): self.of(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.of(item) for item in value]
-        return value
+        if value is None or isinstance(value, (str, bool)):
+            return value
+        if isinstance(value, int) and value.bit_length() < 64:
+            return value
+        if isinstance(value, (int, float)) and math.isfinite(number := _float(value)):
+            # As in JSON: what no integer of 64 bits can hold is a float.
+            return number
+        raise ValueError(f"a value that JSON does not have: {str(value)[:40]}")
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _key(key: Any) -> str:

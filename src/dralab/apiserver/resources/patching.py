@@ -198,8 +198,7 @@ def _check_config(kind: Kind, name: str, config: Any) -> None:
         raise ApiError.bad_request(
             f"the name of the object ({given}) does not match the name on the URL ({name})"
         )
-    config.setdefault("metadata", {})
-    config["metadata"]["name"] = name
+    config["metadata"] = (meta or {}) | {"name": name}
     if kind_name != kind.kind:
         raise ApiError.bad_request(
             f'{kind_name} in version "{version}" cannot be handled as a {kind.kind}'
