@@ -23,8 +23,11 @@ from dralab.values.quantity import QuantityError, canonical
 
 Decode = Callable[[Any, "Seen"], Any]
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
-SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-MICROS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+# What is in its final form already; February may be too long, which harms nobody.
+_DAY: Final = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+SECONDS: Final = re.compile(rf"{_DAY}T{_CLOCK}Z", re.ASCII)
+MICROS: Final = re.compile(rf"{_DAY}T{_CLOCK}\.\d{{6}}Z", re.ASCII)
 RFC3339: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
