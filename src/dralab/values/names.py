@@ -5,6 +5,7 @@ answers; an empty list means that the name is good.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -72,6 +73,12 @@ def qualified_problems(name: str) -> list[str]:
             "regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
         )
     return problems
+
+
+@lru_cache(maxsize=16384)
+def is_qualified(name: str) -> bool:
+    """Return whether a text is a qualified name; the same few come again and again."""
+    return not qualified_problems(name)
 
 
 def label_value_problems(value: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Lists and watches: revisions, pages, selectors."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver.resources.asking import Asked
@@ -36,6 +36,7 @@ def watching(ask, query):
     st.integers(0, 12),
     st.sets(st.sampled_from(["n1", "n1-x", "n2"]), min_size=1),
 )
+@settings(max_examples=20, deadline=None)
 def test_pages_together_are_the_whole_list(limit, count, namespaces):
     ask = Asked()
     for namespace in sorted(namespaces):

@@ -5,7 +5,6 @@ way of every pod that is created, so it is code and no table.
 """
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any, Final
 
 from dralab.values import quantity
@@ -132,34 +131,27 @@ def _downward_sources(volume: Object) -> Iterator[Object]:
 def qos_class(spec: Object) -> str:
     """Return the quality of service of a pod: Guaranteed, Burstable or BestEffort.
 
+    Quantities are canonical; requests are not larger than limits.
+
     >>> qos_class({"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
     'Burstable'
     """
-    # Source: pkg/apis/core/v1/helper/qos/qos.go.
-    requests: dict[str, int | Fraction] = {}
-    limits: dict[str, int | Fraction] = {}
-    guaranteed = True
+    # Source: pkg/apis/core/v1/helper/qos/qos.go. It adds up all containers; since no request is
+    # larger than its limit, the sums are equal only where each pair is.
+    some, guaranteed = False, True
     for name in ("initContainers", "containers"):
         for container in spec.get(name) or ():
-            resources = container.get("resources")
-            if not resources:
-                guaranteed = False
-                continue
-            _add(requests, resources.get("requests"))
-            found = _add(limits, resources.get("limits"))
-            guaranteed = guaranteed and found == len(QOS_RESOURCES)
-    if not requests and not limits:
+            resources = container.get("resources") or {}
+            requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+            for resource in QOS_RESOURCES:
+                wanted, most = requests.get(resource, "0"), limits.get(resource, "0")
+                some = some or wanted != "0" or most != "0"
+                if guaranteed and (most == "0" or not _equal(wanted, most)):
+                    guaranteed = False
+    if not some:
         return "BestEffort"
-    if guaranteed and requests == limits:
-        return "Guaranteed"
-    return "Burstable"
+    return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _add(total: dict[str, int | Fraction], amounts: Object | None) -> int:
-    found = 0
-    for name in QOS_RESOURCES if amounts else ():
-        amount = quantity.parse((amounts or {}).get(name, "0"))
-        if amount > 0:
-            total[name] = total.get(name, 0) + amount
-            found += 1
-    return found
+def _equal(one: str, other: str) -> bool:
+    return one == other or quantity.parse(one) == quantity.parse(other)

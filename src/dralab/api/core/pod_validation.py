@@ -288,9 +288,9 @@ def _resource_problems(
 def _toleration_problems(toleration: Object, path: str, errors: list[FieldError]) -> None:
     operator, key = toleration.get("operator") or "Equal", toleration.get("key") or ""
     if key:
-        errors += [
-            fields.invalid_value(f"{path}.key", key, why) for why in names.qualified_problems(key)
-        ]
+        if not names.is_qualified(key):
+            problems = names.qualified_problems(key)
+            errors += [fields.invalid_value(f"{path}.key", key, why) for why in problems]
     elif operator != "Exists":
         why = (
             "operator must be Exists when `key` is empty, which means "

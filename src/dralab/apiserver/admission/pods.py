@@ -28,6 +28,8 @@ class PodPriority:
 
     def admit(self, review: Review) -> None:
         """Write the number and the policy of the class into a pod; Forbidden if it is unknown."""
+        if review.kind.hub == "pods" and review.operation == "UPDATE":
+            _keep_priority(review)
         pod = new_pod(review)
         if pod is None:
             return
@@ -63,6 +65,16 @@ class PodPriority:
         spec["preemptionPolicy"] = policy
 
 
+def _keep_priority(review: Review) -> None:
+    """A client that sends a pod without its priority does not mean to change it."""
+    if review.value is None or review.old is None:
+        return
+    spec, before = review.value["spec"], review.old["spec"]
+    for part in ("priority", "preemptionPolicy"):
+        if part not in spec and part in before:
+            spec[part] = before[part]
+
+
 class DefaultTolerations:
     """Lets pods stay on a node that is not ready for five minutes (DefaultTolerationSeconds)."""
 
@@ -70,10 +82,9 @@ class DefaultTolerations:
 
     def admit(self, review: Review) -> None:
         """Add the tolerations that a pod does not have."""
-        pod = new_pod(review)
-        if pod is None:
+        if review.kind.hub != "pods" or review.subresource or review.value is None:
             return
-        spec = pod["spec"]
+        spec = review.value["spec"]
         given = spec.get("tolerations") or []
         missing = [key for key in TOLERATED if not any(_tolerates(each, key) for each in given)]
         if missing:

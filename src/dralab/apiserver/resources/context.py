@@ -12,7 +12,7 @@ from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.tokens import TokenIssuer
 from dralab.apiserver.storage import Key, RevisionConflict, Store, Stored
-from dralab.kernel.clock import Clock, rfc3339
+from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
 
 Object = dict[str, Any]
@@ -44,6 +44,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.issuer = TokenIssuer(self.clock)
+        self._second, self._text = -1, ""
 
     def user_of_token(self, token: str) -> User | None:
         """Return who has a token: an account that we signed it for, or one the server knows."""
@@ -54,7 +55,10 @@ class Context:
 
     def now(self) -> str:
         """Return the time as objects carry it."""
-        return rfc3339(self.clock.now())
+        second = self.clock.now() // SECOND
+        if second != self._second:
+            self._second, self._text = second, rfc3339(second * SECOND)
+        return self._text
 
     def uid(self) -> str:
         """Return a new UID."""
