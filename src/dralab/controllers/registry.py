@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from dralab.api.kinds import Kinds
 from dralab.controllers.claims import ResourceClaims
 from dralab.controllers.cron_jobs import CronJobs
 from dralab.controllers.daemon_sets import DaemonSets
@@ -43,10 +44,23 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
 }
 
 
-def assemble(manager: Manager, *, without: Collection[str] = ()) -> list[Any]:
-    """Put the controllers on a manager, in a fixed order; return them."""
+def assemble(
+    manager: Manager, *, without: Collection[str] = (), kinds: Kinds | None = None
+) -> list[Any]:
+    """Put the controllers on a manager, in a fixed order; return them.
+
+    `kinds` are those of the server, where they are known to be more than the standard ones.
+    """
     unknown = sorted(set(without) - set(CONTROLLERS))
     if unknown:
         known = ", ".join(CONTROLLERS)
         raise ValueError(f"there is no controller {unknown[0]!r}; there are: {known}")
-    return [make(manager) for name, make in CONTROLLERS.items() if name not in without]
+    by_kind: Mapping[str, Callable[[], Any]] = {
+        "garbage-collector-controller": lambda: GarbageCollector(manager, kinds),
+        "namespace-controller": lambda: Namespaces(manager, kinds),
+    }
+    return [
+        by_kind[name]() if name in by_kind else make(manager)
+        for name, make in CONTROLLERS.items()
+        if name not in without
+    ]

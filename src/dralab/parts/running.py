@@ -14,6 +14,8 @@ from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 
 if TYPE_CHECKING:
+    from dralab.api.kinds import Kinds
+    from dralab.apiserver.server import ApiServer
     from dralab.scheduler.scheduler import Scheduler
 
 SCHEDULER: Final = "scheduler"
@@ -28,6 +30,11 @@ class Host(Protocol):
     @property
     def client(self) -> Client:
         """A client of its server."""
+        ...
+
+    @property
+    def server(self) -> "ApiServer":
+        """The server itself."""
         ...
 
     clock: Clock
@@ -51,10 +58,11 @@ class Running:
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-parts", clock=cluster.clock)
         manager = self.manager = Manager(engine, cluster.client, randomness)
+        kinds = cluster.server.resources.kinds
 
         def begin() -> None:
             # In the engine's thread: the server is ready before these modules are read.
-            self.scheduler = assemble(manager, without=self.without)
+            self.scheduler = assemble(manager, without=self.without, kinds=kinds)
             manager.start()
 
         engine.soon(begin)
@@ -69,14 +77,19 @@ class Running:
         self.engine = self.manager = self.scheduler = None
 
 
-def assemble(manager: Manager, *, without: Collection[str] = ()) -> "Scheduler | None":
-    """Put scheduler and controllers on a manager; return the scheduler, if it is one of them."""
+def assemble(
+    manager: Manager, *, without: Collection[str] = (), kinds: "Kinds | None" = None
+) -> "Scheduler | None":
+    """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
+
+    `kinds` are those that the server has, for the controllers that look after all of them.
+    """
     from dralab.allocation.selectors import CelEnvironment
     from dralab.controllers import registry
     from dralab.scheduler.scheduler import Scheduler
 
     if CONTROLLERS not in without:
-        registry.assemble(manager)
+        registry.assemble(manager, kinds=kinds)
     if SCHEDULER in without:
         return None
     return Scheduler(manager, CelEnvironment())
