@@ -140,8 +140,11 @@ def test_what_cannot_be_read_is_one_clear_line(tmp_path, text, expected):
 
 
 def test_a_key_given_twice_is_told(tmp_path):
-    found = read(tmp_path, "apiVersion: v1\nkind: Pod\nkind: Node\nmetadata: {name: a}\n")
-    assert told(found, tmp_path) == ["a.yaml:3: document 1: kind: the key is given twice"]
+    text = "apiVersion: v1\nkind: Pod\nkind: Node\nmetadata:\n  name: a\n  labels: [{x: 1, x: 2}]\n"
+    assert told(read(tmp_path, text), tmp_path) == [
+        "a.yaml:3: document 1: kind: the key is given twice",
+        "a.yaml:6: document 1: metadata.labels[0].x: the key is given twice",
+    ]
 
 
 def test_missing_files_and_empty_directories_are_told(tmp_path):
@@ -176,7 +179,7 @@ def test_a_device_twice_in_a_pool_is_told(tmp_path):
     for item in (first, second):
         item["spec"]["pool"]["resourceSliceCount"] = 2
     assert told(read(tmp_path, as_yaml(first, second)), tmp_path) == [
-        'a.yaml:15: document 2: ResourceSlice q: spec.devices[0].name: Duplicate value: "d": '
+        'a.yaml:27: document 2: ResourceSlice q: spec.devices[0].name: Duplicate value: "d": '
         "the pool has this device in ResourceSlice p too"
     ]
 
@@ -191,9 +194,9 @@ def test_counters_that_are_not_there_are_told(tmp_path):
     drawing = device("d", consumes={"a": {"m": 1, "x": 1}, "b": {"m": 1}})
     slices = pool("p", drawing, counters=[counter_set("a", m=1)])
     assert told(read(tmp_path, as_yaml(*slices)), tmp_path) == [
-        "a.yaml:1: document 1: ResourceSlice p: spec.devices[0].consumesCounters[0].counters: "
+        "a.yaml:17: document 1: ResourceSlice p: spec.devices[0].consumesCounters[0].counters: "
         'Not found: "x": the counter set has m',
-        "a.yaml:1: document 1: ResourceSlice p: spec.devices[0].consumesCounters[1].counterSet: "
+        "a.yaml:21: document 1: ResourceSlice p: spec.devices[0].consumesCounters[1].counterSet: "
         'Not found: "b": the pool has the counter sets a',
     ]
 
@@ -201,7 +204,7 @@ def test_counters_that_are_not_there_are_told(tmp_path):
 def test_an_object_twice_is_told(tmp_path):
     (text,) = told(read(tmp_path, as_yaml(device_class("a"), device_class("a"))), tmp_path)
     assert text == (
-        'a.yaml:7: document 2: DeviceClass a: metadata.name: Duplicate value: "a": '
+        'a.yaml:10: document 2: DeviceClass a: metadata.name: Duplicate value: "a": '
         "the same object is in a.yaml:1: document 1"
     )
 

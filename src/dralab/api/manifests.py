@@ -8,7 +8,7 @@ kinds of resource.k8s.io are checked here, readers of other APIs bring their own
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -88,6 +88,7 @@ class Problem:
     origin: Origin
     object: str
     message: str
+    field: str = ""
 
     def __str__(self) -> str:
         return (
@@ -152,6 +153,29 @@ def load(
             break
         _load_one(name, content, checks, result)
     return result
+
+
+def located(problems: Sequence[Problem]) -> list[Problem]:
+    """Return problems with the lines of their fields, as far as their files can be read again."""
+    by_file: dict[str, dict[int, Mapping[str, int]]] = {}
+    for problem in problems:
+        name = problem.origin.file
+        if problem.field and name not in by_file:
+            by_file[name] = {}
+            with suppress(OSError, YamlError):
+                content = Path(name).read_bytes()
+                by_file[name] = {
+                    item.number: item.positions for item in documents(content, positions=True)
+                }
+    found = []
+    for problem in problems:
+        lines = by_file.get(problem.origin.file, {}).get(problem.origin.document)
+        if lines and problem.field:
+            line = _line(lines, problem.origin, problem.field)
+            found.append(replace(problem, origin=replace(problem.origin, line=line)))
+        else:
+            found.append(problem)
+    return found
 
 
 def objects_of(name: str, content: bytes) -> Iterator[Manifest | Problem]:
@@ -297,5 +321,5 @@ def _line(known: Mapping[str, int], origin: Origin, path: str) -> int:
 
 __all__ = [
     "MAX_DEPTH", "Check", "Checked", "Manifest", "Manifests", "Origin", "Problem", "load",
-    "objects_of",
+    "located", "objects_of",
 ]  # fmt: skip

@@ -72,15 +72,15 @@ def documents(text: str | bytes, *, positions: bool = False) -> Iterator[Documen
     number = 0
     try:
         for event in yaml.parse(text, Loader=Loader):
-            if isinstance(event, yaml.DocumentStartEvent):
+            kind = type(event)
+            if builder is not None and kind is not yaml.DocumentEndEvent:
+                builder.take(kind, event)
+            elif kind is yaml.DocumentStartEvent:
                 number += 1
                 builder = _Builder(number, positions=positions)
-            elif isinstance(event, yaml.DocumentEndEvent):
-                if builder is not None:
-                    yield builder.document
-                builder = None
             elif builder is not None:
-                builder.take(event)
+                yield builder.document
+                builder = None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 0
@@ -94,7 +94,6 @@ class _Open:
     """A mapping or list that is being built."""
 
     value: Any
-    path: str
     anchor: str | None
     key: Any = None
     has_key: bool = False
@@ -112,30 +111,36 @@ class _Builder:
         self.keeps_positions = positions
         self.aliased = 0
 
-    def take(self, event: Any) -> None:
-        """Take the next event of the document."""
+    def take(self, kind: type, event: Any) -> None:
+        """Take the next event of the document; large files have millions of them."""
         line = event.start_mark.line + 1
         if not self.document.line:
             self.document.line = line
-        if isinstance(event, yaml.ScalarEvent):
-            self._add(self._scalar(event, line), line, event.anchor, 1)
-        elif isinstance(event, yaml.AliasEvent):
+        if kind is yaml.ScalarEvent:
+            if event.tag is None and event.implicit[0]:
+                self._add(resolved(event.value), line, event.anchor, 1)
+            else:
+                self._add(self._tagged(event, line), line, event.anchor, 1)
+        elif kind is yaml.MappingStartEvent:
+            self._open({}, event, line)
+        elif kind is yaml.SequenceStartEvent:
+            self._open([], event, line)
+        elif kind is yaml.AliasEvent:
             self._alias(event.anchor, line)
-        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            if len(self.stack) >= MAX_DEPTH:
-                raise YamlError(f"is nested more than {MAX_DEPTH} levels deep", line)
-            if event.tag is not None and TAGS.get(event.tag) not in {"map", "seq"}:
-                raise YamlError(f"has a tag that means nothing here: {event.tag}", line)
-            value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-            path = self._path_of_next()
-            if self.keeps_positions:
-                self.document.positions.setdefault(path, line)
-            self.stack.append(_Open(value, path, event.anchor))
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+        else:
             done = self.stack.pop()
             for other in done.merged:
                 done.value = {**other, **done.value}
             self._add(done.value, line, done.anchor, done.size)
+
+    def _open(self, value: Any, event: Any, line: int) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise YamlError(f"is nested more than {MAX_DEPTH} levels deep", line)
+        if event.tag is not None and TAGS.get(event.tag) not in {"map", "seq"}:
+            raise YamlError(f"has a tag that means nothing here: {event.tag}", line)
+        if self.keeps_positions:
+            self.document.positions.setdefault(self._path(), line)
+        self.stack.append(_Open(value, event.anchor))
 
     def _alias(self, anchor: str | None, line: int) -> None:
         if anchor is None or anchor not in self.anchors:
@@ -146,7 +151,7 @@ class _Builder:
             raise YamlError(f"has aliases that stand for more than {MAX_ALIASED} values", line)
         self._add(value, line, None, size)
 
-    def _scalar(self, event: Any, line: int) -> Any:
+    def _tagged(self, event: Any, line: int) -> Any:
         kind = TAGS.get(event.tag, "") if event.tag is not None else ""
         if event.tag is not None and not kind:
             raise YamlError(f"has a tag that means nothing here: {event.tag}", line)
@@ -154,13 +159,15 @@ class _Builder:
             return event.value
         return resolved(event.value)
 
-    def _path_of_next(self) -> str:
-        if not self.stack:
-            return ""
-        top = self.stack[-1]
-        if isinstance(top.value, list):
-            return f"{top.path}[{len(top.value)}]"
-        return f"{top.path}.{top.key}" if top.path else str(top.key)
+    def _path(self) -> str:
+        """Return the path of the value that comes next."""
+        path = ""
+        for each in self.stack:
+            if isinstance(each.value, list):
+                path += f"[{len(each.value)}]"
+            else:
+                path += f".{each.key}" if path else str(each.key)
+        return path
 
     def _add(self, value: Any, line: int, anchor: str | None, size: int) -> None:
         if anchor is not None:
@@ -172,7 +179,7 @@ class _Builder:
         top.size += size
         if isinstance(top.value, list):
             if self.keeps_positions:
-                self.document.positions.setdefault(f"{top.path}[{len(top.value)}]", line)
+                self.document.positions.setdefault(self._path(), line)
             top.value.append(value)
         elif not top.has_key:
             if isinstance(value, (dict, list)):
@@ -182,19 +189,20 @@ class _Builder:
             self._set(top, value, line)
 
     def _set(self, top: _Open, value: Any, line: int) -> None:
-        key, top.key, top.has_key = top.key, None, False
-        path = f"{top.path}.{key}" if top.path else key
+        key = top.key
         if key == MERGE:
             merged = value if isinstance(value, list) else [value]
             if not all(isinstance(item, dict) for item in merged):
                 raise YamlError("merges something that is no mapping", line)
             top.merged += merged
-            return
-        if key in top.value:
-            self.document.repeated.append((path, line))
-        if self.keeps_positions:
-            self.document.positions[path] = min(line, self.document.positions.get(path, line))
-        top.value[key] = value
+        else:
+            if key in top.value:
+                self.document.repeated.append((self._path(), line))
+            if self.keeps_positions:
+                path = self._path()
+                self.document.positions[path] = min(line, self.document.positions.get(path, line))
+            top.value[key] = value
+        top.key, top.has_key = None, False
 
 
 def resolved(text: str) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dralab.api.fields import FieldError, duplicate, invalid_value, not_found
-from dralab.api.manifests import Checked, Manifest, Manifests, Problem
+from dralab.api.manifests import Checked, Manifest, Manifests, Problem, located
 from dralab.api.resource.conversion import convert, errors_in, hub_version
 from dralab.api.resource.defaulting import default
 from dralab.api.resource.features import ALL, Features
@@ -61,7 +61,7 @@ def add_pool_problems(read: Manifests) -> None:
 
     Pools are looked at in their newest generation, as allocators do.
     """
-    read.problems += _repeated(read.objects)
+    found = _repeated(read.objects)
     pools: dict[tuple[str, str], list[Manifest]] = {}
     for item in read.of("ResourceSlice", GROUP):
         spec = item.object["spec"]
@@ -71,7 +71,8 @@ def add_pool_problems(read: Manifests) -> None:
         current = [
             item for item in slices if item.object["spec"]["pool"].get("generation", 0) == newest
         ]
-        read.problems += _pool_problems(current)
+        found += _pool_problems(current)
+    read.problems += located(found)
 
 
 def _repeated(objects: Sequence[Manifest]) -> list[Problem]:
@@ -83,7 +84,7 @@ def _repeated(objects: Sequence[Manifest]) -> list[Problem]:
         if earlier is not item:
             error = duplicate("metadata.name", item.name)
             text = f"{error}: the same object is in {earlier.origin}"
-            found.append(Problem(item.origin, item.title, text))
+            found.append(Problem(item.origin, item.title, text, error.field))
     return found
 
 
@@ -94,7 +95,7 @@ def _pool_problems(slices: Sequence[Manifest]) -> list[Problem]:
     devices: dict[str, Manifest] = {}
 
     def tell(item: Manifest, error: FieldError, more: str = "") -> None:
-        found.append(Problem(item.origin, item.title, f"{error}{more}"))
+        found.append(Problem(item.origin, item.title, f"{error}{more}", error.field))
 
     for item in slices:
         for index, counter_set in enumerate(item.object["spec"].get("sharedCounters") or ()):
