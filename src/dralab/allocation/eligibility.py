@@ -5,7 +5,7 @@ What other choices leave of a device (counters, shared capacity, constraints) is
 and `rules`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from dralab.allocation.board import Board
@@ -26,6 +26,21 @@ class SearchError(Exception):
     """The search cannot go on for this pod; the text is what Kubernetes reports."""
 
 
+class Carried(dict[tuple[str, Scalar], int]):
+    """The devices that carry each value of one attribute."""
+
+    def __init__(self, by_value: Mapping[tuple[str, Scalar], int]) -> None:
+        super().__init__(by_value)
+        self.any = self.of(by_value)
+
+    def of(self, values: Iterable[tuple[str, Scalar]]) -> int:
+        """Return the devices that carry at least one of these values."""
+        mask = 0
+        for value in values:
+            mask |= self.get(value, 0)
+        return mask
+
+
 class Eligibility:
     """The static part of every "may this device serve this request"."""
 
@@ -36,7 +51,7 @@ class Eligibility:
         self._accepts: dict[tuple[Term, int], bool] = {}
         self._amounts: dict[tuple[Term, int], tuple[Number, ...] | None] = {}
         self._values: dict[tuple[Term | None, int, str], Values | None] = {}
-        self._carried: dict[tuple[Term, str], dict[int, Values | None]] = {}
+        self.carried: dict[tuple[Term, str], Carried] = {}
         # What searches work out about devices and units, and can use again.
         self.served: dict[object, tuple[tuple[int, ...], ...] | None] = {}
         self.likeness: dict[int, object] = {}
@@ -141,10 +156,6 @@ class Eligibility:
     def numbered(self, value: object) -> int:
         """Return a small number that stands for a value, the same for equal ones."""
         return self._numbers.setdefault(value, len(self._numbers))
-
-    def carried(self, term: Term, name: str) -> dict[int, Values | None]:
-        """Return what is known of the values of devices, to be added to."""
-        return self._carried.setdefault((term, name), {})
 
     def _look_up(self, term: Term, number: int, name: str) -> Values | None:
         offer = self.board.offers[number]

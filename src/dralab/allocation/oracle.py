@@ -17,9 +17,10 @@ from math import prod
 from typing import Final, NamedTuple
 
 from dralab.allocation.board import Draw, Left, State, bits
-from dralab.allocation.eligibility import SearchError, Values
+from dralab.allocation.eligibility import Carried, SearchError, Values
 from dralab.allocation.matching import Shortfall, matched
 from dralab.allocation.plain import Effort
+from dralab.allocation.problem import Scalar
 from dralab.allocation.rules import Distinct, Match, Rule, Total
 from dralab.allocation.setup import Setup
 from dralab.allocation.terms import Term
@@ -249,30 +250,45 @@ class Oracle:
                 complete = False
             for place in covered:
                 demand = result[place]
-                mask = 0
-                for number, values in self._values(demand, rule.constraint.name):
-                    if values is not None and _admits(rule, values):
-                        mask |= 1 << number
-                result[place] = replace(demand, mask=mask)
-            if isinstance(rule, Distinct) and covered and not self._enough(result, covered, rule):
+                mask = demand.mask & self._admitted(rule, demand.term)
+                result[place] = Demand(demand.term, demand.need, mask)
+            if isinstance(rule, Distinct) and not self._enough(result, covered, rule):
                 # Nothing can be served: let the caller's count of devices see it.
                 result[covered[0]] = replace(result[covered[0]], mask=0)
         return complete, result
 
-    def _values(self, demand: Demand, name: str) -> Iterator[tuple[int, Values | None]]:
-        known = self.eligibility.carried(demand.term, name)
-        for number in bits(demand.mask):
-            if number not in known:
-                known[number] = self.eligibility.values(demand.term, number, name)
-            yield number, known[number]
+    def _admitted(self, rule: Match | Distinct, term: Term) -> int:
+        """Return the devices whose values a rule still admits, each by itself."""
+        carried = self._carried(term, rule.constraint.name)
+        if isinstance(rule, Match) and rule.common is not None:
+            return carried.of(rule.common)
+        if isinstance(rule, Distinct):
+            return carried.any & ~carried.of(rule.taken)
+        return carried.any
+
+    def _carried(self, term: Term, name: str) -> Carried:
+        known = self.eligibility.carried
+        found = known.get((term, name))
+        if found is None:
+            by_value: dict[tuple[str, Scalar], int] = {}
+            mask = self.eligible[term] if self.setup.known is None else self.setup.known[term]
+            for number in bits(mask):
+                for value in sorted(self.eligibility.values(term, number, name) or (), key=repr):
+                    by_value[value] = by_value.get(value, 0) | 1 << number
+            found = known[term, name] = Carried(by_value)
+        return found
 
     def _enough(self, demands: Sequence[Demand], covered: Sequence[int], rule: Distinct) -> bool:
         """Return whether covered demands find enough different values, matched one by one."""
+        # By the whole set of a device's values: a relaxation that is exact for single values.
         places: dict[Values, int] = {}
         masks = []
+        name = rule.constraint.name
         for place in covered:
+            demand = demands[place]
             mask = 0
-            for _, values in self._values(demands[place], rule.constraint.name):
+            for number in bits(demand.mask):
+                values = self.eligibility.values(demand.term, number, name)
                 if values is not None:
                     mask |= 1 << places.setdefault(values, len(places))
             masks.append(mask)
@@ -284,11 +300,18 @@ class Oracle:
         covered = [demand for demand in demands if each.covers(demand.term)]
         if sum(demand.need for demand in covered) <= 1:
             return False
-        offered: set[Values] = set()
-        for demand in covered:
-            for _, values in self._values(demand, each.rule.constraint.name):
-                offered.add(_offered(each.rule, values))
-        return len(offered) > 1
+        return len(self._choices(each.rule, covered)) > 1
+
+    def _choices(self, rule: Rule, covered: Sequence[Demand]) -> dict[object, list[int]]:
+        """Return per value that a match rule could settle on the devices left to each demand."""
+        common = rule.common if isinstance(rule, Match) else None
+        found: dict[object, list[int]] = {}
+        for order, demand in enumerate(covered):
+            for value, mask in self._carried(demand.term, rule.constraint.name).items():
+                mine = mask & demand.mask
+                if mine and (common is None or value in common):
+                    found.setdefault(value, [0] * len(covered))[order] = mine
+        return found
 
     def _bind(
         self,
@@ -302,11 +325,7 @@ class Oracle:
             return self._units(demands, state)
         each = rules[0]
         covered = [place for place, demand in enumerate(demands) if each.covers(demand.term)]
-        masks: dict[object, list[int]] = {}
-        for order, place in enumerate(covered):
-            for number, values in self._values(demands[place], each.rule.constraint.name):
-                for value in _offered(each.rule, values):
-                    masks.setdefault(value, [0] * len(covered))[order] |= 1 << number
+        masks = self._choices(each.rule, [demands[place] for place in covered])
         # Rules that ask the same of the same devices are interchangeable: ascending values only.
         likeness = (
             each.rule.constraint.name,
@@ -325,7 +344,7 @@ class Oracle:
             self.effort.spend()
             after = list(demands)
             for order, place in enumerate(covered):
-                after[place] = replace(demands[place], mask=narrowed[order])
+                after[place] = Demand(demands[place].term, demands[place].need, narrowed[order])
             if any(after[place].mask.bit_count() < after[place].need for place in covered):
                 continue
             if isinstance(self.matching(after, state), Shortfall):
@@ -455,20 +474,6 @@ class Oracle:
             self.eligibility.amounts(demands[kind].term, number) or () for kind in serves
         )
         return Member(draw, serves, amounts, room)
-
-
-def _offered(rule: Rule, values: Values | None) -> Values:
-    """Return the values of a device that a match rule could still settle on."""
-    if values is None:
-        return frozenset()
-    common = rule.common if isinstance(rule, Match) else None
-    return values if common is None else values & common
-
-
-def _admits(rule: Match | Distinct, values: Values) -> bool:
-    if isinstance(rule, Match):
-        return rule.common is None or bool(values & rule.common)
-    return not values & rule.taken
 
 
 def _merged(demands: Sequence[Demand], shareable: int) -> list[Demand]:
