@@ -2,6 +2,8 @@ import asyncio
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,23 @@ def test_the_fixtures_give_each_test_its_own_cluster(
 test_the_fixtures_give_each_test_its_own_cluster_again = (
     test_the_fixtures_give_each_test_its_own_cluster
 )
+
+
+def test_a_start_imports_nothing_that_can_wait() -> None:
+    """Ready in 0.3 s is a promise; these cost more than a tenth of it each."""
+    script = (
+        "import sys\n"
+        "from dralab.cluster import Cluster\n"
+        "with Cluster():\n"
+        "    print(*sorted(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(done.stdout.split())
+    late = {
+        "cryptography", "dralab.api.resource.rules", "dralab.apiserver.tables", "dralab.cel",
+        "dralab.prototypes.k8srm.mending", "numpy", "sqlite3", "yaml",
+    }  # fmt: skip
+    assert "dralab.apiserver.server" in loaded
+    assert loaded & late == set()

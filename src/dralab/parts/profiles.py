@@ -65,7 +65,11 @@ def install(context: Context, names: Sequence[str]) -> None:
 
 def _k8srm(context: Context) -> None:
     from dralab.prototypes.k8srm import kinds
-    from dralab.prototypes.k8srm.mending import mend
+
+    def mend(value: Object) -> Report:
+        from dralab.prototypes.k8srm.mending import mend  # with the first object: it is large
+
+        return mend(value)
 
     for kind in kinds.KINDS:
         register(context, kinds.GROUP, kinds.VERSION, kind, mend)
@@ -86,7 +90,11 @@ def _k8srm(context: Context) -> None:
 
 def _evolution(context: Context) -> None:
     from dralab.prototypes.evolution import kinds
-    from dralab.prototypes.evolution.mending import mend
+
+    def mend(value: Object) -> Report:
+        from dralab.prototypes.evolution.mending import mend
+
+        return mend(value)
 
     for kind in kinds.KINDS:
         # A store of its own: today's objects of the same names mean something else.

@@ -3,27 +3,22 @@
 Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource`.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from dralab import cel
 from dralab.api import fields, schemas, structural
 from dralab.api.core.definitions import DefinitionStrategy
 from dralab.api.decoding import Decoder, DecodingError
-from dralab.api.fields import OMITTED, FieldError
+from dralab.api.fields import FieldError
 from dralab.api.schemas import OBJECT_META, Schema, Schemas
 from dralab.api.strategy import ScalePaths, Strategy
-from dralab.cel import types
-from dralab.cel.values import Map
 
 Object = dict[str, Any]
 UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation"
 )
-OLD: Final = re.compile(r"\boldSelf\b")
 FREE: Final[Mapping[str, Any]] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
@@ -116,7 +111,9 @@ class CustomStrategy(Strategy):
             return found
         if found:
             return [*found, fields.invalid_value("<nil>", None, UNCHECKED)]
-        return list(_broken_rules(raw, value, old, ""))
+        from dralab.apiserver.resources.custom_expressions import broken_rules
+
+        return list(broken_rules(raw, value, old, ""))
 
 
 def _path(text: str) -> tuple[str, ...]:
@@ -134,9 +131,6 @@ def _metadata() -> Decoder:
     return Decoder(Schemas.standard().definition(OBJECT_META), "ObjectMeta")
 
 
-# --- rules in CEL -----------------------------------------------------------------------------
-
-
 def _has_rules(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return False
@@ -146,117 +140,15 @@ def _has_rules(schema: Any) -> bool:
     return any(map(_has_rules, parts)) or _has_rules(schema.get("additionalProperties"))
 
 
-def _broken_rules(
-    schema: Mapping[str, Any], value: Any, old: Any, path: str
-) -> Iterator[FieldError]:
-    """Yield the rules that a value breaks, from the outside in."""
-    for rule in schema.get("x-kubernetes-validations") or ():
-        error = _broken(rule, value, old, path)
-        if error is not None:
-            yield error
-    if isinstance(value, Mapping):
-        properties = schema.get("properties") or {}
-        extra = schema.get("additionalProperties")
-        for name in sorted(value):
-            part = properties.get(name, extra)
-            if isinstance(part, Mapping):
-                before = old.get(name) if isinstance(old, Mapping) else None
-                where = f"{path}.{name}" if path else name
-                yield from _broken_rules(part, value[name], before, where)
-    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        for index, item in enumerate(value):
-            # Items of a list are told apart only by keys; without, there is no old one.
-            yield from _broken_rules(schema["items"], item, None, f"{path}[{index}]")
-
-
-def _broken(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> FieldError | None:
-    expression = rule.get("rule") or ""
-    needs_old = OLD.search(expression) is not None
-    if needs_old and old is None and not rule.get("optionalOldSelf"):
-        return None
-    variables = {"self": cel_value(value), "oldSelf": cel_value(old)}
-    where = f"{path}{rule.get('fieldPath', '')}"
-    where = where.removeprefix(".")
-    try:
-        program = _program(expression)
-        met, _ = program.value(variables)
-    except cel.CompileError as error:
-        return _failure(where, rule, f"rule error: {error}")
-    except cel.CelError as error:
-        return _failure(where, rule, f"rule evaluation error: {error}")
-    if met is True:
-        return None
-    message = rule.get("message") or f"failed rule: {expression}"
-    if by_expression := rule.get("messageExpression"):
-        message = _message(by_expression, variables) or message
-    return _failure(where, rule, message)
-
-
-def _failure(where: str, rule: Mapping[str, Any], message: str) -> FieldError:
-    reason = rule.get("reason") or "FieldValueInvalid"
-    known = reason if reason in fields.TITLES else "FieldValueInvalid"
-    return FieldError(known, where, OMITTED, message.strip())
-
-
-def _message(expression: str, variables: Mapping[str, Any]) -> str:
-    try:
-        found, _ = _program(expression).value(variables)
-    except (cel.CelError, cel.CompileError):
-        return ""
-    return found.strip() if isinstance(found, str) else ""
-
-
-@lru_cache(maxsize=1024)
-def _program(expression: str) -> cel.Program:
-    return cel.compile_expression(expression, _environment())
-
-
-@lru_cache(maxsize=1)
-def _environment() -> cel.Environment:
-    return cel.kubernetes().extended(variables={"self": types.DYN, "oldSelf": types.DYN})
-
-
-def cel_value(value: Any) -> Any:
-    """Return a JSON value as CEL has it."""
-    if isinstance(value, Mapping):
-        return Map({key: cel_value(item) for key, item in value.items()})
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [cel_value(item) for item in value]
-    return value
-
-
 class CheckedDefinitions(DefinitionStrategy):
     """Definitions, whose rules in CEL must compile."""
 
     def validate(self, value: Object) -> list[FieldError]:
         """Return what is wrong with a definition."""
-        return super().validate(value) + list(rule_errors(value["spec"].get("versions") or ()))
+        found = super().validate(value)
+        versions = value["spec"].get("versions") or ()
+        if any(_has_rules((each.get("schema") or {}).get("openAPIV3Schema")) for each in versions):
+            from dralab.apiserver.resources.custom_expressions import rule_errors
 
-
-def rule_errors(versions: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
-    """Yield the rules of a definition that do not compile."""
-    for index, version in enumerate(versions):
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if isinstance(schema, Mapping):
-            path = f"spec.versions[{index}].schema.openAPIV3Schema"
-            yield from _rule_errors(schema, path)
-
-
-def _rule_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
-        where = f"{path}.x-kubernetes-validations[{index}].rule"
-        expression = rule.get("rule") or ""
-        if not expression.strip():
-            yield fields.required(where, "rule is not specified")
-            continue
-        try:
-            _program(expression)
-        except cel.CompileError as error:
-            yield fields.invalid_value(where, dict(rule), str(error))
-    for name, part in (schema.get("properties") or {}).items():
-        if isinstance(part, Mapping):
-            yield from _rule_errors(part, f"{path}.properties[{name}]")
-    for name in ("items", "additionalProperties"):
-        part = schema.get(name)
-        if isinstance(part, Mapping):
-            yield from _rule_errors(part, f"{path}.{name}")
+            found += rule_errors(versions)
+        return found

@@ -242,7 +242,7 @@ class MemoryStore:
             current = self._expected(collection, key, expect)
             revision = self._next_revision()
             last = stamped(current.value if value is None else value, revision)
-            departed = Stored(key, last, revision, current.created)
+            departed = _settled(Stored(key, last, revision, current.created))
             self._write(collection, Change(key, revision, current, None, departed))
             return departed
 

@@ -97,7 +97,8 @@ class Stored:
 
     def restamped(self, revision: int) -> "Stored":
         """Return the same state as of another revision: what watchers see of an object's end."""
-        return Stored(self.key, stamped(self.value, revision), revision, self.created)
+        found = Stored(self.key, stamped(self.value, revision), revision, self.created)
+        return found.settle()
 
     def __repr__(self) -> str:
         return f"<{'/'.join(self.key)} at {self.revision}>"
