@@ -1,9 +1,10 @@
 """`dralab schedule`: put pods on nodes and write what they got, in files or on a server."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import orjson
@@ -14,6 +15,8 @@ from dralab.cli.schedule_early import schedule_early
 from dralab.prototypes.findings import Object
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import Placed, Placement, World
+
+NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
 
 
 @click.command(
@@ -93,7 +96,10 @@ def _why(world: World, placement: Placement) -> str:
     if not problems:
         return "no node may run it"
     found = explain(problems[0][1], [node for node, _ in problems])
-    return page(found) if found is not None else "no answer within the budget of the search"
+    if found is None:
+        return "no answer within the budget of the search"
+    # Older generations number their pools for the search.
+    return NUMBERED.sub(lambda match: world.shown(match[1], match[2]), page(found))
 
 
 def _wanted(world: World, names: Sequence[str], namespace: str) -> list[Object]:

@@ -17,6 +17,7 @@ from dralab.prototypes.conversion.writing import (
     EVOLUTION,
     STANDARD,
     Writer,
+    amount_text,
     each_device_name,
     identifier,
     label,
@@ -216,7 +217,9 @@ def typed(value: Attribute) -> Object:
     match value.type:
         case "int":
             return {"quantity": str(only)}
-        case "quantity" | "bool" | "version":
+        case "quantity":
+            return {"quantity": amount_text(only)}
+        case "bool" | "version":
             return {value.type: only}
         case _:
             return {"string": str(only)}

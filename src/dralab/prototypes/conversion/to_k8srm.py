@@ -17,7 +17,7 @@ from dralab.prototypes.conversion.neutral import (
     Pool,
     Request,
 )
-from dralab.prototypes.conversion.writing import Writer, metadata
+from dralab.prototypes.conversion.writing import Writer, amount_text, metadata
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 
@@ -264,7 +264,7 @@ def typed(value: Attribute) -> Object:
         case "int":
             return {"intValue": only}
         case "quantity":
-            return {"quantityValue": only}
+            return {"quantityValue": amount_text(only)}
         case "version":
             return {"semVerValue": only}
         case "bool":

@@ -20,6 +20,7 @@ from dralab.prototypes.conversion.writing import (
     STANDARD,
     V1,
     Writer,
+    amount_text,
     identifier,
     label,
     metadata,
@@ -168,7 +169,7 @@ class ToV1(Writer):
         for name, value in device.attributes.items():
             written = identifier(STANDARD.get(name, name))
             if value.type == "quantity":
-                capacity[written] = {"value": str(value.values[0])}
+                capacity[written] = {"value": amount_text(value.values[0])}
             else:
                 attributes[written] = typed(value)
         found: Object = {"name": label(device.name), "attributes": attributes}

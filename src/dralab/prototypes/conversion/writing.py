@@ -26,6 +26,7 @@ from dralab.prototypes.conversion.neutral import (
     Rule,
     Scene,
 )
+from dralab.values.quantity import parse_any, render
 
 EVOLUTION = "resource.k8s.io/v1alpha2"
 V1 = "resource.k8s.io/v1"
@@ -198,6 +199,16 @@ def identifier(name: str) -> str:
     """Return an attribute's name with a C identifier; a domain stays."""
     domain, slash, last = name.rpartition("/")
     return f"{domain}{slash}{re.sub(r'[^A-Za-z0-9_]', '_', last)}"
+
+
+def amount_text(text: object) -> str:
+    """Return a quantity as a person would write it.
+
+    >>> amount_text("17179869184"), amount_text("1000000000")
+    ('16Gi', '1G')
+    """
+    number = parse_any(text)
+    return render(number, "BinarySI" if number % 1024 == 0 else "DecimalSI")
 
 
 def label(name: str) -> str:

@@ -1,0 +1,1 @@
+dralab schedule --nodes nodes.yaml --claim pod.yaml -v
