@@ -335,6 +335,23 @@ class TestDaemonSets:
         images = Counter(p["spec"]["containers"][0]["image"] for p in lab.all(PODS))
         assert images == {"nginx:2": 2}
 
+    def test_its_history_can_be_read_and_is_bounded(self, lab):
+        lab.add(DAEMON_SETS, workload("DaemonSet", "ds", revisionHistoryLimit=1))
+        run(lab)
+        for number in (2, 3):
+            lab.patch(DAEMON_SETS, "ds", {"spec": {"template": template(image=f"nginx:{number}")}})
+            run(lab)
+        kept = sorted(lab.all(CONTROLLER_REVISIONS), key=lambda item: item["revision"])
+        assert [item["revision"] for item in kept] == [2, 3]
+        images = [
+            item["data"]["spec"]["template"]["spec"]["containers"][0]["image"] for item in kept
+        ]
+        assert images == ["nginx:2", "nginx:3"]
+        assert kept[0]["data"]["spec"]["template"]["$patch"] == "replace"
+        lab.patch(DAEMON_SETS, "ds", {"spec": {"template": template(image="nginx:2")}})
+        run(lab)
+        assert sorted(item["revision"] for item in lab.all(CONTROLLER_REVISIONS)) == [3, 4]
+
     def test_its_pods_tolerate_troubled_nodes(self, lab):
         lab.add(DAEMON_SETS, workload("DaemonSet", "ds"))
         run(lab)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.controllers.revisions import Revisions
 from dralab.controllers.workloads import (
     Owned,
     PodControl,
@@ -16,7 +17,6 @@ from dralab.controllers.workloads import (
     is_available,
     percentage,
     pod_from_template,
-    template_hash,
     write_status,
 )
 from dralab.kernel.clock import SECOND
@@ -48,6 +48,7 @@ class DaemonSets:
         self.sets = manager.cache(DAEMON_SETS)
         self.nodes = manager.cache(NODES)
         self.owned = Owned(manager, PODS, kind="DaemonSet", api_version="apps/v1")
+        self.revisions = Revisions(manager, kind="DaemonSet")
         recorder = manager.recorder("daemonset-controller")
         self.recorder = recorder
         self.control = PodControl(manager, recorder, kind="DaemonSet", api_version="apps/v1")
@@ -67,7 +68,8 @@ class DaemonSets:
         daemon_set = self.sets.get(key)
         if daemon_set is None:
             return None
-        revision = template_hash(daemon_set["spec"]["template"])
+        name = self.revisions.current(daemon_set)
+        revision = name.rpartition("-")[2]
         failure: ApiError | None = None
         if not is_deleting(daemon_set):
             try:
@@ -76,6 +78,7 @@ class DaemonSets:
             except ApiError as error:
                 failure = error
         again = self._tell(daemon_set, revision)
+        self.revisions.forget(daemon_set, {name})
         if failure is not None:
             raise failure
         return again

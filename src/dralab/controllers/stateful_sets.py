@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.controllers.revisions import Revisions
 from dralab.controllers.workloads import (
     Owned,
     PodControl,
@@ -16,13 +17,12 @@ from dralab.controllers.workloads import (
     enqueue_owner,
     is_available,
     pod_from_template,
-    template_hash,
     write_status,
 )
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, is_deleting, is_finished, is_ready, key_of
-from dralab.runtime.resources import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS, VOLUME_CLAIMS
+from dralab.runtime.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
 
 REVISION: Final = "controller-revision-hash"
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
@@ -37,9 +37,7 @@ class StatefulSets:
         self.client = manager.client
         self.sets = manager.cache(STATEFUL_SETS)
         self.owned = Owned(manager, PODS, kind="StatefulSet", api_version="apps/v1")
-        self.revisions = Owned(
-            manager, CONTROLLER_REVISIONS, kind="StatefulSet", api_version="apps/v1"
-        )
+        self.revisions = Revisions(manager, kind="StatefulSet")
         recorder = manager.recorder("statefulset-controller")
         self.control = PodControl(manager, recorder, kind="StatefulSet", api_version="apps/v1")
         self.queue = manager.queue("statefulsets", self.reconcile)
@@ -51,7 +49,7 @@ class StatefulSets:
         stateful = self.sets.get(key)
         if stateful is None:
             return None
-        update = self._revision(stateful)
+        update = self.revisions.current(stateful)
         status = stateful.get("status") or {}
         current = status.get("currentRevision") or update
         pods = {
@@ -131,7 +129,7 @@ class StatefulSets:
     def _create(self, stateful: Object, number: int, revision: str) -> Object:
         key, spec = key_of(stateful), stateful["spec"]
         name = f"{key.name}-{number}"
-        template = self._template(stateful, revision)
+        template = self.revisions.template(stateful, revision)
         body = pod_from_template(
             template, reference=self.owned.reference(stateful), namespace=key.namespace, name=name
         )
@@ -173,50 +171,6 @@ class StatefulSets:
         if volumes:
             body["spec"]["volumes"] = volumes
 
-    # --- revisions
-
-    def _revision(self, stateful: Object) -> str:
-        """Return the name of the template's revision; note it where it is new."""
-        key = key_of(stateful)
-        template = stateful["spec"]["template"]
-        known = self.revisions.of(stateful, adopt=False)
-        for item in known:
-            if (item.get("data") or {}).get("spec", {}).get("template") == template:
-                name: str = item["metadata"]["name"]
-                return name
-        name = f"{key.name}-{template_hash(template)}"
-        body = {
-            "apiVersion": "apps/v1",
-            "kind": "ControllerRevision",
-            "metadata": {
-                "name": name,
-                "namespace": key.namespace,
-                "labels": {
-                    **(stateful["spec"]["selector"].get("matchLabels") or {}),
-                    REVISION: name,
-                },
-                "ownerReferences": [self.revisions.reference(stateful)],
-            },
-            "data": {"spec": {"template": template}},
-            "revision": max((item.get("revision", 0) for item in known), default=0) + 1,
-        }
-        try:
-            self.revisions.cache.learn(
-                self.client.create(CONTROLLER_REVISIONS, body, key.namespace)
-            )
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-        return name
-
-    def _template(self, stateful: Object, revision: str) -> dict[str, Any]:
-        for item in self.revisions.of(stateful, adopt=False):
-            if item["metadata"]["name"] == revision:
-                found: dict[str, Any] = item["data"]["spec"]["template"]
-                return found
-        template: dict[str, Any] = stateful["spec"]["template"]
-        return template
-
     # --- status
 
     def _tell(self, stateful: Object, current: str, update: str) -> int | None:
@@ -247,8 +201,8 @@ class StatefulSets:
             "observedGeneration": stateful["metadata"].get("generation", 0),
             "collisionCount": (stateful.get("status") or {}).get("collisionCount") or 0,
         }
-        written = write_status(self.manager, STATEFUL_SETS, self.sets, stateful, status)
-        del written
+        write_status(self.manager, STATEFUL_SETS, self.sets, stateful, status)
+        self.revisions.forget(stateful, {current, update})
         patience = stateful["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()
         later = [

@@ -57,7 +57,7 @@ class Recorder:
             known.count += 1
             self._series.move_to_end(key)
             body = {"count": known.count, "lastTimestamp": now}
-            self._engine.soon(lambda: self._count(key, known, body))
+            self._engine.offload(lambda: self._count(key, known, body), _nothing)
             return
         self._number += 1
         digest = hashlib.sha256(f"{self.component}{now}{self._number}{key}".encode()).hexdigest()
@@ -88,7 +88,7 @@ class Recorder:
             "reportingComponent": self.component,
             "reportingInstance": "",
         }
-        self._engine.soon(lambda: self._create(key, event))
+        self._engine.offload(lambda: self._create(key, event), _nothing)
 
     def _create(self, key: tuple[str, ...], event: dict[str, Any]) -> None:
         try:
@@ -101,6 +101,10 @@ class Recorder:
             self._client.patch(EVENTS, series.name, body, series.namespace)
         except ApiError:
             self._series.pop(key, None)
+
+
+def _nothing(_: object) -> None:
+    """Nobody waits for an event."""
 
 
 def shortened(message: str, limit: int = LONGEST_MESSAGE) -> str:

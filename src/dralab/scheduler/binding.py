@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.kernel.clock import SECOND
+from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.runtime.client import Client, Object
 from dralab.runtime.objects import amend, is_deleting, uid_of
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS
@@ -68,6 +68,16 @@ def unreserve(client: Client, pod: PodInfo, claims: list[Object], *, deallocate:
 def awaits_conditions(claims: list[Object]) -> bool:
     """Return whether some allocated device must be made ready before its pod may be bound."""
     return any(item.get("bindingConditions") for claim in claims for item in _results(claim))
+
+
+def given_up_at(claims: list[Object], now: int) -> int:
+    """Return when devices that are not ready are given up: ten minutes after their allocation."""
+    times = [
+        from_rfc3339(stamp)
+        for claim in claims
+        if (stamp := claim["status"]["allocation"].get("allocationTimestamp"))
+    ]
+    return min(times, default=now) + BINDING_TIMEOUT
 
 
 def conditions_met(claims: list[Object]) -> bool | str:

@@ -401,7 +401,7 @@ class Scheduler:
             "BindingConditionsPending",
             f"waiting for binding conditions for device on node {placement.node}",
         )
-        until = self.manager.engine.clock.now() + binding.BINDING_TIMEOUT
+        until = binding.given_up_at(result, self.manager.engine.clock.now())
         keys = [key_of(claim) for claim in result]
         self._pending[placement.pod.uid] = _Pending(item, placement, keys, until)
         self.manager.engine.at(until, partial(self._look_at, placement.pod.uid))

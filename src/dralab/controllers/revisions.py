@@ -1,0 +1,103 @@
+"""The history of a template as ControllerRevisions: what `kubectl rollout undo` goes back to.
+
+Source: k8s.io/kubernetes `pkg/controller/history`. A revision's data are a strategic merge patch
+that puts its template back.
+"""
+
+from typing import Any
+
+from dralab.api.status import ApiError
+from dralab.controllers.workloads import Owned, template_hash
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import is_deleting, key_of
+from dralab.runtime.resources import CONTROLLER_REVISIONS
+
+HASH = "controller-revision-hash"
+
+
+class Revisions:
+    """The revisions of the owners of one kind."""
+
+    def __init__(self, manager: Manager, *, kind: str) -> None:
+        self.client = manager.client
+        self.owned = Owned(manager, CONTROLLER_REVISIONS, kind=kind, api_version="apps/v1")
+
+    def current(self, owner: Object) -> str:
+        """Return the name of the revision of an owner's template; note it where it is new.
+
+        A template that comes back gets its old revision, under the highest number.
+        """
+        template = owner["spec"]["template"]
+        known = self.owned.of(owner, adopt=False)
+        highest = max((item.get("revision", 0) for item in known), default=0)
+        for item in known:
+            if _template(item) == template:
+                name: str = item["metadata"]["name"]
+                if item.get("revision", 0) < highest:
+                    key = key_of(item)
+                    patch: Object = {"revision": highest + 1}
+                    self.owned.cache.learn(
+                        self.client.patch(CONTROLLER_REVISIONS, key.name, patch, key.namespace)
+                    )
+                return name
+        return self._create(owner, highest + 1)
+
+    def template(self, owner: Object, name: str) -> dict[str, Any]:
+        """Return the template of a revision; the owner's own where the revision is gone."""
+        for item in self.owned.of(owner, adopt=False):
+            if item["metadata"]["name"] == name:
+                return _template(item)
+        found: dict[str, Any] = owner["spec"]["template"]
+        return found
+
+    def forget(self, owner: Object, live: set[str]) -> None:
+        """Delete the oldest revisions beyond revisionHistoryLimit, other than the live ones."""
+        limit = owner["spec"].get("revisionHistoryLimit")
+        if limit is None or is_deleting(owner):
+            return
+        old = [
+            item
+            for item in self.owned.of(owner, adopt=False)
+            if item["metadata"]["name"] not in live and not is_deleting(item)
+        ]
+        old.sort(key=lambda item: item.get("revision", 0))
+        for item in old[: max(0, len(old) - limit)]:
+            key = key_of(item)
+            try:
+                self.client.delete(CONTROLLER_REVISIONS, key.name, key.namespace)
+            except ApiError as error:
+                if error.reason != "NotFound":
+                    raise
+
+    def _create(self, owner: Object, number: int) -> str:
+        key, template = key_of(owner), owner["spec"]["template"]
+        digest = template_hash(template)
+        name = f"{key.name}-{digest}"
+        body: Object = {
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "metadata": {
+                "name": name,
+                "namespace": key.namespace,
+                "labels": {
+                    **((template.get("metadata") or {}).get("labels") or {}),
+                    HASH: digest,
+                },
+                "annotations": dict(owner["metadata"].get("annotations") or {}),
+                "ownerReferences": [self.owned.reference(owner)],
+            },
+            "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+            "revision": number,
+        }
+        try:
+            self.owned.cache.learn(self.client.create(CONTROLLER_REVISIONS, body, key.namespace))
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        return name
+
+
+def _template(revision: Object) -> dict[str, Any]:
+    template = ((revision.get("data") or {}).get("spec") or {}).get("template") or {}
+    return {name: value for name, value in template.items() if name != "$patch"}
