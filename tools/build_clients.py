@@ -1,0 +1,104 @@
+"""Build unmodified Kubernetes programs for `make conformance`: from the public Go modules.
+
+    python tools/build_clients.py FOLDER [NAME ...]
+
+Needs the Go toolchain, the Go module proxy, and some minutes: kubectl and client-go one or two,
+kube-scheduler and kube-controller-manager about five each. Prints the variables that lead the
+tests to what was built.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+VERSION = "1.36.2"
+STAGED = f"v0.{VERSION.partition('.')[2]}"
+SOURCE = Path(__file__).parents[1] / "tests/conformance/clientgo"
+MAIN = """package main
+
+import (
+\t"os"
+
+\t"k8s.io/component-base/cli"
+\t_ "k8s.io/component-base/metrics/prometheus/clientgo"
+\t"{package}"
+)
+
+func main() {{
+\tos.Exit(cli.Run({call}))
+}}
+"""
+# name: (variable, package, call, the module it is part of)
+PROGRAMS = {
+    "kubectl": (
+        "DRALAB_KUBECTL",
+        "k8s.io/kubectl/pkg/cmd",
+        "cmd.NewDefaultKubectlCommand()",
+        f"k8s.io/kubectl {STAGED}",
+    ),
+    "kube-scheduler": (
+        "DRALAB_KUBE_SCHEDULER",
+        "k8s.io/kubernetes/cmd/kube-scheduler/app",
+        "app.NewSchedulerCommand()",
+        f"k8s.io/kubernetes v{VERSION}",
+    ),
+    "kube-controller-manager": (
+        "DRALAB_KUBE_CONTROLLER_MANAGER",
+        "k8s.io/kubernetes/cmd/kube-controller-manager/app",
+        "app.NewControllerManagerCommand()",
+        f"k8s.io/kubernetes v{VERSION}",
+    ),
+}
+CLIENT_GO = "clientgo"
+
+
+def main(arguments: list[str]) -> int:
+    """Build the programs named, or all of them."""
+    known = [CLIENT_GO, *PROGRAMS]
+    if not arguments or set(arguments[1:]) - set(known):
+        print(__doc__, f"NAME is one of {', '.join(known)}.", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in arguments[1:] or known:
+        target = folder / name
+        if name == CLIENT_GO:
+            variable = "DRALAB_CLIENT_GO"
+            _go(SOURCE, "build", "-o", str(target), ".")
+        else:
+            variable = PROGRAMS[name][0]
+            _build(name, folder / f"{name}.source", target)
+        print(f"export {variable}={target}", flush=True)
+    return 0
+
+
+def _build(name: str, source: Path, target: Path) -> None:
+    _, package, call, module = PROGRAMS[name]
+    source.mkdir(exist_ok=True)
+    lines = [f"module build/{name}", "", "go 1.26.0", "", f"require {module}", ""]
+    if module.startswith("k8s.io/kubernetes "):
+        lines += [f"replace {staged} => {staged} {STAGED}" for staged in _staged()]
+    (source / "go.mod").write_text("\n".join(lines) + "\n")
+    (source / "main.go").write_text(MAIN.format(package=package, call=call))
+    _go(source, "mod", "tidy")
+    stamp = f"-X k8s.io/component-base/version.gitVersion=v{VERSION}"
+    _go(source, "build", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", str(target), ".")
+
+
+def _staged() -> list[str]:
+    """Return the modules that k8s.io/kubernetes keeps beside itself, and so cannot be required."""
+    command = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ours
+    found = re.search(r'"GoMod": "([^"]+)"', done.stdout)
+    assert found is not None, done.stdout  # noqa: S101 - a tool may stop
+    text = Path(found[1]).read_text()
+    return sorted(set(re.findall(r"(k8s\.io/[\w-]+) => \./staging", text)))
+
+
+def _go(folder: Path, *arguments: str) -> None:
+    subprocess.run(["go", *arguments], cwd=folder, check=True)  # noqa: S603, S607 - ours
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
