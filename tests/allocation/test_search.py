@@ -13,7 +13,7 @@ from dralab.allocation.exact import solve
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.plain import BudgetError, Effort, first, walked
 from dralab.allocation.pools import Catalog
-from dralab.allocation.problem import Problem
+from dralab.allocation.problem import Problem, Reach
 from dralab.allocation.setup import Setup, prepare
 from dralab.allocation.terms import RefusedError
 
@@ -130,3 +130,15 @@ def test_errors_surface_where_a_search_in_order_would_meet_them() -> None:
     outcome = allocate(problem, b.NODE)
     assert isinstance(outcome, Unsatisfiable)
     assert "on device d/p/c" in outcome.error
+
+
+def test_a_node_selector_that_nobody_can_read_stops_the_pod() -> None:
+    from dataclasses import replace
+
+    term = {"matchExpressions": [{"key": "a", "operator": "Nearly", "values": ["b"]}]}
+    (each,) = b.pool(b.device("a"))
+    bad = replace(each, reach=Reach(selector={"nodeSelectorTerms": [term]}))
+    outcome = allocate(b.problem([bad], b.claim("c", b.request("r"))), b.NODE)
+    assert isinstance(outcome, Unsatisfiable)
+    assert outcome.fatal
+    assert outcome.error.startswith("gather pool information: ")

@@ -15,6 +15,7 @@ from dralab.allocation.problem import Node, Problem
 from dralab.allocation.results import ShareIds, allocations
 from dralab.allocation.setup import Setup, prepare
 from dralab.allocation.terms import RefusedError
+from dralab.values.labels import SelectorError
 
 DEFAULT_BUDGET = 1_000_000
 
@@ -46,8 +47,11 @@ def allocate(
 
     `catalog` saves indexing the slices again when many nodes or pods are asked about.
     """
-    view = (catalog or Catalog(problem.slices)).view(node, problem.features)
-    return allocate_on(problem, view, budget=budget, share_ids=share_ids or numbered_shares())
+    catalog = catalog or Catalog(problem.slices)
+    found = place(
+        problem, [node], budget=budget, share_ids=share_ids or numbered_shares(), catalog=catalog
+    )
+    return found[1]
 
 
 def allocate_on(
@@ -83,7 +87,10 @@ def place(
     best: tuple[float, Node, Outcome] | None = None
     last: Outcome = Unsatisfiable()
     for node in nodes:
-        view = catalog.view(node, problem.features)
+        try:
+            view = catalog.view(node, problem.features)
+        except SelectorError as error:
+            return None, Unsatisfiable(error=f"gather pool information: {error}", fatal=True)
         outcome, cost = _judged(problem, view, budget, share_ids, by)
         if isinstance(outcome, Allocated):
             if policy is None:

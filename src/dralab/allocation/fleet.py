@@ -37,6 +37,7 @@ from dralab.allocation.problem import (
 from dralab.allocation.ranking import NodeState, Ranking
 from dralab.allocation.results import ShareIds
 from dralab.allocation.selectors import CelEnvironment
+from dralab.values.labels import SelectorError
 from dralab.values.quantity import Number, parse_any
 
 Wire = Mapping[str, Any]
@@ -548,7 +549,10 @@ class Fleet:
     def _slow(self, number: int, claims: Sequence[Wire]) -> Placement | Unsatisfiable | Unknown:
         """Allocate on one node by the general way: for errors, and for pools in transition."""
         problem = self._problem(number, claims)
-        view = self._with_ghosts(self.pools.view(self.nodes[number], problem.slices))
+        try:
+            view = self._with_ghosts(self.pools.view(self.nodes[number], problem.slices))
+        except SelectorError as error:
+            return Unsatisfiable(error=f"gather pool information: {error}", fatal=True)
         outcome = allocate_on(problem, view, budget=self.budget, share_ids=self.share_ids)
         if not isinstance(outcome, Allocated):
             return outcome

@@ -8,6 +8,7 @@ from dralab.allocation.board import bits, mask_of
 from dralab.allocation.pool_states import PoolShape, PoolState, Shapes
 from dralab.allocation.pools import Catalog, Offer, Pool, PoolId, View, assembled, waits
 from dralab.allocation.problem import Device, DeviceId, Features, Node, Slice
+from dralab.values.labels import SelectorError
 
 Names = tuple[str, ...]
 
@@ -117,7 +118,7 @@ class Pools:
             positions = [
                 position
                 for position, node in enumerate(nodes)
-                if any(_sees(each, node) for each in parts)
+                if any(_sees_or_fails(each, node) for each in parts)
             ]
         for position in positions:
             self._seen.setdefault(position, []).append(number)
@@ -134,7 +135,7 @@ class Pools:
         features = self.features
         pool = Pool(driver=key[0], name=key[1], unusable="incomplete")
         whole = bool(parts) and len(current) == len(parts) == current[0].slice_count
-        if whole and _all_known(parts, features):
+        if whole and _all_known(parts, features) and _readable(parts):
             pool = assembled(key, current, current, None, features)
         names: Names = ()
         for each in current:
@@ -255,6 +256,25 @@ def _all_known(parts: Sequence[Slice], features: Features) -> bool:
         or any(drawn.groups for device in each.devices for drawn in device.consumes)
         for each in parts
     )
+
+
+def _sees_or_fails(each: Slice, node: Node) -> bool:
+    """Whoever cannot tell whether it sees a pool is asked one by one, and says so then."""
+    try:
+        return _sees(each, node)
+    except SelectorError:
+        return True
+
+
+def _readable(parts: Sequence[Slice]) -> bool:
+    """Return whether all node selectors of a pool can be read."""
+    nobody = Node("")
+    try:
+        for each in parts:
+            _sees(each, nobody)
+    except SelectorError:
+        return False
+    return True
 
 
 def _sees(each: Slice, node: Node) -> bool:
