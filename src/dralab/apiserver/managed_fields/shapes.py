@@ -94,6 +94,8 @@ def _note_list(items: list[Any], form: Form, found: list[Any]) -> bool:
             return False
         for key, default in keys:
             value = item.get(key, default)
+            if type(value) is dict or type(value) is list:
+                return False
             # 1 and True, or 1 and 1.0, are one key of a dict but not one step.
             found.append(value if type(value) is str else (type(value), value))
         found.append(6)

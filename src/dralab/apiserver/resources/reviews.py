@@ -8,7 +8,7 @@ from typing import Final
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import ownership, subresources
+from dralab.apiserver.resources import ownership, subresources, typing
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.options import User, WriteOptions
 from dralab.apiserver.resources.tokens import ISSUER
@@ -36,6 +36,7 @@ def ask(
             options=options,
             type="merge",
         )
+    value = typing.decoded(context, kind, value, options)
     answer = ANSWERS.get(kind.plural)
     if answer is None:
         raise ApiError("MethodNotAllowed", f"{kind.plural} cannot be created", details={})
