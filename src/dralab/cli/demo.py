@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dralab.parts.example import Outcome
     from dralab.runtime.objects import Key
 
-PATIENCE: Final = 12.0
+PATIENCE: Final = 30.0
 PAUSE: Final = 0.05
 CALM: Final = 10
 

@@ -37,7 +37,7 @@ class RemoteClient:
     no answer.
     """
 
-    def __init__(self, access: Access, *, timeout: float = 30.0, connections: int = 16) -> None:
+    def __init__(self, access: Access, *, timeout: float = 30.0, connections: int = 64) -> None:
         self.access = access
         options: dict[str, Any] = {}
         if access.server.startswith("https://"):
