@@ -247,7 +247,11 @@ def devices(draw, name: str, *, partitioned: bool) -> Any:
     if partitioned:
         for counter in draw(st.lists(st.sampled_from(["s0", "s1"]), max_size=2, unique=True)):
             consumes[counter] = {"m": draw(st.integers(1, 3))}
-    return device(name, consumes=consumes, shared=shared, **attributes) | more
+    made = device(name, consumes=consumes, shared=shared, **attributes) | more
+    for used in made.get("consumesCounters", ()):
+        groups = draw(st.sampled_from([[], [], [], ["g0"], ["g1"], ["g0", "g1"]]))
+        used.update({"compatibilityGroups": groups} if groups else {})
+    return made
 
 
 @st.composite
@@ -269,7 +273,19 @@ def pools(draw) -> list[Any]:
         item["metadata"]["name"] = f"{item['spec']['driver']}-{item['metadata']['name']}"
     if draw(st.integers(0, 15)) == 0:
         slices[-1]["spec"]["pool"]["resourceSliceCount"] = 7
+    if draw(st.integers(0, 7)) == 0:
+        _choosing_nodes(draw, slices[0]["spec"])
     return slices
+
+
+def _choosing_nodes(draw, spec: Any) -> None:
+    """Let each device of a slice say from which nodes it can be used."""
+    spec.pop("nodeName", None)
+    spec.pop("allNodes", None)
+    spec["perDeviceNodeSelection"] = True
+    for made in spec["devices"]:
+        where = [{"allNodes": True}, {"nodeName": "node-1"}, {"nodeName": "node-2"}]
+        made.update(draw(st.sampled_from(where)))
 
 
 @st.composite

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import strategies as st
 
-from builders import SHARED
+from builders import SHARED, node
 from dralab.allocation import v1
 from dralab.allocation.explanation.conditions import conditions_of
 from dralab.allocation.explanation.explain import explain
@@ -25,11 +26,11 @@ def feasible(case, dropped=(), matches_=matches, limit=20_000):
 
 def prove(case, problem, matches_=matches):
     """Check the whole explanation of an infeasible case; returns it."""
-    node = v1.node(case.node)
-    found = explain(problem, [node])
+    here = v1.node(case.node)
+    found = explain(problem, [here])
     assert found is not None
     assert found.settled
-    view = Catalog(problem.slices).view(node, problem.features)
+    view = Catalog(problem.slices).view(here, problem.features)
     everything = conditions_of(problem, [view])
 
     def without(*dropped):
@@ -59,7 +60,7 @@ def test_every_no_of_the_generator_is_proved():
 
     @seed(7)
     @settings(
-        max_examples=250, deadline=None, database=None, phases=[Phase.generate],
+        max_examples=180, deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(cases())
@@ -76,10 +77,92 @@ def test_every_no_of_the_generator_is_proved():
         seen.update({f"drop {item.kind}" for remedy in found.remedies for item in remedy})
 
     look()
-    assert seen["no"] > 80
+    assert seen["no"] > 60
     for kind in ("held", "taint", "count", "capacity", "constraint", "selector", "request"):
         assert seen[kind], (kind, seen)
         assert seen[f"drop {kind}"], (kind, seen)
+
+
+@st.composite
+def clusters(draw):
+    """Claims that two or three different nodes could serve: one case for each node."""
+    first = draw(cases())
+    made = [first]
+    for number in range(draw(st.integers(1, 2))):
+        other = draw(cases())
+        made.append(Case(claims=first.claims, slices=other.slices, others=other.others))
+        made[-1].node = node(f"node-{number + 2}")
+    for number, case in enumerate(made):
+        _moved(case, f"node-{number + 1}", f"p{number}")
+    return made
+
+
+def _moved(case, node_name, pool_name):
+    """Give a case a node and pools of its own."""
+    for item in case.slices:
+        spec = item["spec"]
+        for name in ("allNodes", "perDeviceNodeSelection"):
+            spec.pop(name, None)
+        for made in spec.get("devices", ()):
+            for name in ("nodeName", "allNodes"):
+                made.pop(name, None)
+        spec["nodeName"] = node_name
+        spec["pool"] = spec["pool"] | {"name": pool_name}
+    for other in case.others:
+        for result in other["status"]["allocation"]["devices"]["results"]:
+            result["pool"] = pool_name
+
+
+def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch):
+    # One node at a time is looked at, so that every other has to join when it matters.
+    monkeypatch.setattr("dralab.allocation.explanation.explain.MOST_GROUPS", 1)
+    seen: Counter[str] = Counter()
+
+    @seed(11)
+    @settings(
+        max_examples=80, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(clusters())
+    def look(several):
+        whole = Case(
+            claims=several[0].claims,
+            slices=[item for case in several for item in case.slices],
+            others=[item for case in several for item in case.others],
+        )
+        problem = whole.problem()
+        nodes = [v1.node(case.node) for case in several]
+        try:
+            if any(tried(case, limit=2000).solution is not None for case in several):
+                assert explain(problem, nodes) is None
+                return
+            found = explain(problem, nodes)
+            assert found is not None
+            assert found.conflict
+            catalog = Catalog(problem.slices)
+            views = [
+                catalog.view(item, problem.features) for item in nodes if item.name in found.weighed
+            ]
+            everything = conditions_of(problem, views)
+
+            def somewhere(dropped):
+                return any(feasible(case, dropped, limit=2000) for case in several)
+
+            core = set(found.conflict)
+            rest = [item for item in everything if item not in core]
+            assert not somewhere(rest)
+            for part in core:
+                assert somewhere([*rest, part])
+            for remedy in found.remedies:
+                assert somewhere(remedy)
+        except TooBigError:
+            assume(False)
+        seen["no"] += 1
+        seen["several"] += len(found.groups) > 1
+
+    look()
+    assert seen["no"] > 20
+    assert seen["several"] > 10
 
 
 @pytest.mark.skipif(not FUZZ.exists(), reason="the case files are not beside the project")

@@ -45,13 +45,15 @@ class Explanation:
     `conflict` are conditions that alone are infeasible on every node, and without any one of
     which they are feasible on some node. Each of `remedies` is a set of conditions without which
     all of the claims are feasible, and which cannot be smaller. Both are empty where they could
-    not be settled within the number of questions (`settled` is False then).
+    not be settled within the number of questions (`settled` is False then). What is in use or
+    tainted is a condition on the nodes `weighed`; on the others it is taken as given.
     `fits` tells, for a remedy of one count, how many devices there are.
     """
 
     claims: tuple[str, ...]
     groups: tuple[NodeGroup, ...]
     conflict: tuple[Condition, ...] = ()
+    weighed: tuple[str, ...] = ()
     remedies: tuple[tuple[Condition, ...], ...] = ()
     fits: Mapping[Condition, int]
     error: str = ""
@@ -99,13 +101,14 @@ def explain(
     )
     if first is None:
         return Explanation(claims=claims, groups=groups, fits={}, settled=False)
-    core = asking.conflict()
+    core, weighed = asking.conflict()
     conditions = conditions_of(problem, [place.view for place in places[:MOST_GROUPS]])
     found = remedies(conditions, lambda dropped: asking.among(dropped, places[:MOST_GROUPS]))
     return Explanation(
         claims=claims,
         groups=groups,
         conflict=core or (),
+        weighed=tuple(place.view.node.name for place in weighed),
         remedies=found,
         fits=_fits(problem, found, asking),
         error=asking.error,
@@ -160,8 +163,8 @@ class _Asking:
         self.unsettled = self.unsettled or answer is None
         return answer
 
-    def conflict(self) -> tuple[Condition, ...] | None:
-        """Return a minimal conflict of all nodes.
+    def conflict(self) -> tuple[tuple[Condition, ...] | None, list[_Place]]:
+        """Return a minimal conflict of all nodes, and the nodes whose conditions were weighed.
 
         It is looked for on a few nodes and then put to all others; one that could serve what is
         in conflict joins the few. What can be left out on the few can be left out on all.
@@ -171,7 +174,7 @@ class _Asking:
             conditions = conditions_of(self.problem, [place.view for place in few])
             core = conflict(conditions, partial(self.among, places=tuple(few)))
             if core is None:
-                return None
+                return None, few
             kept = set(core)
             dropped = [item for item in conditions if item not in kept]
             answers = (
@@ -179,9 +182,9 @@ class _Asking:
             )
             others = list(islice((each for each in answers if each[1] is not False), MOST_GROUPS))
             if not others:
-                return core
+                return core, few
             if any(answer is None for _, answer in others):
-                return None
+                return None, few
             few += [place for place, _ in others]
 
     def serves(self, problem: Problem) -> bool:

@@ -78,6 +78,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.conflict:
         yield "These together make it impossible, and none of them can be left out:"
         yield from (f"  - {text}" for text in needed_together(explanation.conflict))
+        if len(explanation.weighed) < len(explanation.groups):
+            yield "  (what is in use on other nodes is taken as given)"
     if explanation.remedies:
         each = "any one of these" if len(explanation.remedies) > 1 else "this"
         yield f"It would fit if {each} were so:"
