@@ -1,0 +1,71 @@
+"""Makes the generated pages of the documentation anew and checks its links.
+
+    python tools/docs.py            write docs/reference/commands.md, then check
+    python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from dralab.cli.main import main as command
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = ROOT / "docs" / "reference" / "commands.md"
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+OUTSIDE = ("http://", "https://", "mailto:")
+
+
+def commands_page() -> str:
+    """Return the help of every command, as one page."""
+    parts = ["# Commands", "", "Generated from the commands themselves by `make docs`."]
+    root = click.Context(command, info_name="dralab")
+    for path, found in _commands(command, root):
+        parts += ["", f"## {path}", "", "```", found, "```"]
+    return "\n".join(parts) + "\n"
+
+
+def _commands(group: click.Group, context: click.Context):
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        inner = click.Context(found, info_name=name, parent=context, max_content_width=100)
+        inner.terminal_width = 100
+        text = "\n".join(line.rstrip() for line in found.get_help(inner).splitlines())
+        yield inner.command_path, text
+        if isinstance(found, click.Group):
+            yield from _commands(found, inner)
+
+
+def dead_links() -> list[str]:
+    """Return the links between pages that lead nowhere."""
+    found = []
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    for page in sorted(pages):
+        for target in LINK.findall(page.read_text()):
+            if not target.startswith(OUTSIDE) and not (page.parent / target).exists():
+                found.append(f"{page.relative_to(ROOT)}: {target} is not there")
+    return found
+
+
+def main() -> int:
+    """Write or check; return the exit code."""
+    page = commands_page()
+    if "--check" in sys.argv:
+        old = not COMMANDS.exists() or COMMANDS.read_text() != page
+        problems = ["docs/reference/commands.md is old: run `make docs`"] if old else []
+    else:
+        COMMANDS.parent.mkdir(parents=True, exist_ok=True)
+        COMMANDS.write_text(page)
+        print(f"wrote {COMMANDS.relative_to(ROOT)}")
+        problems = []
+    problems += dead_links()
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
