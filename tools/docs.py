@@ -1,7 +1,7 @@
 """Makes the generated pages of the documentation anew and checks its links.
 
-    python tools/docs.py            write docs/reference/commands.md, then check
-    python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
+python tools/docs.py            write docs/reference/commands.md, then check
+python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
 """
 
 import re
