@@ -30,7 +30,8 @@ def commands_page() -> str:
 def _commands(group: click.Group, context: click.Context):
     for name in group.list_commands(context):
         found = group.get_command(context, name)
-        assert found is not None
+        if found is None:
+            continue
         inner = click.Context(found, info_name=name, parent=context, max_content_width=100)
         inner.terminal_width = 100
         text = "\n".join(line.rstrip() for line in found.get_help(inner).splitlines())
@@ -41,12 +42,14 @@ def _commands(group: click.Group, context: click.Context):
 
 def dead_links() -> list[str]:
     """Return the links between pages that lead nowhere."""
-    found = []
+    found: list[str] = []
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
     for page in sorted(pages):
-        for target in LINK.findall(page.read_text()):
-            if not target.startswith(OUTSIDE) and not (page.parent / target).exists():
-                found.append(f"{page.relative_to(ROOT)}: {target} is not there")
+        found += [
+            f"{page.relative_to(ROOT)}: {target} is not there"
+            for target in LINK.findall(page.read_text())
+            if not target.startswith(OUTSIDE) and not (page.parent / target).exists()
+        ]
     return found
 
 
