@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from dralab.api.kinds import Kinds
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Tokens
-from dralab.apiserver.http.messages import HttpRequest, WatchStream
+from dralab.apiserver.http.messages import ByteStream, HttpRequest, Upgrade, WatchStream
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.options import User
 from dralab.apiserver.storage import MemoryStore
@@ -97,6 +97,9 @@ class InProcess:
                 body=question.body,
             )
         )
+        if isinstance(answer, (ByteStream, Upgrade)):
+            answer.source.close()  # logs and exec lead out of the server: no file asks for them
+            return Reply(501, {}, b"")
         if not isinstance(answer, WatchStream):
             found = {name.lower(): value for name, value in answer.headers}
             return Reply(answer.status, found, answer.content)

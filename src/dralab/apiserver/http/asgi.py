@@ -17,7 +17,15 @@ from typing import Any, Final, Protocol
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.messages import (
+    Answer,
+    ByteStream,
+    HttpRequest,
+    HttpResponse,
+    Source,
+    Upgrade,
+    WatchStream,
+)
 from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 
@@ -64,6 +72,7 @@ class Edge:
         self.limits = limits or EdgeLimits()
         self._waiting: list[tuple[HttpRequest, asyncio.Future[_Outcome]]] = []
         self._woken: list[asyncio.Event] = []
+        self._wake_lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._bookmarks: asyncio.TimerHandle | None = None
@@ -76,7 +85,7 @@ class Edge:
         elif kind == "lifespan":
             await self._lifespan(receive, send)
         else:
-            await send({"type": "websocket.close", "code": 1008})
+            await self._websocket(scope, receive, send)
 
     def close(self) -> None:
         """End all watches and forget the loop."""
@@ -95,8 +104,7 @@ class Edge:
             await send({"type": "lifespan.startup.complete"})
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
-        raw: Iterable[tuple[bytes, bytes]] = scope["headers"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+        headers = _headers(scope)
         body = b""
         if "content-length" in headers or "transfer-encoding" in headers:
             read = await self._body(headers, receive)
@@ -104,22 +112,20 @@ class Edge:
                 await _respond(read, send)
                 return
             body = read
-        client = scope.get("client")
-        request = HttpRequest(
-            method=scope["method"],
-            path=scope["path"],
-            query=scope["query_string"].decode("latin-1"),
-            headers=headers,
-            body=body,
-            peer=client[0] if client else "",
-        )
+        request = _request(scope, headers, body)
         outcome = await self._submit(request)
         if isinstance(outcome, HttpResponse):
             if "accept-encoding" in headers:
                 outcome = _compressed(request, outcome)
             await _respond(outcome, send)
+        elif isinstance(outcome, ByteStream):
+            start = _start(outcome.status, outcome.headers)
+            await self._stream(start, outcome.source, receive=receive, send=send)
+        elif isinstance(outcome, Upgrade):
+            outcome.source.close()
+            await _respond(_upgrade_required(), send)
         else:
-            await self._stream(*outcome, receive=receive, send=send)
+            await self._watched(*outcome, receive=receive, send=send)
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | HttpResponse:
         limit = self.limits.body
@@ -169,6 +175,8 @@ class Edge:
         for future, outcome in outcomes:
             if not future.done():
                 future.set_result(outcome)
+            elif isinstance(outcome, (ByteStream, Upgrade)):
+                outcome.source.close()
             elif not isinstance(outcome, HttpResponse):
                 outcome[1].close()
 
@@ -223,57 +231,109 @@ class Edge:
 
     # --- watches ----------------------------------------------------------------------------
 
-    async def _stream(
+    async def _watched(
         self, stream: WatchStream, watch: Subscription[bytes], *, receive: Receive, send: Send
     ) -> None:
         hub, loop = self.served.hub, asyncio.get_running_loop()
-        news, current = asyncio.Event(), asyncio.current_task()
         timeout = stream.watching.timeout or self.limits.watch_time
         over = loop.call_later(timeout, _finish, hub, watch, timeout > SHORT)
         # Whoever does not read the end of the watch either is not waited for.
         enough = loop.call_later(timeout + LAST_WORDS, watch.end, "its time is over")
-        gone = loop.create_task(_disconnected(receive))
-        gone.add_done_callback(lambda _: watch.close())
+        try:
+            start = _start(stream.status, stream.headers)
+            await self._stream(start, watch, receive=receive, send=send)
+        finally:
+            over.cancel()
+            enough.cancel()
+
+    async def _stream(
+        self, start: Message, source: Source, *, receive: Receive, send: Send
+    ) -> None:
+        """Send what a source has, as it comes, until it is done or the client is gone."""
+
+        async def pass_on(items: Sequence[bytes]) -> None:
+            piece = items[0] if len(items) == 1 else b"".join(items)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        gone = asyncio.get_running_loop().create_task(_disconnected(receive))
+        gone.add_done_callback(lambda _: source.close())
+        try:
+            await send(start)
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            if await self._pump(source, pass_on) and not gone.done():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            gone.cancel()
+
+    async def _pump(
+        self, source: Source, pass_on: Callable[[Sequence[bytes]], Awaitable[None]]
+    ) -> bool:
+        """Hand on what a source has; return whether it came to its end, rather than cut off."""
+        news, current = asyncio.Event(), asyncio.current_task()
 
         def ready() -> None:
-            # Called in the thread of whoever writes, with the store's lock held.
-            if watch.cut and current is not None:
+            # Called in the thread of whoever writes, perhaps with the store's lock held.
+            if source.cut and current is not None:
                 self._soon(current.cancel)  # it may be waiting for a client that reads nothing
             else:
                 self._wake(news)
 
         try:
-            await send(_start(stream.status, stream.headers))
-            await send({"type": "http.response.body", "body": b"", "more_body": True})
-            watch.notify(ready)
-            while not watch.done:
+            source.notify(ready)
+            while not source.done:
                 await news.wait()
                 news.clear()
-                while items := watch.take():
-                    piece = items[0] if len(items) == 1 else b"".join(items)
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            if not gone.done():
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                while items := source.take():
+                    await pass_on(items)
         except asyncio.CancelledError:
-            if not watch.cut:
+            if not source.cut:
                 raise
-            logger.info("a watch of %s was cut off: %s", watch.wanted.resource, watch.cut)
+            logger.info("a stream was cut off: %s", source.cut)
+            return False
         finally:
-            over.cancel()
-            enough.cancel()
-            gone.cancel()
-            watch.close()
+            source.close()
+        return True
+
+    async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        outcome = await self._submit(_request(scope, _headers(scope), b"", method="GET"))
+        if not isinstance(outcome, Upgrade):
+            if isinstance(outcome, HttpResponse) and outcome.status < HTTPStatus.BAD_REQUEST:
+                outcome = _refused(ApiError.bad_request("this path speaks no WebSocket"))
+            if isinstance(outcome, HttpResponse):
+                await _deny(scope, outcome, send)
+            else:
+                (outcome.source if isinstance(outcome, ByteStream) else outcome[1]).close()
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        source = outcome.source
+        await send({"type": "websocket.accept", "subprotocol": outcome.protocol or None})
+        listening = asyncio.get_running_loop().create_task(_listen(receive, outcome.receive))
+        listening.add_done_callback(lambda _: source.close())
+
+        async def pass_on(items: Sequence[bytes]) -> None:
+            for item in items:
+                await send({"type": "websocket.send", "bytes": item})
+
+        try:
+            whole = await self._pump(source, pass_on)
+            if not listening.done():
+                await send({"type": "websocket.close", "code": 1000 if whole else 1011})
+        finally:
+            listening.cancel()
 
     def _wake(self, news: asyncio.Event) -> None:
         if threading.get_ident() == self._thread:
             news.set()
             return
-        self._woken.append(news)
-        if len(self._woken) == 1:
+        with self._wake_lock:
+            self._woken.append(news)
+            first = len(self._woken) == 1
+        if first:
             self._soon(self._wake_all)
 
     def _wake_all(self) -> None:
-        with self.served.store.lock:
+        with self._wake_lock:
             woken, self._woken = self._woken, []
         for news in woken:
             news.set()
@@ -283,7 +343,26 @@ class Edge:
             self._loop.call_soon_threadsafe(call)
 
 
-_Outcome = HttpResponse | tuple[WatchStream, Subscription[bytes]]
+_Outcome = HttpResponse | ByteStream | Upgrade | tuple[WatchStream, Subscription[bytes]]
+
+
+def _headers(scope: Message) -> dict[str, str]:
+    raw: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+
+
+def _request(
+    scope: Message, headers: dict[str, str], body: bytes, *, method: str = ""
+) -> HttpRequest:
+    client = scope.get("client")
+    return HttpRequest(
+        method=method or scope["method"],
+        path=scope["path"],
+        query=scope["query_string"].decode("latin-1"),
+        headers=headers,
+        body=body,
+        peer=client[0] if client else "",
+    )
 
 
 def _finish(hub: Hub, watch: Subscription[bytes], bookmark: bool) -> None:  # noqa: FBT001 - call_later
@@ -295,6 +374,28 @@ def _finish(hub: Hub, watch: Subscription[bytes], bookmark: bool) -> None:  # no
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _listen(receive: Receive, tell: Callable[[bytes], None]) -> None:
+    """Tell each message of a WebSocket until the client leaves."""
+    while (message := await receive())["type"] == "websocket.receive":
+        content = message.get("bytes")
+        tell(content if content is not None else (message.get("text") or "").encode())
+
+
+async def _deny(scope: Message, answer: HttpResponse, send: Send) -> None:
+    """Refuse a WebSocket, with the whole answer where the ASGI server can send it."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    start = _start(answer.status, answer.headers)
+    await send({**start, "type": "websocket.http.response.start"})
+    await send({"type": "websocket.http.response.body", "body": answer.content})
+
+
+def _upgrade_required() -> HttpResponse:
+    error = ApiError.bad_request("Upgrade request required")
+    return _refused(error, ("connection", "Upgrade"), ("upgrade", "websocket"))
 
 
 def _start(status: int, headers: Iterable[tuple[str, str]]) -> Message:

@@ -3,8 +3,9 @@
 The application is a pure function of these; sockets, TLS and fan-out belong to the transport.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.watching.seams import Spelling
@@ -57,4 +58,52 @@ class WatchStream:
     headers: Sequence[tuple[str, str]] = ()
 
 
-Answer = HttpResponse | WatchStream
+class Source(Protocol):
+    """Where bytes come from bit by bit; `feeds.Feed` is one for producers in any thread."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+        ...
+
+    @property
+    def cut(self) -> str | None:
+        """Why the source has ended before its end; None while it has not."""
+        ...
+
+    def take(self) -> Sequence[bytes]:
+        """Return what has come; nothing where all has been taken."""
+        ...
+
+    def notify(self, ready: Callable[[], None]) -> None:
+        """Call `ready`, in any thread, each time something may have come; at once where it has."""
+        ...
+
+    def close(self) -> None:
+        """Stop: the client is gone, or has had enough."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteStream:
+    """An answer whose body comes bit by bit, such as a log that is followed."""
+
+    source: Source
+    status: int = 200
+    headers: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """A WebSocket: exec, attach, port-forward. Each item of `source` is one binary message.
+
+    `receive` is told each message of the client, in the server's thread: hand over and return.
+    `protocol` is the one chosen of those that the client offers in Sec-WebSocket-Protocol.
+    """
+
+    source: Source
+    receive: Callable[[bytes], None]
+    protocol: str
+
+
+Answer = HttpResponse | WatchStream | ByteStream | Upgrade

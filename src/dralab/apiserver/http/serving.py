@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dralab.apiserver.http.asgi import Edge
+from dralab.apiserver.http.websocket import WebSocketProtocol
 
 HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
@@ -83,7 +84,7 @@ class HttpServer:
         config = uvicorn.Config(
             edge,
             http=_LimitedProtocol,
-            ws="none",
+            ws=WebSocketProtocol,
             lifespan="off",
             loop="none",
             log_config=None,

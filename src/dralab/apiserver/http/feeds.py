@@ -1,0 +1,84 @@
+"""Bytes from a producer in any thread to one client."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Final
+
+LIMIT: Final = 8 * 1024 * 1024
+
+
+class Feed:
+    r"""A `Source` for whoever produces: put what you have, end it; or learn that nobody reads.
+
+    >>> feed = Feed()
+    >>> feed.put(b"line\n")
+    True
+    >>> feed.end()
+    >>> feed.take(), feed.done
+    ((b'line\n',), True)
+    """
+
+    def __init__(self, limit: int = LIMIT, on_close: Callable[[], None] = lambda: None) -> None:
+        self.limit = limit
+        self.cut: str | None = None
+        self._on_close = on_close
+        self._lock = Lock()
+        self._items: deque[bytes] = deque()
+        self._weight = 0
+        self._ended = False
+        self._closed = False
+        self._ready: Callable[[], None] = lambda: None
+
+    def put(self, data: bytes) -> bool:
+        """Add bytes; False where nobody reads any more. A client that is too slow is cut off."""
+        with self._lock:
+            if self._closed or self._ended or self.cut:
+                return False
+            self._items.append(data)
+            self._weight += len(data)
+            if self._weight > self.limit:
+                self.cut = f"the reader is slow: {self._weight} bytes wait for it"
+                self._items.clear()
+            ready = self._ready
+        ready()
+        return self.cut is None
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        with self._lock:
+            self._ended = True
+            ready = self._ready
+        ready()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+        return self._closed or self.cut is not None or (self._ended and not self._items)
+
+    def take(self) -> Sequence[bytes]:
+        """Return what has come."""
+        with self._lock:
+            found = tuple(self._items)
+            self._items.clear()
+            self._weight = 0
+            return found
+
+    def notify(self, ready: Callable[[], None]) -> None:
+        """Call `ready` each time something may have come; at once where it has."""
+        with self._lock:
+            self._ready = ready
+            waiting = bool(self._items) or self.done
+        if waiting:
+            ready()
+
+    def close(self) -> None:
+        """Stop: the reader is gone."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._items.clear()
+            ready = self._ready
+        ready()
+        self._on_close()

@@ -1,0 +1,210 @@
+"""Answers that go on: followed logs, and the two sides of a WebSocket."""
+
+import base64
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.http.test_edge import Running, Tiny
+from dralab.api.status import ApiError
+from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.messages import Answer, ByteStream, HttpRequest, HttpResponse, Upgrade
+from dralab.apiserver.http.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, Frames, frame
+
+
+class Streaming(Tiny):
+    """/log follows a log; /echo answers each message by itself, and ends at "bye"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feed = Feed(limit=1_000_000)
+        self.closed = threading.Event()
+
+    def handle(self, request: HttpRequest) -> Answer:
+        if request.path == "/log":
+            self.feed = Feed(limit=1_000_000, on_close=self.closed.set)
+            self.feed.put(b"first\n")
+            return ByteStream(source=self.feed, headers=[("content-type", "text/plain")])
+        if request.path == "/echo":
+            offered = request.headers.get("sec-websocket-protocol", "")
+            feed = Feed(on_close=self.closed.set)
+
+            def receive(message: bytes) -> None:
+                if message == b"bye":
+                    feed.end()
+                else:
+                    feed.put(b"echo " + message)
+
+            feed.put(b"welcome")
+            return Upgrade(source=feed, receive=receive, protocol=offered.split(",")[0].strip())
+        if request.path == "/forbidden":
+            error = ApiError.forbidden("pods", "p", "no exec for you")
+            body = json.dumps(error.status()).encode()
+            return HttpResponse(status=403, headers=[("content-length", str(len(body)))], body=body)
+        return super().handle(request)
+
+
+@pytest.fixture
+def server() -> Iterator[Running]:
+    running = Running(Streaming())
+    yield running
+    running.close()
+
+
+class WebSocket:
+    """The smallest of clients."""
+
+    def __init__(self, port: int, path: str, protocol: str = "v5.channel.k8s.io") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.file = self.socket.makefile("rb")
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.socket.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+            f"Sec-WebSocket-Protocol: {protocol}, other\r\n\r\n".encode()
+        )
+        self.status = int(self.file.readline().split()[1])
+        self.headers: dict[str, str] = {}
+        while line := self.file.readline().strip():
+            name, _, value = line.decode().partition(": ")
+            self.headers[name.lower()] = value
+
+    def send(self, payload: bytes, opcode: int = BINARY) -> None:
+        self.socket.sendall(frame(opcode, payload, mask=os.urandom(4)))
+
+    def receive(self) -> tuple[int, bytes]:
+        first, size = self.file.read(2)
+        if size == 126:
+            size = int.from_bytes(self.file.read(2), "big")
+        elif size == 127:
+            size = int.from_bytes(self.file.read(8), "big")
+        return first & 0x0F, self.file.read(size)
+
+    def close(self) -> None:
+        self.file.close()
+        self.socket.close()
+
+
+def test_a_log_is_followed_line_by_line_to_its_end(server: Running) -> None:
+    connection = server.connect()
+    connection.request("GET", "/log")
+    answer = connection.getresponse()
+    assert answer.readline() == b"first\n"
+    server.tiny.feed.put(b"second\n")
+    assert answer.readline() == b"second\n"
+    server.tiny.feed.end()
+    assert answer.read() == b""
+    connection.request("GET", "/none")
+    assert connection.getresponse().status == 404, "the connection goes on"
+    connection.close()
+
+
+def test_a_producer_learns_that_nobody_reads(server: Running) -> None:
+    connection = server.connect()
+    connection.request("GET", "/log")
+    answer = connection.getresponse()
+    answer.readline()
+    answer.close()
+    connection.close()
+    assert server.tiny.closed.wait(10)
+    assert server.tiny.feed.put(b"more") is False
+
+
+def test_a_reader_that_is_too_slow_is_cut_off() -> None:
+    feed = Feed(limit=10)
+    assert feed.put(b"12345")
+    assert not feed.put(b"678901")
+    assert feed.done
+    assert feed.cut == "the reader is slow: 11 bytes wait for it"
+    assert feed.take() == ()
+
+
+def test_messages_go_both_ways(server: Running) -> None:
+    client = WebSocket(server.port, "/echo")
+    assert client.status == 101
+    assert client.headers["sec-websocket-protocol"] == "v5.channel.k8s.io"
+    assert client.receive() == (BINARY, b"welcome")
+    for size in (0, 1, 125, 126, 70_000):
+        client.send(b"x" * size)
+        assert client.receive() == (BINARY, b"echo " + b"x" * size)
+    client.send(b"are you there", PING)
+    assert client.receive() == (PONG, b"are you there")
+    client.send(b"bye")
+    assert client.receive() == (CLOSE, (1000).to_bytes(2, "big"))
+    client.close()
+
+
+def test_a_client_that_leaves_ends_the_session(server: Running) -> None:
+    client = WebSocket(server.port, "/echo")
+    client.send(b"", CLOSE)
+    assert server.tiny.closed.wait(10)
+    client.close()
+
+
+def test_a_refused_upgrade_is_answered_in_http(server: Running) -> None:
+    client = WebSocket(server.port, "/forbidden")
+    assert client.status == 403
+    assert b"no exec for you" in client.file.read(int(client.headers["content-length"]))
+    client.close()
+    client = WebSocket(server.port, "/log")
+    assert client.status == 403
+    client.close()
+    status, body = server.ask("GET", "/echo")
+    assert (status, json.loads(body)["message"]) == (400, "Upgrade request required")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(BINARY, b"no mask"),
+        b"\xf2\x80" + b"\0" * 4,
+        b"\x83\x80" + b"\0" * 4,
+        frame(CONTINUATION, b"of nothing", mask=b"abcd"),
+        frame(PING, b"x" * 126, mask=b"abcd"),
+        b"\x82\xff" + (1 << 40).to_bytes(8, "big") + b"abcd",
+    ],
+    ids=["no mask", "reserved bits", "unknown kind", "no beginning", "long ping", "huge"],
+)
+def test_a_broken_frame_closes_the_connection(server: Running, data: bytes) -> None:
+    client = WebSocket(server.port, "/echo")
+    client.receive()
+    client.socket.sendall(data)
+    opcode, payload = client.receive()
+    assert opcode == CLOSE
+    assert int.from_bytes(payload, "big") in (1002, 1009)
+    client.close()
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5), st.data())
+def test_messages_survive_any_cut_of_the_stream(messages: list[bytes], data: Any) -> None:
+    stream = b"".join(frame(BINARY, message, mask=b"\x01\x02\x03\xff") for message in messages)
+    found, frames = [], Frames()
+    while stream:
+        cut = data.draw(st.integers(1, len(stream)))
+        found += frames.feed(stream[:cut])
+        stream = stream[cut:]
+    assert found == [(BINARY, message) for message in messages]
+
+
+def test_fragments_are_put_together() -> None:
+    def part(opcode: int, payload: bytes, *, final: bool) -> bytes:
+        made = bytearray(frame(opcode, payload, mask=b"abcd"))
+        if not final:
+            made[0] &= 0x7F
+        return bytes(made)
+
+    frames = Frames()
+    stream = (
+        part(BINARY, b"one ", final=False)
+        + part(PING, b"", final=True)
+        + part(CONTINUATION, b"two ", final=False)
+        + part(CONTINUATION, b"three", final=True)
+    )
+    assert list(frames.feed(stream)) == [(PING, b""), (BINARY, b"one two three")]
