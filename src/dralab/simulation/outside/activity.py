@@ -33,12 +33,12 @@ class Activity:
         self.writes = 0
         self.rounds = 0
         self._writes_at_round = -1
-        self._news = threading.Condition()
+        self._lock = threading.Lock()
 
     def observe(self, request: HttpRequest, answer: Answer) -> None:
         """Take note of a request that was answered."""
         parts = request.path.strip("/").split("/")
-        with self._news:
+        with self._lock:
             self.requests += 1
             if EVENTS in parts:
                 self.event_writes += request.method != "GET"
@@ -52,7 +52,6 @@ class Activity:
                 self.last = self.clock.now()
                 self.writes += 1
                 self._written(request, parts, answer)
-            self._news.notify_all()
 
     def _read(self, parts: list[str]) -> None:
         for kind in ("pods", "nodes"):
@@ -84,20 +83,22 @@ class Activity:
 
     def take_bound(self) -> list[tuple[str, str]]:
         """Return the binds since the last call: pod and node."""
-        with self._news:
+        with self._lock:
             found, self.bound = self.bound, []
         return found
 
     def touch(self) -> None:
         """Count the silence from now."""
-        with self._news:
+        with self._lock:
             self.last = self.clock.now()
 
     def wait(self, done: Callable[[], bool], settle: float, patience: float) -> bool:
         """Wait until `done()` and `settle` seconds of silence; False after `patience` seconds."""
         began = self.clock.now()
-        with self._news:
-            while True:
+        # Woken by time, not by each request: waking costs the server more than looking costs us.
+        pause = threading.Event()
+        while True:
+            with self._lock:
                 now = self.clock.now()
                 silent = (now - self.last) / SECOND
                 if silent >= settle and done():
@@ -105,7 +106,7 @@ class Activity:
                 waited = (now - began) / SECOND
                 if waited > patience and (silent >= settle or waited > RESTLESS * patience):
                     return False
-                self._news.wait(max(0.001, min(0.05, settle - silent)))
+            pause.wait(max(0.005, min(0.05, settle - silent)))
 
 
 def _field(body: bytes, part: str) -> str:

@@ -72,7 +72,7 @@ def whole_gpus(spec: Pod) -> int:
 
 
 def status(phase: str, now: int, reason: str = "", message: str = "") -> Mapping[str, Any]:
-    """Return a patch of a pod's status, as the kubelet reports it."""
+    """Return what the kubelet sets in a pod's status."""
     found: Object = {"phase": phase}
     if reason:
         found |= {"reason": reason, "message": message}
@@ -94,4 +94,4 @@ def status(phase: str, now: int, reason: str = "", message: str = "") -> Mapping
                 "state": state,
             }
         ]
-    return {"status": found}
+    return found
