@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
     "batsim": ("dralab.cli.batsim:batsim", "Decide for a real Batsim, over ZeroMQ."),
+    "campaign": ("dralab.cli.campaign:campaign", "Run a grid of simulations and compare."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
     "allocate": ("dralab.cli.allocate:allocate", "Give devices to the claims in files."),
     "explain": ("dralab.cli.explain:explain", "Say why a claim gets no devices, or these."),

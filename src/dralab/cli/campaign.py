@@ -1,0 +1,62 @@
+"""`dralab campaign`: a grid of scenarios, schedulers and seeds."""
+
+import sys
+from pathlib import Path
+
+import click
+import orjson
+
+from dralab.cli.simulate import FILE, bad_input
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where runs and tables are kept; default: beside the file, by its name.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
+@click.option(
+    "--engine", type=click.Choice(["processes", "dask"]), default="processes", show_default=True
+)
+@click.option("--address", default="", help="Scheduler of the Dask cluster: tcp://host:8786.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+def campaign(
+    file: Path, out: Path | None, workers: int | None, engine: str, address: str, output: str
+) -> None:
+    """Run scenarios x schedulers x seeds; finished runs are kept and never repeated.
+
+    Example: `dralab campaign grid.yaml --workers 4`
+    """
+    from dralab.simulation.campaigns import comparison, grid, work
+
+    folder = out or file.with_suffix("")
+    with bad_input():
+        found = grid.read(file)
+        if engine == "dask" and not address:
+            raise click.UsageError("--engine dask needs --address")
+        chosen: work.Engine = work.Dask(address) if engine == "dask" else work.Processes(workers)
+
+        def tell(done: int, reused: int, total: int) -> None:
+            if sys.stderr.isatty():
+                click.echo(f"\r{done}/{total} runs ({reused} kept)", err=True, nl=False)
+
+        numbers = work.run(found.cases, folder, chosen, progress=tell)
+        table = comparison.write(found, numbers, folder)
+    click.echo(f"runs, campaign.csv and report.html are in {folder}", err=True)
+    if output == "json":
+        click.echo(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False)
+    for column in comparison.COLUMNS:
+        shown.add_column(column, justify="left" if column in comparison.COLUMNS[:3] else "right")
+    for row in table:
+        cells = [row[column] for column in comparison.COLUMNS]
+        shown.add_row(*(f"{c:,.3f}" if isinstance(c, float) else str(c or "") for c in cells))
+    Console(width=None if sys.stdout.isatty() else 160).print(shown)

@@ -1,0 +1,1 @@
+"""Grids of runs: scenarios, schedulers and seeds, on many processes, restartable, compared."""

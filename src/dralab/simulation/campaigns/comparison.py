@@ -1,0 +1,104 @@
+"""The table: means over seeds, their spread, and what differs from the baseline for sure."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dralab.simulation import metrics
+from dralab.simulation.campaigns.grid import Campaign, Case, Numbers
+from dralab.simulation.reports.page import Chart, Page
+
+COLUMNS = (
+    "scenario", "scheduler", "metric", "runs", "mean", "sd", "ci95", "difference", "significant",
+)  # fmt: skip
+
+
+def rows(campaign: Campaign, found: Mapping[Case, Numbers]) -> list[dict[str, Any]]:
+    """Return a row per scenario, scheduler and metric.
+
+    `difference` is from the baseline's mean; `significant` by Welch's t test, p < 0.05.
+    """
+    groups: dict[tuple[str, str], list[Numbers]] = {}
+    for case, numbers in found.items():
+        groups.setdefault((case.name, case.scheduler), []).append(numbers)
+    table: list[dict[str, Any]] = []
+    for metric in campaign.compared:
+        for (scenario, scheduler), runs in groups.items():
+            values = [float(run[metric]) for run in runs if run.get(metric) is not None]
+            if not values:
+                continue
+            base_runs = groups.get((scenario, campaign.baseline), [])
+            base = [float(run[metric]) for run in base_runs if run.get(metric) is not None]
+            row: dict[str, Any] = {
+                "scenario": scenario,
+                "scheduler": scheduler,
+                "metric": metric,
+                "runs": len(values),
+                **metrics.over_seeds(values),
+                "difference": None,
+                "significant": None,
+            }
+            if base and scheduler != campaign.baseline:
+                compared = metrics.difference(base, values)
+                row["difference"] = compared["difference"]
+                if compared["significant"] is not None:
+                    row["significant"] = "yes" if compared["significant"] else "no"
+            table.append(row)
+    return table
+
+
+def csv(table: list[dict[str, Any]]) -> str:
+    """Return the table as CSV."""
+    lines = [",".join(COLUMNS)]
+    lines += [",".join(_cell(row[column]) for column in COLUMNS) for row in table]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def page(campaign: Campaign, table: list[dict[str, Any]]) -> Page:
+    """Return the table as a page, with bars per metric."""
+    return Page(
+        title=campaign.name,
+        subtitle=f"{len(campaign.cases):,} runs · compared with {campaign.baseline}",
+        charts=[*_bars(table), _table(table)],
+        definitions=[
+            ("sd", "standard deviation over the seeds (n - 1)"),
+            ("ci95", "half of the interval that holds the mean with 95 % (Student's t)"),
+            ("significant", "the difference from the baseline, by Welch's t test, p < 0.05"),
+        ],
+    )
+
+
+def _bars(table: list[dict[str, Any]]) -> Iterator[Chart]:
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in table:
+        groups.setdefault((row["metric"], row["scenario"]), []).append(row)
+    for (metric, scenario), members in groups.items():
+        yield {
+            "kind": "bars", "half": True, "title": metric, "text": f"{scenario}, mean over seeds",
+            "labels": [row["scheduler"] for row in members],
+            "values": [row["mean"] for row in members],
+        }  # fmt: skip
+
+
+def _table(table: list[dict[str, Any]]) -> Chart:
+    return {
+        "kind": "table",
+        "title": "All means",
+        "text": "Click a heading to sort.",
+        "columns": [[column, "number"] for column in COLUMNS],
+        "rows": [[row[column] for column in COLUMNS] for row in table],
+    }
+
+
+def write(campaign: Campaign, found: Mapping[Case, Numbers], folder: Path) -> list[dict[str, Any]]:
+    """Write `campaign.csv` and `report.html`; return the table."""
+    table = rows(campaign, found)
+    (folder / "campaign.csv").write_text(csv(table), encoding="utf-8")
+    page(campaign, table).write(folder / "report.html")
+    return table

@@ -1,0 +1,146 @@
+"""What is to be run: a case per scenario, scheduler and seed, known by what it depends on."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dralab import __version__
+from dralab.simulation import metrics
+from dralab.simulation.batch.schedulers import SCHEDULERS
+from dralab.simulation.errors import InputError
+from dralab.simulation.openb import experiment
+from dralab.simulation.openb.policies import POLICIES
+from dralab.simulation.scenarios import custom, execute, scenario
+from dralab.simulation.scenarios.fields import Fields, load
+from dralab.simulation.workloads import openb
+
+MOST_CASES: Final = 100_000
+Numbers = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run. `nodes` is set where it is a placement of an openb trace, not a scenario."""
+
+    scenario: Path
+    scheduler: str
+    seed: int
+    nodes: Path | None = None
+    ratio: float = 1.3
+
+    @property
+    def name(self) -> str:
+        """The scenario's name in tables."""
+        return self.scenario.stem
+
+    def digest(self) -> str:
+        """Return what the result depends on as a short text: the same text, the same result."""
+        if self.nodes is None:
+            loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
+            own = ""
+            if custom.is_file(self.scheduler):
+                file = self.scenario.parent / self.scheduler.rpartition(":")[0]
+                own = file.read_text(encoding="utf-8")
+            text = f"{execute.digest(loaded)}/{own}"
+        else:
+            parts = [str(part) for part in (__version__, self.scheduler, self.seed, self.ratio)]
+            files = (self.nodes, self.scenario)
+            parts += [hashlib.sha256(_bytes(file)).hexdigest() for file in files]
+            text = "/".join(parts)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def run(self) -> Numbers:
+        """Run it, and return its numbers."""
+        if self.nodes is not None:
+            outcome = experiment.run(
+                openb.read_nodes(self.nodes),
+                openb.read_pods(self.scenario),
+                policy=self.scheduler,
+                seed=self.seed,
+                ratio=self.ratio,
+                workload=self.name,
+            )
+            table = outcome.table()
+            return {key: value for key, value in table.items() if "@" in key}
+        loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
+        return metrics.of(execute.Run(loaded).go())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """All cases, and what of their numbers is compared with which scheduler."""
+
+    name: str
+    file: Path
+    cases: tuple[Case, ...]
+    compared: tuple[str, ...]
+    baseline: str
+
+
+def read(path: Path) -> Campaign:
+    """Return the campaign of a file; InputError names what is wrong."""
+    fields = load(path)
+    schedulers = _texts(fields, "schedulers")
+    for name in schedulers:
+        known = name in SCHEDULERS or name in POLICIES or custom.is_file(name)
+        if not known:
+            raise fields.error("schedulers", f"{name!r} is no scheduler that can run here")
+    seeds = list(_seeds(fields))
+    cases: list[Case] = []
+    for file in _files(fields, "scenarios"):
+        cases += [Case(file, name, seed) for name in schedulers for seed in seeds]
+    if fields.has("openb"):
+        inner = fields.mapping("openb")
+        nodes, ratio = inner.file("nodes"), inner.number("inflate", 1.3)
+        for file in _files(inner, "pods"):
+            cases += [Case(file, n, seed, nodes, ratio) for n in schedulers for seed in seeds]
+        inner.done()
+    if not cases or len(cases) > MOST_CASES:
+        raise InputError(path, f"has {len(cases)} runs: from 1 to {MOST_CASES} are possible")
+    default = ["alloc_pct@100", "frag_pct_of_idle@50"] if fields.has("openb") else []
+    if fields.has("scenarios"):
+        default += ["makespan", "wait_mean", "bounded_slowdown_mean"]
+    compared = tuple(_texts(fields, "compare")) if fields.has("compare") else tuple(default)
+    baseline = fields.text("baseline", schedulers[0])
+    if baseline not in schedulers:
+        raise fields.error("baseline", f"{baseline!r} is none of the schedulers")
+    name = fields.text("name", path.stem)
+    fields.done()
+    return Campaign(name=name, file=path, cases=tuple(cases), compared=compared, baseline=baseline)
+
+
+def _texts(fields: Fields, key: str) -> list[str]:
+    value = fields.raw(key)
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        raise fields.error(key, "must be a list of texts")
+    return list(dict.fromkeys(value))
+
+
+def _files(fields: Fields, key: str) -> Iterator[Path]:
+    if not fields.has(key):
+        return
+    for index, name in enumerate(_texts(fields, key)):
+        inner = Fields(fields.place, fields.where, {f"{key}[{index}]": name})
+        yield inner.file(f"{key}[{index}]")
+
+
+def _seeds(fields: Fields) -> Iterator[int]:
+    value = fields.raw("seeds")
+    if isinstance(value, dict):
+        inner = fields.mapping("seeds")
+        first, count = inner.whole("from", 1), inner.whole("count", least=1)
+        inner.done()
+        yield from range(first, first + count)
+        return
+    if not isinstance(value, list) or not value or not all(type(v) is int for v in value):
+        raise fields.error("seeds", "must be a list of whole numbers, or {from, count}")
+    yield from dict.fromkeys(value)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None

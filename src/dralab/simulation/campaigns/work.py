@@ -1,0 +1,114 @@
+"""Doing the work: each finished run is a file named by what it depends on.
+
+So a campaign that was stopped goes on where it was, a finished run is never repeated, and a run
+whose scenario changed is a new run. Files are written aside and moved: none is ever half there.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from dralab.simulation.campaigns.grid import Case, Numbers
+from dralab.simulation.errors import InputError
+
+
+class Engine(Protocol):
+    """Runs cases somewhere, and yields them as they are done."""
+
+    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Numbers]]:
+        """Yield each case with its numbers."""
+        ...
+
+
+class Processes:
+    """Processes of this machine; with one worker, this process."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or os.cpu_count() or 1
+
+    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Numbers]]:
+        """Yield each case with its numbers, as they are done."""
+        if self.workers == 1 or len(cases) == 1:
+            for case in cases:
+                yield case, case.run()
+            return
+        # Spawned, not forked: threads and sockets of a server do not survive a fork.
+        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+            futures = {pool.submit(Case.run, case): case for case in cases}
+            try:
+                for future in _done(futures):
+                    yield futures[future], future.result()
+            finally:
+                for future in futures:
+                    future.cancel()
+
+
+class Dask:
+    """Workers of a Dask cluster (extra: distributed); its files must be where ours are."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise InputError("dask", "needs an extra: pip install 'dralab[distributed]'") from None
+        self.client: Any = Client(address)
+
+    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Numbers]]:
+        """Yield each case with its numbers, as they are done."""
+        from distributed import as_completed
+
+        futures = {self.client.submit(Case.run, case, pure=False): case for case in cases}
+        for future in as_completed(list(futures)):
+            yield futures[future], future.result()
+
+
+def _done(futures: Iterable["Future[Numbers]"]) -> Iterator["Future[Numbers]"]:
+    left = set(futures)
+    while left:
+        finished, left = wait(left, return_when=FIRST_COMPLETED)
+        yield from finished
+
+
+def run(
+    cases: Sequence[Case],
+    folder: Path,
+    engine: Engine,
+    *,
+    progress: Callable[[int, int, int], None] | None = None,
+) -> dict[Case, Numbers]:
+    """Run what is not done yet; return all numbers. `progress` gets done, reused and all."""
+    runs = folder / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    digests = {case: case.digest() for case in cases}
+    found: dict[Case, Numbers] = {}
+    for case, digest in digests.items():
+        path = runs / f"{digest}.json"
+        if path.exists():
+            found[case] = orjson.loads(path.read_bytes())["numbers"]
+    reused = len(found)
+    missing = [case for case in cases if case not in found]
+    if progress is not None:
+        progress(len(found), reused, len(cases))
+    for case, numbers in engine.run(missing):
+        _write(runs / f"{digests[case]}.json", case, numbers)
+        found[case] = numbers
+        if progress is not None:
+            progress(len(found), reused, len(cases))
+    return {case: found[case] for case in cases}
+
+
+def _write(path: Path, case: Case, numbers: Numbers) -> None:
+    value = {
+        "scenario": case.name,
+        "scheduler": case.scheduler,
+        "seed": case.seed,
+        "numbers": numbers,
+    }
+    aside = path.with_suffix(f".{os.getpid()}.part")
+    aside.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    aside.replace(path)
