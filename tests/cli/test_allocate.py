@@ -228,3 +228,35 @@ def test_a_rule_taints_devices_from_outside(run):
     }
     rule = obj("DeviceTaintRule", "r", spec=spec)
     assert table(run("allocate", objects=[*GPUS, CLASS, ONE, rule]))[0][5] == "d1"
+
+
+def test_the_optimal_policy_serves_as_many_as_can_be_served(run):
+    pytest.importorskip("ortools")
+    # First come, first served gives the whole GPU to the first, and nothing to the others.
+    mig = pool(
+        "p",
+        device("whole", consumes={"s": {"m": 4}}),
+        *(device(f"part{i}", consumes={"s": {"m": 1}}) for i in range(4)),
+        counters=[counter_set("s", m=4)],
+    )
+    big = claim("big", request("r", count=1), namespace="ml")
+    small = [claim(f"small{i}", request("r"), namespace="ml") for i in range(3)]
+    first = run("allocate", objects=[*mig, CLASS, big, *small])
+    assert sum(row[3] == "node-1" for row in table(first)) == 1
+    best = run("allocate", "--policy", "optimal", objects=[*mig, CLASS, big, *small])
+    assert sum(row[3] == "node-1" for row in table(best)) == 4
+    assert best.exit_code == 0
+    assert "optimal: 4 of 4 served together; no allocation serves more than 4" in best.stderr
+
+
+def test_the_optimal_policy_leaves_restricted_pods_for_later(run):
+    pytest.importorskip("ortools")
+    nodes = [node("node-1", zone="x"), node("node-2", zone="y")]
+    far = pool("q", device("d0"), node="node-2")
+    asked = pod("a", "c", nodeSelector={"zone": "y"})
+    other = claim("o", request("r"), namespace="ml")
+    found = run(
+        "allocate", "--policy", "optimal", objects=[*nodes, *GPUS, *far, CLASS, ONE, asked, other]
+    )
+    assert found.exit_code in {0, 1}
+    assert len(table(found)) == 2

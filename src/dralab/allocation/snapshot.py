@@ -5,6 +5,7 @@ of pods, nodes or what slices say of them, DeviceTaintRules. Allocations that ar
 of the snapshot. A live cluster has a scheduler for this; it shares the allocator, not this module.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
 from dralab.allocation.fleet import Fleet, Placement
+from dralab.allocation.optimum import Optimum, allocate_batch
 from dralab.allocation.policies import Policy
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Features, Node, Problem
@@ -153,6 +155,37 @@ class Snapshot:
         for allocation in found.allocations:
             self.fleet.release(allocation)
         return Placed(pending=pending, node=found.node, allocations=found.allocations)
+
+    def place_batch(self, batch: Sequence[Pending]) -> tuple[list[Placed | None], Optimum]:
+        """Serve as many of a batch as possible and take their devices; any node will do for each.
+
+        Returns per pending its place, None where it has none, and the proof of how good that is.
+        MissingSolverError without OR-Tools.
+        """
+        optimum = allocate_batch(self.fleet, [each.claims for each in batch])
+        places: list[Placed | None] = []
+        for each, found in zip(batch, optimum.placements, strict=True):
+            if found is None:
+                places.append(None)
+                continue
+            placed = Placed(pending=each, node=found.node, allocations=found.allocations)
+            self.claims |= {_key(claim): claim for claim in placed.objects()}
+            places.append(placed)
+        return places, optimum
+
+    def alone(self) -> list[Pending]:
+        """Return what is pending that shares no claim with others and may go to every node."""
+        pending = self.pending()
+        uses = Counter(_key(claim) for each in pending for claim in each.claims)
+        return [
+            each
+            for each in pending
+            if each.claims
+            and not each.missing
+            and not each.allocated
+            and all(uses[_key(claim)] == 1 for claim in each.claims)
+            and len(self.candidates(each)) == len(self.fleet.nodes)
+        ]
 
     def take(self, claims: Iterable[Wire]) -> None:
         """Take it that these claims are as they are now: what they were given is in use."""

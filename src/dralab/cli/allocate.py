@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 import orjson
@@ -11,10 +11,13 @@ import yaml
 
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event
+from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policies import POLICIES, Policy
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli.generations import files_option
+
+OPTIMAL: Final = "optimal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Refused:
   dralab allocate -f cluster.yaml -f pods.yaml
   dralab allocate -f examples/20-allocate --node rack-1 -o yaml
   dralab allocate -f cluster.yaml --policy pack
+  dralab allocate -f cluster.yaml --policy optimal
   cat *.yaml | dralab allocate -f -
 """
 )
@@ -39,10 +43,11 @@ class Refused:
 @click.option("--node", metavar="NODE", default="", help="Allocate on this node only.")
 @click.option(
     "--policy",
-    type=click.Choice(list(POLICIES)),
+    type=click.Choice([*POLICIES, OPTIMAL]),
     default="kubernetes",
     show_default=True,
-    help="Which of the possible allocations; the default is what Kubernetes would choose.",
+    help="Which of the possible allocations; the default is what Kubernetes would choose, "
+    f"{OPTIMAL} serves as many as can be served at all.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
 def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> None:
@@ -57,15 +62,43 @@ def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> Non
     known = list(cluster.fleet.number_of)
     if node and node not in known:
         raise click.UsageError(f"no node {node!r}; there are: {', '.join(known) or 'none'}")
-    results = [
-        place(cluster, cluster.refreshed(each), node, POLICIES[policy])
-        for each in cluster.pending()
-    ]
+    if policy == OPTIMAL:
+        if node:
+            raise click.UsageError(f"--policy {OPTIMAL} places on all nodes: leave --node out")
+        results = _best(cluster)
+    else:
+        results = [
+            place(cluster, cluster.refreshed(each), node, POLICIES[policy])
+            for each in cluster.pending()
+        ]
     if output == "table":
         _table(results)
     else:
         _structured(results, output)
     sys.exit(1 if any(isinstance(each, Refused) for each in results) else 0)
+
+
+def _best(cluster: Snapshot) -> list[Placed | Refused]:
+    """Place what may go anywhere as one batch, then the rest one after the other."""
+    pending, batch = cluster.pending(), cluster.alone()
+    try:
+        places, optimum = cluster.place_batch(batch)
+    except MissingSolverError as error:
+        raise click.UsageError(str(error)) from None
+    served = {
+        (each.kind, each.namespace, each.name): place
+        for each, place in zip(batch, places, strict=True)
+    }
+    click.echo(
+        f"optimal: {optimum.served} of {len(batch)} served together; no allocation serves more "
+        f"than {optimum.bound:g}",
+        err=True,
+    )
+    return [
+        served.get((each.kind, each.namespace, each.name))
+        or place(cluster, cluster.refreshed(each))
+        for each in pending
+    ]
 
 
 def place(
