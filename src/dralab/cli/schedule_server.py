@@ -1,7 +1,8 @@
 """`dralab schedule --kubeconfig`: objects from a server, and results written back to it."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -15,7 +16,19 @@ from dralab.runtime.kubeconfig import KubeconfigError
 from dralab.runtime.kubeconfig import read as read_kubeconfig
 from dralab.runtime.remote import RemoteClient
 
-KINDS: Final = {"k8srm": k8srm.KINDS, "evolution": evolution.KINDS}
+TODAY: Final = (
+    {"kind": "DeviceClass", "plural": "deviceclasses", "namespaced": False},
+    {"kind": "ResourceSlice", "plural": "resourceslices", "namespaced": False},
+    {"kind": "DeviceTaintRule", "plural": "devicetaintrules", "namespaced": False},
+    {"kind": "ResourceClaim", "plural": "resourceclaims", "namespaced": True},
+    {"kind": "ResourceClaimTemplate", "plural": "resourceclaimtemplates", "namespaced": True},
+)
+KINDS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    "k8srm": k8srm.KINDS,
+    "evolution": evolution.KINDS,
+    "v1": TODAY,
+}
+ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 PODS: Final = Resource("", "v1", "pods")
 CORE: Final = (
     Resource("", "v1", "nodes", namespaced=False),
@@ -44,7 +57,7 @@ class Server:
         found: list[Object] = []
         for kind, resource in self.resources.items():
             found += self._all(resource, self.generation.api_version, kind)
-        core = CORE if self.generation.name == "k8srm" else CORE[:1]
+        core = CORE[:1] if self.generation.name == "evolution" else CORE
         for resource in core:
             kind = {"nodes": "Node", "configmaps": "ConfigMap", "pods": "Pod"}[resource.plural]
             found += self._all(resource, "v1", kind)
@@ -79,10 +92,29 @@ class Server:
                 "metadata": {"name": metadata["name"], "namespace": namespace},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": placed.node},
             }
+            self._name_claims(placed, namespace)
             self.client.post(PODS, metadata["name"], "binding", binding, namespace)
             return
         patch: Object = {"spec": {"nodeName": placed.node}}
         self.client.patch(self.resources["Pod"], metadata["name"], patch, namespace)
+
+    def _name_claims(self, placed: Placed, namespace: str) -> None:
+        """Tell a pod of today's API which claims were made for the entries of its spec."""
+        if self.generation.name != "v1":
+            return
+        made = {
+            (claim["metadata"].get("annotations") or {}).get(ENTRY): claim["metadata"]["name"]
+            for claim in placed.claims
+        }
+        statuses = [
+            {"name": entry["name"], "resourceClaimName": made[entry["name"]]}
+            for entry in placed.pod["spec"].get("resourceClaims") or ()
+            if entry["name"] in made
+        ]
+        if statuses:
+            patch: Object = {"status": {"resourceClaimStatuses": statuses}}
+            name = placed.pod["metadata"]["name"]
+            self.client.patch(PODS, name, patch, namespace, type="strategic", subresource="status")
 
     def _all(self, resource: Resource, api_version: str, kind: str) -> list[Object]:
         try:

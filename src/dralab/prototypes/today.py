@@ -16,6 +16,7 @@ from dralab.prototypes.findings import Object, Report, copied, invalid
 from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
 
 API_VERSION: Final = "resource.k8s.io/v1"
+ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 # Reading fills in `timeAdded` of taints; the moment makes no difference to a placement.
 NOW: Final = "1970-01-01T00:00:00Z"
 CHECK: Final = ResourceCheck(now=NOW, expressions=compiled)
@@ -64,6 +65,7 @@ class World:
         claims = [*found.objects(), *(dict(claim) for claim in pending.allocated)]
         for claim in claims:
             _reserve(claim, pod)
+            _own(claim, pod)
         bound = copied(pod)
         bound["spec"]["nodeName"] = found.node
         return Placed(
@@ -108,6 +110,18 @@ def _devices(found: PlacedToday) -> Iterable[Device]:
                 device=chosen["device"],
                 driver=chosen["driver"],
             )
+
+
+def _own(claim: Object, pod: Object) -> None:
+    """Say of a claim made from a template whose it is, as the resource claim controller does."""
+    metadata = claim["metadata"] = copied(claim["metadata"])
+    for entry in pod["spec"].get("resourceClaims") or ():
+        made = f"{pod['metadata']['name']}-{entry['name']}"
+        if "resourceClaimTemplateName" in entry and metadata["name"] == made:
+            metadata.setdefault("annotations", {})[ENTRY] = entry["name"]
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"]}
+            owner |= {"uid": pod["metadata"].get("uid", ""), "controller": True}
+            metadata.setdefault("ownerReferences", [owner])
 
 
 def _reserve(claim: Object, pod: Object) -> None:
