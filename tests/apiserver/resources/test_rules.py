@@ -296,3 +296,18 @@ def test_older_versions_of_device_kinds_show_the_same_claims():
     assert hub["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu"
     _, old = ask("GET", f"{url}/x")
     assert old["spec"]["devices"]["requests"][0]["deviceClassName"] == "gpu"
+
+
+def test_some_kinds_must_be_read_before_they_are_replaced():
+    ask = Asked()
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+    assert ask("PUT", f"{leases}/l", lease)[0] == 201, "a missing lease is made"
+    status, refused = ask("PUT", f"{leases}/l", lease)
+    assert (status, "must be specified for an update" in refused["message"]) == (422, True)
+    _, found = ask("GET", f"{leases}/l")
+    found["spec"]["holderIdentity"] = "you"
+    assert ask("PUT", f"{leases}/l", found)[0] == 200
+    config = {"metadata": {"name": "c"}, "data": {"a": "b"}}
+    ask("POST", f"{CORE}/configmaps", config)
+    assert ask("PUT", f"{CORE}/configmaps/c", config)[0] == 200, "others are simply replaced"

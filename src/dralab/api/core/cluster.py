@@ -105,8 +105,9 @@ def _same_taint(taint: Object) -> bool:
 
 
 class LeaseStrategy(Strategy):
-    """Leases: a PUT makes a missing one."""
+    """Leases: a PUT makes a missing one, and must know the one that is there."""
 
+    unconditional = False
     creates_on_update = True
 
     def validate(self, value: Object) -> list[FieldError]:
@@ -207,6 +208,8 @@ EVENTS_ALWAYS: Final = frozenset(
 
 class LimitRangeStrategy(Strategy):
     """Limit ranges: what is not said follows from what is."""
+
+    creates_on_update = True
 
     def default(self, value: Object) -> None:
         """Fill in what the client left out."""

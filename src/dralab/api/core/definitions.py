@@ -22,6 +22,7 @@ MAX_DEPTH: Final = 100
 class DefinitionStrategy(Strategy):
     """Definitions of custom resources."""
 
+    unconditional = False
     status_keeps = frozenset()
 
     def default(self, value: Object) -> None:

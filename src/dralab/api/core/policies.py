@@ -125,6 +125,8 @@ def autoscaler_to_v1(value: Object) -> Object:
 class BudgetStrategy(Strategy):
     """Pod disruption budgets."""
 
+    unconditional = False
+
     def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
         """Begin without a status."""
         value["status"] = dict.fromkeys(
@@ -145,6 +147,8 @@ class BudgetStrategy(Strategy):
 
 class RoleStrategy(Strategy):
     """Roles and cluster roles."""
+
+    creates_on_update = True
 
     def validate(self, value: Object) -> list[FieldError]:
         """Return what is wrong with the rules."""
@@ -169,6 +173,8 @@ class RoleStrategy(Strategy):
 
 class BindingStrategy(Strategy):
     """Role bindings: what they bind to stays."""
+
+    creates_on_update = True
 
     def default(self, value: Object) -> None:
         """Fill in the groups of references."""
@@ -233,6 +239,8 @@ class NetworkPolicyStrategy(Strategy):
 class WebhookStrategy(Strategy):
     """Webhook configurations; `mutating` ones may be called again."""
 
+    unconditional = False
+
     def __init__(self, *, mutating: bool) -> None:
         self.mutating = mutating
 
@@ -255,6 +263,8 @@ class WebhookStrategy(Strategy):
 
 class AdmissionPolicyStrategy(Strategy):
     """Admission policies."""
+
+    unconditional = False
 
     def default(self, value: Object) -> None:
         """Fill in what the client left out."""

@@ -123,6 +123,8 @@ def _is_address(text: str) -> bool:
 class EndpointsStrategy(Strategy):
     """Endpoints, the old form."""
 
+    creates_on_update = True
+
     def default(self, value: Object) -> None:
         """Fill in what the client left out."""
         for subset in value.get("subsets") or ():

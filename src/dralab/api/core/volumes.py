@@ -120,6 +120,8 @@ class StorageClassStrategy(Strategy):
 class CsiDriverStrategy(Strategy):
     """CSI drivers."""
 
+    unconditional = False
+
     def default(self, value: Object) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})

@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.tokens import TokenIssuer
@@ -44,6 +45,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.issuer = TokenIssuer(self.clock)
+        self.indexes = Indexes(self.store, self.rules)
         self._second, self._text = -1, ""
 
     def user_of_token(self, token: str) -> User | None:

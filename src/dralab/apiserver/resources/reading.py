@@ -11,7 +11,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.resources import continuation
 from dralab.apiserver.resources.context import Context, key_of, revision_of, too_large
 from dralab.apiserver.resources.options import ListOptions, check_list_options
-from dralab.apiserver.resources.selectors import selection
+from dralab.apiserver.resources.selectors import Selection, selection
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Compacted, FutureRevision, Stored
 
@@ -72,6 +72,11 @@ def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions
                 revision = asked
     if chosen.name and kind.namespaced and namespace and revision is None and after is None:
         return _by_name(context, kind, namespace, chosen.name, options)
+    if revision is None and after is None:
+        with store.lock:
+            indexed = _indexed(context, kind, namespace, chosen)
+            if indexed is not None and (limit is None or len(indexed) <= limit):
+                return Page(items=indexed, revision=store.revision)
     try:
         found = store.list(
             kind.hub,
@@ -97,6 +102,18 @@ def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions
         cont=cont,
         remaining=found.remaining if cont and chosen.empty else None,
     )
+
+
+def _indexed(
+    context: Context, kind: Kind, namespace: str, chosen: Selection
+) -> list[Stored] | None:
+    """Return what a selection chooses, by an index; None where there is none for it."""
+    if chosen.exact is None or chosen.accepts is None:
+        return None
+    field, _, value = chosen.exact
+    within = namespace if kind.namespaced else ""
+    found = context.indexes.candidates(kind.hub, field, value, within)
+    return None if found is None else [each for each in found if chosen.accepts(each)]
 
 
 def _by_name(context: Context, kind: Kind, namespace: str, name: str, options: ListOptions) -> Page:
@@ -140,7 +157,10 @@ def watch(
                 wanted = one is not None and (chosen.accepts is None or chosen.accepts(one))
                 initial = (one,) if one is not None and wanted else ()
             else:
-                initial = store.list(kind.hub, within, where=chosen.accepts).items
+                indexed = _indexed(context, kind, within, chosen)
+                if indexed is None:
+                    indexed = list(store.list(kind.hub, within, where=chosen.accepts).items)
+                initial = indexed
         elif asked:
             since = asked
             try:
