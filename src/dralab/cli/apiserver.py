@@ -160,6 +160,9 @@ async def _serve(
         # Requests make few cycles and many mappings: look at the young ones now and then, at all
         # of them rarely.
         gc.set_threshold(10_000, 20, 50)
+        # A busy scheduler in this process hands over to the server each millisecond instead of
+        # each five: the median of a get beside one goes from 5.3 to 1.3 ms.
+        sys.setswitchinterval(0.001)
         click.echo(f"ready: {cluster.url}")
         await over.wait()
         note("stopping")

@@ -1,6 +1,7 @@
 """The edge over real sockets, in front of the smallest of servers."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import socket
@@ -399,3 +400,18 @@ def test_a_watch_opened_in_the_turn_of_a_write_sees_it_once(start: Start) -> Non
             text += watcher.recv(1_000)
         watcher.close()
     assert text.count(b"ADDED a 2") == 1
+
+
+def test_a_head_that_never_ends_is_not_waited_for(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dralab.apiserver.http.serving.HEAD_TIME", 0.1)
+    server = start()
+    connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
+    connections[1].sendall(b"GET /slo")
+    for connection in connections:
+        connection.settimeout(10)
+        with contextlib.suppress(ConnectionError):  # aborted when the server looks, once a second
+            assert connection.recv(100) == b""
+        connection.close()
+    assert server.ask("GET", "/none")[0] == 404
