@@ -304,6 +304,43 @@ def random_problem(seed: int, *, size: int = 6) -> Problem:
     )
 
 
+def large_problem(seed: int, *, size: int) -> Problem:
+    """One claim with many requests on many devices, again with any mixture of features."""
+    chance = Random(seed)
+    base = random_problem(seed, size=size)
+    flags = {
+        flag: chance.random() < 0.5
+        for flag in ("shared", "match", "distinct", "prioritized", "admin", "all")
+    }
+    parts: list[Request | Constraint] = []
+    names = [f"r{i}" for i in range(chance.randint(3, 8))]
+    for name in names:
+        if flags["prioritized"] and chance.random() < 0.5:
+            parts.append(
+                either(
+                    name,
+                    *(
+                        _random_alternative(chance, f"a{i}", flags, chance.randint(1, 5))
+                        for i in range(chance.randint(2, 4))
+                    ),
+                )
+            )
+        else:
+            parts.append(
+                Request(
+                    name=name,
+                    alternatives=(_random_alternative(chance, name, flags, chance.randint(1, 5)),),
+                )
+            )
+    parts += [
+        match(chance.choice("tn"), *chance.sample(names, chance.randint(0, 3)))
+        for _ in range(chance.randint(0, 3) if flags["match"] else 0)
+    ]
+    if flags["distinct"]:
+        parts.append(distinct(chance.choice("tn"), *chance.sample(names, 2)))
+    return problem(base.slices, claim("c", *parts), in_use=base.in_use)
+
+
 def _with(made: Device, **changes: object) -> Device:
     from dataclasses import replace
 

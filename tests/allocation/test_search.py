@@ -52,6 +52,14 @@ def test_the_exact_search_finds_what_the_plain_one_finds_first(seed: int, size: 
     assert exact == plain or (isinstance(plain, str) and not isinstance(exact, list))
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_mixtures_of_all_features_are_decided_within_the_budget(seed: int) -> None:
+    # Sizes at which the plain search would run for hours; a few mixtures stay open, and say so.
+    outcome = allocate(b.large_problem(seed, size=20), b.NODE, budget=20_000)
+    assert outcome.steps <= 40_000
+
+
 def test_random_problems_are_easy_hard_and_impossible() -> None:
     kinds = {"straight": 0, "backtracking": 0, "impossible": 0, "refused": 0}
     for seed in range(600):

@@ -13,10 +13,11 @@ no polynomial method is built in; the search then has to look, within its budget
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import prod
 from typing import Final, NamedTuple
 
-from dralab.allocation.board import Draw, Left, State, bits
+from dralab.allocation.board import Draw, Left, State, bits, mask_of
 from dralab.allocation.eligibility import Carried, SearchError, Values
 from dralab.allocation.matching import Shortfall, matched
 from dralab.allocation.plain import Effort
@@ -27,8 +28,9 @@ from dralab.allocation.terms import Term
 from dralab.allocation.units import Member, UnitKey, Vector, folded, served
 
 # Beyond these sizes the dynamic programme gives up, and the search looks for itself.
-MOST_VECTORS: Final = 500
+MOST_VECTORS: Final = 300
 MOST_KINDS: Final = 12
+MOST_FAILURES: Final = 8
 MOST_STATES: Final = 20_000
 Answer = bool | None
 
@@ -62,6 +64,8 @@ class Oracle:
         self.eligibility = setup.eligibility
         self.effort = effort
         self.errors: dict[Term, list[tuple[int, str]]] = {}
+        self._failures = 0
+        self._hard = 1 << 30
         # What was worked out about units outlives the search: it depends on their contents alone.
         self._served: dict[object, tuple[Vector, ...] | None] = setup.eligibility.served
         self.eligible: dict[Term, int] = {
@@ -196,7 +200,7 @@ class Oracle:
         """Return whether demands can be met together, their alternatives being chosen."""
         self.effort.spend()
         demands = [demand for demand in demands if demand.need]
-        complete, demands = self._restricted(demands, bound)
+        complete, demands = self._restricted(demands, state, bound)
         if any(demand.mask.bit_count() < demand.need for demand in demands):
             return False
         if isinstance(self.matching(demands, state), Shortfall):
@@ -209,7 +213,9 @@ class Oracle:
 
     def matching(self, demands: Sequence[Demand], state: State) -> list[int] | Shortfall:
         """Match demands to devices, counters and constraints aside."""
-        normal = [demand for demand in demands if not demand.term.admin]
+        # Within one claim nobody gets a device twice, whether it is used or only watched.
+        everyone = self._exclusive(demands)
+        normal = [demand for demand in demands if everyone or not demand.term.admin]
         mask = 0
         for demand in normal:
             mask |= demand.mask
@@ -227,16 +233,11 @@ class Oracle:
     # --- rules
 
     def _restricted(
-        self, demands: Sequence[Demand], bound: Sequence[Bound]
+        self, demands: Sequence[Demand], state: State, bound: Sequence[Bound]
     ) -> tuple[bool, list[Demand]]:
         """Apply what rules already say; False where they ask for more than is checked below."""
         complete = True
         result = list(demands)
-        watching = any(demand.term.admin for demand in demands)
-        if watching and any(not demand.term.admin for demand in demands):
-            complete = False
-        if watching and sum(demand.term.admin for demand in demands) > 1:
-            complete = False
         for each in bound:
             covered = [place for place, demand in enumerate(result) if each.covers(demand.term)]
             if not covered:
@@ -255,7 +256,35 @@ class Oracle:
             if isinstance(rule, Distinct) and not self._enough(result, covered, rule):
                 # Nothing can be served: let the caller's count of devices see it.
                 result[covered[0]] = replace(result[covered[0]], mask=0)
-        return complete, result
+        return complete and self._settled(result, state), result
+
+    def _exclusive(self, demands: Sequence[Demand]) -> bool:
+        """Return whether any two demands exclude each other from any device."""
+        claim = demands[0].term.claim if demands else 0
+        return all(
+            demand.term.claim == claim and not demand.mask & self.board.shareable
+            for demand in demands
+        )
+
+    def _settled(self, demands: Sequence[Demand], state: State) -> bool:
+        """Return whether admin access is told well enough from use for an answer to be yes."""
+        watching = [demand for demand in demands if demand.term.admin]
+        if not watching or len(demands) == 1:
+            return True
+        used = 0
+        for demand in demands:
+            if not demand.term.admin:
+                used |= demand.mask
+        if not used & self.board.drawing & ~state.charged and self._exclusive(demands):
+            # The matching has them all, and nothing else has to be decided.
+            return True
+        apart = used
+        for demand in watching:
+            free = demand.mask & ~apart
+            if free.bit_count() < demand.need:
+                return False
+            apart |= mask_of(list(islice(bits(free), demand.need)))
+        return True
 
     def _admitted(self, rule: Match | Distinct, term: Term) -> int:
         """Return the devices whose values a rule still admits, each by itself."""
@@ -393,6 +422,8 @@ class Oracle:
             rough = self._roughly(merged, involved, unpaid, state)
             if rough is False or len(caps) > MOST_KINDS:
                 return rough
+        if self._failures >= MOST_FAILURES and len(caps) >= self._hard:
+            return None
         tables = []
         for members, left in self._clusters(involved, unpaid, state):
             table = self._table(
@@ -403,13 +434,20 @@ class Oracle:
                 )
             )
             if table is None:
+                self._give_up(len(caps))
                 return None
             tables.append(table)
         vectors = folded(tables, caps, self.effort.spend, MOST_VECTORS)
         if vectors is None:
+            self._give_up(len(caps))
             return None
         plain = [demand.mask & ~involved for demand in merged]
         return any(self._rest(caps, vector, plain) for vector in vectors)
+
+    def _give_up(self, kinds: int) -> None:
+        """Remember that so many kinds of demand were too many, and do not try for ever."""
+        self._failures += 1
+        self._hard = min(self._hard, kinds)
 
     def _table(self, key: UnitKey) -> tuple[Vector, ...] | None:
         if key not in self._served:

@@ -89,8 +89,8 @@ def _servings(member: Member, vector: Vector, caps: Vector) -> list[Vector]:
     return [each for each, _ in found[1:]]
 
 
-def maximal(vectors: Iterable[Vector]) -> tuple[Vector, ...]:
-    """Return the vectors that no other one covers.
+def maximal(vectors: Iterable[Vector], most: int = 1 << 30) -> tuple[Vector, ...]:
+    """Return the vectors that no other one covers; no more than `most` + 1 of them.
 
     >>> maximal([(1, 0), (0, 2), (1, 1), (0, 1)])
     ((1, 1), (0, 2))
@@ -99,6 +99,8 @@ def maximal(vectors: Iterable[Vector]) -> tuple[Vector, ...]:
     for vector in sorted(set(vectors), key=lambda each: (-sum(each), each)):
         if not any(all(a >= b for a, b in zip(other, vector, strict=True)) for other in kept):
             kept.append(vector)
+            if len(kept) > most:
+                break
     return tuple(kept)
 
 
@@ -119,8 +121,9 @@ def folded(
                 sums.add(
                     tuple(min(a + b, cap) for a, b, cap in zip(mine, theirs, caps, strict=True))
                 )
-        spend(len(sums))
-        reached = maximal(sums)
+        reached = maximal(sums, limit)
+        # Each sum was compared with the ones that were kept.
+        spend(len(sums) * (1 + len(reached) // 16))
         if len(reached) > limit:
             return None
     return reached
