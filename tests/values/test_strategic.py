@@ -145,6 +145,19 @@ CASES = {
         {"containers": [{"name": "c", "ports": [{"port": 1, "b": 2}]}]},
         {"containers": [{"name": "c", "ports": [{"port": 1, "a": 1, "b": 2}, {"port": 2}]}]},
     ),
+    "an element put in the place of a deleted one comes after what stays": (
+        {"containers": of("a", "old", "z")},
+        {
+            "$setElementOrder/containers": of("new", "a"),
+            "containers": [{"name": "new"}, {"name": "old", "$patch": "delete"}],
+        },
+        {"containers": of("z", "new", "a")},
+    ),
+    "a new element is taken whole, whatever it orders below": (
+        {"containers": of("a")},
+        {"containers": [{"name": "n", "ports": [{"port": 1, "$patch": "delete"}]}]},
+        {"containers": [{"name": "n", "ports": [{"port": 1}]}, {"name": "a"}]},
+    ),
     "nulls and orders in a new part are not stored": (
         {},
         {

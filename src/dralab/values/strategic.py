@@ -7,7 +7,7 @@ Rules: k8s.io/apimachinery `util/strategicpatch`. The orders are `$patch` (delet
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dralab.values.patches import Document, MergeSchema, PatchError, copied
+from dralab.values.patches import Document, MergeSchema, PatchError
 
 PATCH: Final = "$patch"
 RETAIN: Final = "$retainKeys"
@@ -25,7 +25,24 @@ def strategic_merge(original: Document, patch: Document, schema: MergeSchema | N
     """
     if not isinstance(original, dict) or not isinstance(patch, dict):
         raise PatchError("a strategic merge patch is an object, and changes an object")
-    return _merge_maps(original, patch, schema)
+    return _decoded(_merge_maps(original, patch, schema))
+
+
+def _decoded(value: Document) -> Document:
+    """Return a value as a typed decoder leaves it: nulls and orders are no fields of anything."""
+    if isinstance(value, dict):
+        return {
+            key: _decoded(item)
+            for key, item in value.items()
+            if item is not None and not _is_order(key)
+        }
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    return value
+
+
+def _is_order(key: str) -> bool:
+    return key[:1] == "$" and (key in {PATCH, RETAIN} or key.startswith((ORDER, DELETE)))
 
 
 def _merge_maps(
@@ -54,7 +71,7 @@ def _merge_maps(
 def _ordered_by_marker(patch: dict[str, Any]) -> dict[str, Any]:
     match patch[PATCH]:
         case "replace":
-            return {key: _taken(value) for key, value in patch.items() if key != PATCH}
+            return {key: value for key, value in patch.items() if key != PATCH}
         case "delete":
             return {}
         case other:
@@ -68,12 +85,9 @@ def _merge_field(
     field = schema.field(key) if schema is not None else None
     strategies = field.patch_strategy if field is not None else ()
     if isinstance(known, dict) and isinstance(value, dict):
-        if "replace" in strategies:
-            merged[key] = _taken(value)
-        else:
-            merged[key] = _merge_maps(known, value, field)
-    elif isinstance(known, list) and isinstance(value, list) and "merge" in strategies:
-        merged[key] = _merge_lists(known, value, field)
+        merged[key] = value if "replace" in strategies else _merge_maps(known, value, field)
+    elif isinstance(known, list) and isinstance(value, list):
+        merged[key] = _merge_lists(known, value, field) if "merge" in strategies else value
     else:
         _take(merged, key, value)
 
@@ -87,19 +101,16 @@ def _take(merged: dict[str, Any], key: str, value: Document) -> None:
 
 
 def _taken(value: Document) -> Document:
-    """Return a patch's value without nulls and without orders."""
+    """Return a patch's value without the maps that carry a marker."""
     if isinstance(value, dict):
         return {
             key: _taken(item)
             for key, item in value.items()
-            if item is not None
-            and key != RETAIN
-            and not key.startswith((ORDER, DELETE))
-            and not (isinstance(item, dict) and PATCH in item)
+            if not (isinstance(item, dict) and PATCH in item)
         }
     if isinstance(value, list):
         return [_taken(item) for item in value if not (isinstance(item, dict) and PATCH in item)]
-    return copied(value)
+    return value
 
 
 def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -131,9 +142,8 @@ def _merge_in_order(
     schema: MergeSchema | None,
 ) -> None:
     known, change = merged.get(key), patch.get(key)
-    if not all(isinstance(value, (list, type(None))) for value in (known, change)) or not (
-        isinstance(order, list)
-    ):
+    given = [value[key] for value in (merged, patch) if key in value]
+    if not all(isinstance(value, list) for value in [*given, order]):
         raise PatchError("invalid patch format of setElementOrder list")
     field = schema.field(key) if schema is not None else None
     merge_key = field.patch_merge_key if field is not None else ""
@@ -148,8 +158,34 @@ def _merge_in_order(
     elif field is not None and "merge" in field.patch_strategy:
         result = _merge_lists(known, change, field)
     else:
-        result = _taken(change)
-    merged[key] = _in_order(result, order, known or [], merge_key)
+        result = change
+    merged[key] = _in_order(result, order, _server_order(known, change, merge_key), merge_key)
+
+
+def _server_order(
+    known: Sequence[Any] | None, change: Sequence[Any] | None, merge_key: str
+) -> Sequence[Any]:
+    """Return the order in which the server has the elements.
+
+    Where elements are deleted, upstream lets new ones take their places at the end of this
+    order, and so after what the patch leaves alone; users see that in every apply that
+    exchanges an element for another.
+    """
+    deleted = [
+        _identity(item, merge_key)
+        for item in change or ()
+        if isinstance(item, dict) and item.get(PATCH) == "delete"
+    ]
+    if not known or not deleted:
+        return known or ()
+    left = [item for item in known if _identity(item, merge_key) not in deleted]
+    places = _places(left, merge_key)
+    new = [
+        item
+        for item in change or ()
+        if PATCH not in item and _identity(item, merge_key) not in places
+    ]
+    return [*left, *new][: len(known)]
 
 
 def _check_order(change: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
@@ -178,7 +214,7 @@ def _merge_lists(
         raise PatchError("cannot merge lists of maps without a merge key")
     left, changes, replaced = _after_markers(original, patch, merge_key)
     if replaced:
-        return [_taken(change) for change in changes]
+        return changes
     server_order = list(left)
     schema = field.item if field is not None else None
     where = {_identity(item, merge_key): at for at, item in reversed(list(enumerate(left)))}
@@ -186,8 +222,9 @@ def _merge_lists(
         identity = _identity(change, merge_key)
         at = where.get(identity)
         if at is None:
+            # As upstream: a new element is taken whole, orders further down say nothing.
             where[identity] = len(left)
-            left.append(_taken(change))
+            left.append(change)
         else:
             left[at] = _merge_maps(left[at], change, schema)
     return _in_order(left, changes, server_order, merge_key)
