@@ -311,3 +311,23 @@ def test_some_kinds_must_be_read_before_they_are_replaced():
     config = {"metadata": {"name": "c"}, "data": {"a": "b"}}
     ask("POST", f"{CORE}/configmaps", config)
     assert ask("PUT", f"{CORE}/configmaps/c", config)[0] == 200, "others are simply replaced"
+
+
+def test_a_limit_range_fills_in_and_bounds_what_containers_may_use():
+    ask = Asked()
+    limit = {"type": "Container", "max": {"cpu": "2"}, "defaultRequest": {"memory": "1Gi"}}
+    ask("POST", f"{CORE}/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": [limit]}})
+    _, made = ask("POST", f"{CORE}/pods", pod())
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "2"},
+        "requests": {"cpu": "2", "memory": "1Gi"},
+    }
+    assert made["status"]["qosClass"] == "Burstable"
+    greedy = container(resources={"limits": {"cpu": "3"}})
+    status, refused = ask("POST", f"{CORE}/pods", greedy)
+    assert (status, refused["message"]) == (
+        403,
+        'pods "x" is forbidden: maximum cpu usage per Container is 2, but limit is 3',
+    )
+    _, elsewhere = ask("POST", "/api/v1/namespaces/kube-public/pods", pod())
+    assert elsewhere["spec"]["containers"][0]["resources"] == {}

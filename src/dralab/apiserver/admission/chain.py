@@ -1,6 +1,6 @@
 """The question that admission answers, and the shape of those who answer it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -16,7 +16,7 @@ class Review:
 
     `value` is the object to be stored (None for DELETE); a mutating admission changes it in
     place. `old` is the object that is there (None for CREATE); it may not be changed. `find`
-    reads any object of the store.
+    reads any object of the store, `all_of` those of a collection in a namespace.
     """
 
     operation: Operation
@@ -30,6 +30,7 @@ class Review:
     groups: tuple[str, ...]
     dry_run: bool
     find: Callable[[Key], Stored | None]
+    all_of: Callable[[str, str], Sequence[Stored]]
     warnings: list[str] = field(default_factory=list)
 
 

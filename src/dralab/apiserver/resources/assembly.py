@@ -6,6 +6,7 @@ from typing import Any, Final
 from dralab.api.kinds import Kinds
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.admission.devices import AdminAccess
+from dralab.apiserver.admission.limits import LimitRanges
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
 from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority, PodServiceAccount
 from dralab.apiserver.admission.quotas import HUB as QUOTAS
@@ -72,6 +73,7 @@ def built_in_admission(*, service_accounts: bool = True) -> list[Admission]:
     accounts: list[Admission] = [PodServiceAccount()] if service_accounts else []
     return [
         NamespaceLifecycle(),
+        LimitRanges(),
         *accounts,
         DefaultTolerations(),
         PodPriority(),

@@ -1,7 +1,7 @@
 """What the verbs work with, and the small steps that several of them share."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -75,6 +75,10 @@ class Context:
         """Return a name that starts with `prefix`."""
         suffix = "".join(self.names.choices(NAME_CHARACTERS, k=5))
         return prefix[:MAX_GENERATED] + suffix
+
+    def all_of(self, hub: str, namespace: str) -> Sequence[Stored]:
+        """Return the objects of a collection in a namespace."""
+        return self.store.list(hub, namespace).items
 
     def live(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Return an object as it is stored; ApiError NotFound."""

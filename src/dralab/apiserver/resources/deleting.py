@@ -70,6 +70,7 @@ def _admit(context: Context, kind: Kind, live: Stored, options: DeleteOptions, u
         groups=user.groups,
         dry_run=options.dry_run,
         find=context.store.get,
+        all_of=context.all_of,
     )
     for admission in context.admission:
         admission.admit(review)

@@ -196,6 +196,7 @@ def _admit(
         groups=options.user.groups,
         dry_run=options.dry_run,
         find=context.store.get,
+        all_of=context.all_of,
         warnings=options.warnings,
     )
     for admission in context.admission:
