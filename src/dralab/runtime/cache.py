@@ -171,6 +171,7 @@ class Cache:
 
     def _put(self, obj: Object) -> None:
         key = key_of(obj)
+        obj = _without_owners_of_fields(obj)
         old = self._objects.get(key)
         if old is not None and old["metadata"].get("uid") != obj["metadata"].get("uid"):
             # Deleted and made anew between two looks: subscribers hear of both.
@@ -209,6 +210,18 @@ class Cache:
                     del table[value]
 
 
+def _without_owners_of_fields(obj: Object) -> Object:
+    """Return an object without metadata.managedFields: a third of it, which no part reads.
+
+    A server takes an update without them to mean those that it has.
+    """
+    metadata = obj["metadata"]
+    if "managedFields" not in metadata:
+        return obj
+    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**obj, "metadata": kept}
+
+
 class Caches:
     """The caches of one part, each collection once."""
 
@@ -238,6 +251,10 @@ class Caches:
             if self._started:
                 cache.start()
         return cache
+
+    def has(self, resource: Resource) -> bool:
+        """Return whether someone asked for the whole of a collection."""
+        return (resource, "", "") in self._caches
 
     @property
     def synced(self) -> bool:

@@ -84,7 +84,9 @@ class Scheduler:
         self._explain = explain or Reasons(manager.engine.clock.now)
         self._recorder = manager.recorder(name)
         cache = manager.cache
-        self._pods = cache(resources.PODS, field_selector=UNFINISHED)
+        # Beside controllers their cache will do; alone it need not know of what has ended.
+        selector = "" if manager.caches.has(resources.PODS) else UNFINISHED
+        self._pods = cache(resources.PODS, field_selector=selector)
         self._nodes = cache(resources.NODES)
         self._namespaces = cache(resources.NAMESPACES)
         self._claims = cache(resources.CLAIMS)
