@@ -85,20 +85,14 @@ def _best(cluster: Snapshot) -> list[Placed | Refused]:
         places, optimum = cluster.place_batch(batch)
     except MissingSolverError as error:
         raise click.UsageError(str(error)) from None
-    served = {
-        (each.kind, each.namespace, each.name): place
-        for each, place in zip(batch, places, strict=True)
-    }
+    served = {each.title: place for each, place in zip(batch, places, strict=True)}
+    apart = f" ({optimum.apart} nodes could not take part)" if optimum.apart else ""
     click.echo(
         f"optimal: {optimum.served} of {len(batch)} served together; no allocation serves more "
-        f"than {optimum.bound:g}",
+        f"than {optimum.bound:g}{apart}",
         err=True,
     )
-    return [
-        served.get((each.kind, each.namespace, each.name))
-        or place(cluster, cluster.refreshed(each))
-        for each in pending
-    ]
+    return [served.get(each.title) or place(cluster, cluster.refreshed(each)) for each in pending]
 
 
 def place(
