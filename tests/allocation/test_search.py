@@ -10,6 +10,7 @@ from dralab.allocation.allocator import allocate
 from dralab.allocation.board import Board
 from dralab.allocation.eligibility import SearchError
 from dralab.allocation.exact import solve
+from dralab.allocation.observers import Counting, Transcript
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.plain import BudgetError, Effort, first, walked
 from dralab.allocation.pools import Catalog
@@ -150,3 +151,24 @@ def test_a_node_selector_that_nobody_can_read_stops_the_pod() -> None:
     assert isinstance(outcome, Unsatisfiable)
     assert outcome.fatal
     assert outcome.error.startswith("gather pool information: ")
+
+
+def test_an_observer_hears_every_step() -> None:
+    # `a` alone serves the second request, so the first one has to leave it.
+    problem = b.problem(
+        b.pool(b.device("a", t="x"), b.device("b", t="y"), b.device("c", t="y")),
+        b.claim("c", b.request("first"), b.request("second", b.carries("t", "x"))),
+    )
+    heard, counted = Transcript(), Counting()
+    assert isinstance(allocate(problem, b.NODE, observer=heard), Allocated)
+    assert heard.lines == [
+        "first: d/p/a is taken",
+        "a dead end: from here on ask about every choice",
+        "first: with d/p/a the rest can be met: no",
+        "first: with d/p/b the rest can be met: yes",
+        "first: d/p/b is taken",
+        "second: with d/p/a the rest can be met: yes",
+        "second: d/p/a is taken",
+    ]
+    allocate(problem, b.NODE, observer=counted)
+    assert counted.counts == {"taken": 3, "asked": 3, "dead ends": 1}

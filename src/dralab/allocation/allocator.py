@@ -7,6 +7,7 @@ from dralab.allocation.board import Board
 from dralab.allocation.choosing import Demand, chosen_by, demand_of, worth_on
 from dralab.allocation.eligibility import SearchError
 from dralab.allocation.exact import solve
+from dralab.allocation.observers import SILENT, Observer
 from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
 from dralab.allocation.plain import BudgetError, Effort
 from dralab.allocation.policies import Policy
@@ -42,16 +43,23 @@ def allocate(
     budget: int = DEFAULT_BUDGET,
     share_ids: Callable[[], str] | None = None,
     catalog: Catalog | None = None,
+    observer: Observer = SILENT,
 ) -> Outcome:
     """Return the devices of every claim on a node, as Kubernetes would choose them.
 
-    `catalog` saves indexing the slices again when many nodes or pods are asked about.
+    `catalog` saves indexing the slices again when many nodes or pods are asked about; an
+    `observer` is told about every step.
     """
-    catalog = catalog or Catalog(problem.slices)
-    found = place(
-        problem, [node], budget=budget, share_ids=share_ids or numbered_shares(), catalog=catalog
-    )
-    return found[1]
+    try:
+        view = (catalog or Catalog(problem.slices)).view(node, problem.features)
+    except SelectorError as error:
+        return _unreadable(error)
+    ids = share_ids or numbered_shares()
+    return _judged(problem, view, budget, ids, None, observer=observer)[0]
+
+
+def _unreadable(error: SelectorError) -> Unsatisfiable:
+    return Unsatisfiable(error=f"gather pool information: {error}", fatal=True)
 
 
 def allocate_on(
@@ -90,7 +98,7 @@ def place(
         try:
             view = catalog.view(node, problem.features)
         except SelectorError as error:
-            return None, Unsatisfiable(error=f"gather pool information: {error}", fatal=True)
+            return None, _unreadable(error)
         outcome, cost = _judged(problem, view, budget, share_ids, by)
         if isinstance(outcome, Allocated):
             if policy is None:
@@ -118,7 +126,13 @@ def _by(problem: Problem, policy: Policy | None) -> _By | None:
 
 
 def _judged(
-    problem: Problem, view: View, budget: int, share_ids: ShareIds, by: _By | None
+    problem: Problem,
+    view: View,
+    budget: int,
+    share_ids: ShareIds,
+    by: _By | None,
+    *,
+    observer: Observer = SILENT,
 ) -> tuple[Outcome, float]:
     if not problem.claims:
         return Allocated(claims=()), 0.0
@@ -131,6 +145,7 @@ def _judged(
             problem.classes,
             problem.features,
             problem.in_use,
+            observer=observer,
         )
         if by is None:
             picked = solve(setup, effort)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from dralab.allocation.board import State
 from dralab.allocation.eligibility import SearchError
-from dralab.allocation.oracle import Answer, Bound, Oracle
+from dralab.allocation.observers import Answer
+from dralab.allocation.oracle import Bound, Oracle
 from dralab.allocation.plain import BudgetError, Effort, Position, first, taken_by, walked
 from dralab.allocation.rules import agreed
 from dralab.allocation.setup import Picked, Setup
@@ -30,6 +31,7 @@ def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
     straight = walked(setup, effort)
     if straight is not None:
         return tuple(straight)
+    setup.observer.dead_end()
     oracle = Oracle(setup, effort)
     if oracle.errors:
         # Whether an error comes to light depends on the devices that a search in Kubernetes'
@@ -119,7 +121,7 @@ class _Reduction:
 
     def some(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
         """Choose the rest of `count` devices, each later in the order than the one before."""
-        term = step.term
+        term, observer = step.term, self.setup.observer
         if len(step.devices) == term.count:
             rest = self.request(step.at + 1, position)
             return None if rest is None else (Picked(term, tuple(sorted(step.devices))), *rest)
@@ -129,17 +131,21 @@ class _Reduction:
         rejected: set[object] = set()
         for number in self.candidates(step, position):
             self.effort.spend()
+            device = self.setup.board.offers[number].id
             after = self.with_device(term, number, position)
-            if after is None:
-                continue
-            likeness = self.likeness(number, position.state)
-            if likeness in rejected:
+            likeness = None if after is None else self.likeness(number, position.state)
+            if after is None or likeness in rejected:
+                observer.passed(term.name, device)
                 continue
             next_step = _Step(term, step.at, (*step.devices, number))
-            if self.ask(next_step, after) is not False:
+            answer = self.ask(next_step, after)
+            observer.asked(term.name, device, answer)
+            if answer is not False:
+                observer.taken(term.name, device)
                 found = self.some(next_step, after)
                 if found is not None:
                     return found
+                observer.given_back(term.name, device)
             rejected.add(likeness)
         self.failed.add(key)
         return None

@@ -439,6 +439,11 @@ class Fleet:
 
     def release(self, allocation: Wire) -> None:
         """Give back the devices of an allocation."""
+        if self.ghosts:
+            for item in allocation["devices"].get("results") or ():
+                index = self.pools.index_of(item["driver"], item["pool"])
+                if item["device"] in self.ghosts.get(index, ()):
+                    self._lay(index, item["device"])
         for index, taken in self._devices(allocation).items():
             record = self.pools.records[index]
             last = 0
@@ -468,7 +473,6 @@ class Fleet:
             index = self.pools.index_of(item["driver"], item["pool"])
             record = self.pools.records[index]
             if not record.has(item["device"]):
-                self._lay(index, item["device"])
                 continue
             inside = record.number_of(item["device"])
             amounts: tuple[Number, ...] | None = None
@@ -483,8 +487,8 @@ class Fleet:
 
     def _lay(self, index: int, device: str) -> None:
         """Give back a device that is published no longer."""
-        ghosts = self.ghosts.get(index, {})
-        ghosts.pop(device, None)
+        ghosts = self.ghosts[index]
+        del ghosts[device]
         if not ghosts:
             record = self.pools.records[index]
             self._replace((record.driver, record.name), record.slices)

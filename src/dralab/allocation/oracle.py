@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from dralab.allocation.board import Draw, Left, State, bits, mask_of
 from dralab.allocation.eligibility import Carried, SearchError, Values
 from dralab.allocation.matching import Shortfall, matched
+from dralab.allocation.observers import Answer
 from dralab.allocation.plain import Effort
 from dralab.allocation.problem import Scalar
 from dralab.allocation.rules import Distinct, Match, Rule, Total
@@ -32,7 +33,6 @@ MOST_VECTORS: Final = 300
 MOST_KINDS: Final = 12
 MOST_FAILURES: Final = 8
 MOST_STATES: Final = 20_000
-Answer = bool | None
 
 
 class Bound(NamedTuple):

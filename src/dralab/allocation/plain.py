@@ -202,6 +202,7 @@ def _straight(
         walk.effort.spend()
         after = walk.with_device(term, number, position)
         if after is not None:
+            walk.setup.observer.taken(term.name, walk.setup.board.offers[number].id)
             devices.append(number)
             position = after
             if len(devices) == term.count:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from dralab.allocation.board import Board, State
 from dralab.allocation.eligibility import Eligibility
+from dralab.allocation.observers import SILENT, Observer
 from dralab.allocation.problem import Claim, DeviceClass, Features, InUse
 from dralab.allocation.rules import Rules, rules_of
 from dralab.allocation.terms import RefusedError, Term, check_constraints, terms_of, too_many
@@ -35,6 +36,7 @@ class Setup:
     terms: Sequence[Sequence[Sequence[Term]]]
     fixed: Mapping[Term, tuple[int, ...]]
     known: Mapping[Term, int] | None = None
+    observer: Observer = SILENT
 
     def count(self, term: Term) -> int:
         """Return how many devices an alternative needs on this node."""
@@ -65,6 +67,8 @@ def prepare(
     classes: Mapping[str, DeviceClass],
     features: Features,
     in_use: InUse,
+    *,
+    observer: Observer = SILENT,
 ) -> Setup:
     """Check the claims and collect what is fixed; RefusedError or SearchError stop the pod."""
     eligibility = Eligibility(board)
@@ -78,7 +82,7 @@ def prepare(
         return term.count
 
     terms = _checked(claims, classes, features, count)
-    return Setup(board, eligibility, start, claims, terms, fixed)
+    return Setup(board, eligibility, start, claims, terms, fixed, observer=observer)
 
 
 def prepare_terms(
