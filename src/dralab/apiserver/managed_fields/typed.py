@@ -163,7 +163,10 @@ def _owned(value: Any, form: Form) -> FieldSet | None:
     if kind in {"scalar", "atomic"}:
         return {}
     if kind == "fields":
-        return field_set(value, form) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        # A map of nothing but empty lists is owned by nobody, an empty map is.
+        return (field_set(value, form) or None) if value else {}
     if not isinstance(value, list) or not value:
         return None
     node: FieldSet = {}
@@ -266,32 +269,47 @@ def _told_apart(items: list[Any], form: Form) -> list[tuple[str, Any]]:
 
 
 def reduced(value: Any, fields: FieldSet, form: Form) -> Any:
-    """Return the value without the members of a set; None where nothing is left."""
+    """Return the value without the members of a set; None where nothing is left.
+
+    What loses only things below it stays, if only as an empty map or list.
+    """
     kind = form.seen(value)
     if kind == "fields" and isinstance(value, dict):
-        left = {}
+        left: dict[str, Any] = {}
+        went_below = False
         for name, item in value.items():
             node = fields.get("f:" + name)
             if node is None:
                 left[name] = item
             elif node and SELF not in node:
-                rest = reduced(item, node, form.below(name))
-                if rest is not None:
-                    left[name] = rest
-        return left or None
+                went_below = True
+                left[name] = _kept(item, reduced(item, node, form.below(name)))
+        return left if left or went_below else None
     if kind in {"map", "set"} and isinstance(value, list):
-        items = []
-        for item in value:
-            try:
-                node = fields.get(form.step(item))
-            except StepError:
-                node = None
-            if node is None:
-                items.append(item)
-            elif node and SELF not in node:
-                items.append(reduced(item, node, form.element))
-        return items or None
+        return _reduced_list(value, fields, form)
     return None if kind == "atomic" else value
+
+
+def _reduced_list(items: list[Any], fields: FieldSet, form: Form) -> list[Any] | None:
+    left = []
+    went_below = False
+    for item in items:
+        try:
+            node = fields.get(form.step(item))
+        except StepError:
+            node = None
+        if node is None:
+            left.append(item)
+        elif node and SELF not in node:
+            went_below = True
+            left.append(_kept(item, reduced(item, node, form.element)))
+    return left if left or went_below else None
+
+
+def _kept(before: Any, after: Any) -> Any:
+    if after is not None:
+        return after
+    return {} if isinstance(before, dict) else [] if isinstance(before, list) else None
 
 
 # --- What does not fit ------------------------------------------------------------------
