@@ -4,7 +4,7 @@
 `placements` tells what became of the pods.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -13,7 +13,7 @@ import yaml
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.runtime.client import Client, Object, Resource
-from dralab.runtime.objects import Key, condition_of, key_of
+from dralab.runtime.objects import Key, amend, condition_of, key_of
 from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
 
 
@@ -69,12 +69,13 @@ def load(client: Client) -> list[Key]:
         resource = Resource(kind.group, kind.version, kind.plural, kind.namespaced)
         try:
             made = client.create(resource, obj, obj["metadata"].get("namespace", ""))
-            if "status" in obj and made.get("status") != obj["status"]:
-                # Servers differ in which kinds may bring their status along.
-                client.update(resource, {**made, "status": obj["status"]}, subresource="status")
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+            made = None
+        if made is not None and "status" in obj:
+            # Servers differ in which kinds may bring their status along; controllers may be faster.
+            amend(client, resource, made, _with_status(obj["status"]), subresource="status")
         if resource == PODS:
             pods.append(key_of(obj))
     return pods
@@ -113,6 +114,16 @@ def placements(client: Client, pods: list[Key]) -> list[Outcome]:
         why = "" if pod["spec"].get("nodeName") else scheduled.get("message", "")
         found.append(Outcome(key.name, pod["spec"].get("nodeName", ""), tuple(given), why))
     return found
+
+
+def _with_status(status: Object) -> Callable[[Object], bool]:
+    def change(obj: Object) -> bool:
+        if obj.get("status") == status:
+            return False
+        obj["status"] = status
+        return True
+
+    return change
 
 
 def _users(claim: Object) -> list[str]:
