@@ -238,7 +238,7 @@ class Cluster:
             service_accounts=self.options.service_accounts,
         )
         if self.options.all_versions:
-            profiles.install(server.resources.context, self.options.profiles)
+            profiles.install(server.resources, self.options.profiles)
         return server
 
     def _authenticator(self) -> "Authenticator | None":

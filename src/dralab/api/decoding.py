@@ -128,12 +128,6 @@ def _pointers(messages: Messages, message: str) -> Iterator[str]:
 _structs: dict[str, Decode] = {}
 
 
-def forget() -> None:
-    """Forget the decoders made so far: a schema has changed."""
-    _structs.clear()
-    decoder_of.cache_clear()
-
-
 def _compiled(schema: Schema) -> Decode:
     """Return the decoder of a schema; those of named structs are shared, so they may recurse."""
     if schema.is_struct:

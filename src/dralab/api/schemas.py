@@ -178,16 +178,6 @@ class Schemas:
         """Return the name of a kind's definition; None where there is none."""
         return self._kinds.get(f"{api_version}/{kind}")
 
-    def extend(self, name: str, properties: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Give a definition more fields (OpenAPI schemas); return whether any of them is new."""
-        raw = self._raw[name]
-        known = raw.get("properties", NOTHING)
-        more = {key: _structural(part) for key, part in properties.items() if key not in known}
-        if more:
-            self._raw = {**self._raw, name: {**raw, "properties": {**known, **more}}}
-            self._made.clear()
-        return bool(more)
-
     def names(self) -> Sequence[str]:
         """Return the names of all definitions, sorted."""
         return sorted(self._raw)

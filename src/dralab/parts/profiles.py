@@ -7,11 +7,11 @@ like custom resources, without definitions in the store.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.api import extension
 from dralab.api.fields import FieldError, invalid_value
 from dralab.api.kinds import ALL_VERBS, kind_of
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
+from dralab.apiserver.resources.server import Resources
 from dralab.prototypes.findings import Object, Report
 from dralab.values.names import subdomain_problems
 
@@ -47,23 +47,24 @@ def checked(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in NAMES if name in names)
 
 
-def install(context: Context, names: Sequence[str]) -> None:
+def install(resources: Resources, names: Sequence[str]) -> None:
     """Serve these profiles from a server that serves today's API; call it before the first request.
 
     `devmgmtproto.k8s.io` has no rival and is served whatever the profiles are.
     """
+    context = resources.context
     if "v1" not in names:
         for kind in list(context.kinds):
             if kind.group == TODAY:
                 context.kinds.remove(kind.group, kind.version, kind.plural)
     for name, installer in INSTALLERS.items():
         if name in names or name == "k8srm":
-            installer(context)
+            installer(resources)
     for listener in context.on_kinds_changed:
         listener()
 
 
-def _k8srm(context: Context) -> None:
+def _k8srm(resources: Resources) -> None:
     from dralab.prototypes.k8srm import kinds
 
     def mend(value: Object) -> Report:
@@ -71,6 +72,7 @@ def _k8srm(context: Context) -> None:
 
         return mend(value)
 
+    context = resources.context
     for kind in kinds.KINDS:
         register(context, kinds.GROUP, kinds.VERSION, kind, mend)
     # The prototype's mock server knew this one kind of configuration.
@@ -83,12 +85,16 @@ def _k8srm(context: Context) -> None:
         "schema": {"type": "object", "properties": {"spec": free}},
     }
     register(context, "foozer.example.com", "v1alpha1", config)
-    core = "io.k8s.api.core.v1."
-    extension.extend(f"{core}PodSpec", {"deviceClaims": kinds.POD_CLAIMS})
-    extension.extend(f"{core}Container", {"devices": kinds.CONTAINER_DEVICES})
+    resources.extend(
+        context.kinds.find("", "v1", "pods"),
+        {
+            ("spec", "deviceClaims"): kinds.POD_CLAIMS,
+            ("spec", "containers", "*", "devices"): kinds.CONTAINER_DEVICES,
+        },
+    )
 
 
-def _evolution(context: Context) -> None:
+def _evolution(resources: Resources) -> None:
     from dralab.prototypes.evolution import kinds
 
     def mend(value: Object) -> Report:
@@ -96,13 +102,14 @@ def _evolution(context: Context) -> None:
 
         return mend(value)
 
+    context = resources.context
     for kind in kinds.KINDS:
         # A store of its own: today's objects of the same names mean something else.
         hub = f"evolution.{kinds.GROUP}/{kind['plural']}"
         register(context, kinds.GROUP, kinds.VERSION, kind, mend, hub=hub)
 
 
-INSTALLERS: Final[Mapping[str, Callable[[Context], None]]] = {
+INSTALLERS: Final[Mapping[str, Callable[[Resources], None]]] = {
     "k8srm": _k8srm,
     "evolution": _evolution,
 }

@@ -10,21 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.allocation import problem as core
-from dralab.allocation.allocator import allocate
-from dralab.allocation.outcome import Allocated, ClaimAllocation
-from dralab.allocation.problem import DeviceId, InUse, Node, Problem
+from dralab.allocation.outcome import ClaimAllocation
+from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.prototypes.evolution.expressions import Expressions
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_RESERVED_FOR
-from dralab.prototypes.findings import Object, copied, identity
+from dralab.prototypes.findings import Object, copied
 from dralab.prototypes.k8srm.asking import UnallocatableError, suffix
-from dralab.prototypes.placement import (
-    Device,
-    ExpressionFailure,
-    NodeRefusal,
-    Placed,
-    Placement,
-    Unplaced,
-)
+from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
+from dralab.prototypes.searching import SearchingWorld
 from dralab.values.quantity import parse_any, render
 
 EVERYBODY: Final = "evolution"
@@ -52,13 +45,13 @@ class Asked:
         return found
 
 
-class World:
+class World(SearchingWorld):
     """What dra-evolution objects describe; claims made for pods are added as they are applied."""
 
+    cluster_kinds = frozenset({"DeviceClass", "ResourcePool", "Node"})
+
     def __init__(self, objects: Iterable[Object]) -> None:
-        self.objects: dict[tuple[str, str, str, str], Object] = {}
-        for item in objects:
-            self.objects[_key(item)] = item
+        super().__init__(objects)
         self.expressions = Expressions()
         self.pools = _current(self._of("ResourcePool"))
         self.slices = tuple(
@@ -76,10 +69,17 @@ class World:
         """Return the pods, in the order in which they came."""
         return self._of("Pod")
 
-    def nodes(self) -> list[str]:
-        """Return the names of all nodes, sorted: of Node objects, or those that pools name."""
-        named = {key[3] for key in self.objects if key[:2] == ("v1", "Node")}
-        return sorted(named or {pool["spec"].get("nodeName", "") for pool in self.pools}) or [""]
+    def pool_nodes(self) -> set[str]:
+        """Return the nodes that pools name."""
+        return {pool["spec"].get("nodeName") or "" for pool in self.pools}
+
+    def failures(self) -> Mapping[str, str]:
+        """Return expressions that had no answer for some device, with the first error of each."""
+        return self.expressions.failures
+
+    def problem(self, pod: Object) -> Problem:
+        """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
+        return self._problem(self._asked(pod))
 
     def place(self, pod: Object) -> Placement:
         """Return where a pod can run: the first node by name, with the first devices."""
@@ -88,34 +88,13 @@ class World:
             asked = self._asked(pod)
         except UnallocatableError as error:
             return Unplaced(pod=pod, reason=str(error))
-        fixed = sorted(
-            {a.allocation.get("nodeName") for a in asked if a.allocation} - {None, ""}  # type: ignore[type-var]
+        fixed = sorted({str(n) for a in asked if (n := (a.allocation or {}).get("nodeName"))})
+        return self.searched(
+            pod,
+            self._problem(asked),
+            fixed,
+            lambda node, found: self._placed(pod, node, asked, found),
         )
-        if len(fixed) > 1:
-            reason = f"its claims are allocated on different nodes: {', '.join(map(str, fixed))}"
-            return Unplaced(pod=pod, reason=reason)
-        problem = self._problem(asked)
-        refusals = []
-        for name in fixed or self.nodes():
-            outcome = allocate(problem, Node(str(name)))
-            if isinstance(outcome, Allocated):
-                return self._placed(pod, str(name), asked, outcome.claims)
-            refusals.append(NodeRefusal(node=str(name), outcome=outcome))
-        failures = tuple(
-            ExpressionFailure(text, message)
-            for text, message in sorted(self.expressions.failures.items())
-        )
-        return Unplaced(pod=pod, nodes=tuple(refusals), failures=failures)
-
-    def apply(self, placed: Placed) -> None:
-        """Take a placement as done."""
-        for item in (*placed.claims, placed.pod):
-            self.objects[_key(item)] = item
-
-    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
-        """Return the allocation problem of a pod on every node."""
-        problem = self._problem(self._asked(pod))
-        return [(Node(name), problem) for name in self.nodes()]
 
     def shown(self, pool: str, device: str) -> str:
         """Return a device of a problem as people name it."""
@@ -172,7 +151,7 @@ class World:
             },
             "spec": copied(template["spec"]["spec"]),
         }
-        return self.objects.get(_key(item), item)
+        return self.objects.get(self.key(item), item)
 
     def _named(self, kind: str, namespace: str, name: str) -> Object:
         found = self.objects.get((API_VERSION, kind, namespace, name))
@@ -347,7 +326,7 @@ class World:
         return found | ({"nodeName": node} if local else {})
 
     def _of(self, kind: str) -> list[Object]:
-        return [item for key, item in self.objects.items() if key[:2] == (API_VERSION, kind)]
+        return self.of(API_VERSION, kind)
 
 
 def _for_driver(configs: Any, driver: str) -> list[Mapping[str, Any]]:
@@ -458,9 +437,3 @@ def _containers(
         )
         for container in pod["spec"].get("containers") or ()
     }
-
-
-def _key(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    api_version, kind, namespace, name = identity(item)
-    cluster = {"DeviceClass", "ResourcePool", "Node"}
-    return (api_version, kind, namespace or ("" if kind in cluster else "default"), name)

@@ -1,39 +1,32 @@
 """Classes, pools and claims of k8srm as one allocation problem, and its result as their status."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-from dralab.allocation.allocator import allocate
-from dralab.allocation.outcome import Allocated, ClaimAllocation
-from dralab.allocation.problem import DeviceId, InUse, Node, Problem
-from dralab.prototypes.findings import Object, copied, identity
+from dralab.allocation.outcome import ClaimAllocation
+from dralab.allocation.problem import DeviceId, InUse, Problem
+from dralab.prototypes.findings import Object, copied
 from dralab.prototypes.k8srm import asking, offering, reading
 from dralab.prototypes.k8srm.asking import AskedClaim, UnallocatableError
 from dralab.prototypes.k8srm.expressions import Expressions
 from dralab.prototypes.k8srm.kinds import API_VERSION
 from dralab.prototypes.k8srm.mending import MAX_CONFIGS
 from dralab.prototypes.k8srm.model import Claim, ConfigRef, PodEntry
-from dralab.prototypes.placement import (
-    Device,
-    ExpressionFailure,
-    NodeRefusal,
-    Placed,
-    Placement,
-    Unplaced,
-)
+from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
+from dralab.prototypes.searching import SearchingWorld
 
 MAX_CONFIG_BYTES: Final = 16 * 1024
 
 
-class World:
+class World(SearchingWorld):
     """What k8srm objects describe; claims made for pods are added as they are applied."""
 
+    cluster_kinds = frozenset({"DeviceClass", "DeviceDriver", "DevicePool", "Node"})
+
     def __init__(self, objects: Iterable[Object]) -> None:
-        self.objects: dict[tuple[str, str, str, str], Object] = {}
-        for item in objects:
-            self.objects[_key(item)] = item
+        super().__init__(objects)
         self.expressions = Expressions()
         self.catalog = asking.Classes(
             [reading.read_class(item) for item in self._of("DeviceClass")],
@@ -48,12 +41,19 @@ class World:
 
     def pods(self) -> list[Object]:
         """Return the pods, in the order in which they came."""
-        return [item for key, item in self.objects.items() if key[:2] == ("v1", "Pod")]
+        return self.of("v1", "Pod")
 
-    def nodes(self) -> list[str]:
-        """Return the names of all nodes, sorted: of Node objects, or those that pools name."""
-        named = {key[3] for key in self.objects if key[:2] == ("v1", "Node")}
-        return sorted(named or {pool.node for pool in self.pools if pool.node}) or [""]
+    def pool_nodes(self) -> set[str]:
+        """Return the nodes that pools name."""
+        return {pool.node for pool in self.pools}
+
+    def failures(self) -> Mapping[str, str]:
+        """Return expressions that had no answer for some device, with the first error of each."""
+        return self.expressions.failures
+
+    def problem(self, pod: Object) -> Problem:
+        """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
+        return self._problem(self._asked(pod))
 
     def place(self, pod: Object) -> Placement:
         """Return where a pod can run: the first node by name, with the first devices."""
@@ -64,31 +64,12 @@ class World:
         except UnallocatableError as error:
             return Unplaced(pod=pod, reason=str(error))
         fixed = sorted({node for claim in asked for node in self._nodes_of(claim.claim)})
-        if len(fixed) > 1:
-            reason = f"its claims are allocated on different nodes: {', '.join(fixed)}"
-            return Unplaced(pod=pod, reason=reason)
-        problem = self._problem(asked)
-        refusals = []
-        for name in fixed or self.nodes():
-            outcome = allocate(problem, Node(name))
-            if isinstance(outcome, Allocated):
-                return self._placed(pod, name, asked, outcome.claims, configs)
-            refusals.append(NodeRefusal(node=name, outcome=outcome))
-        failures = tuple(
-            ExpressionFailure(text, message)
-            for text, message in sorted(self.expressions.failures.items())
+        return self.searched(
+            pod,
+            self._problem(asked),
+            fixed,
+            lambda node, found: self._placed(pod, node, asked, found, configs),
         )
-        return Unplaced(pod=pod, nodes=tuple(refusals), failures=failures)
-
-    def apply(self, placed: Placed) -> None:
-        """Take a placement as done."""
-        for item in (*placed.claims, placed.pod):
-            self.objects[_key(item)] = item
-
-    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
-        """Return the allocation problem of a pod on every node."""
-        problem = self._problem(self._asked(pod))
-        return [(Node(name), problem) for name in self.nodes()]
 
     def shown(self, pool: str, device: str) -> str:
         """Return a device of a problem as people name it."""
@@ -122,7 +103,7 @@ class World:
             },
             "spec": spec,
         }
-        existing = self.objects.get(_key(item))
+        existing = self.objects.get(self.key(item))
         return self.catalog.asked(reading.read_claim(existing or item), item=existing or item)
 
     def _owner(self, pod: str, namespace: str) -> Object:
@@ -266,11 +247,4 @@ class World:
         }
 
     def _of(self, kind: str) -> list[Object]:
-        return [item for key, item in self.objects.items() if key[:2] == (API_VERSION, kind)]
-
-
-def _key(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Return the identity of an object; namespaced kinds without a namespace are in default."""
-    api_version, kind, namespace, name = identity(item)
-    cluster = {"DeviceClass", "DeviceDriver", "DevicePool", "Node"}
-    return (api_version, kind, namespace or ("" if kind in cluster else "default"), name)
+        return self.of(API_VERSION, kind)

@@ -1,0 +1,91 @@
+"""What the worlds of older generations share: objects by identity, and the search over nodes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from dralab.allocation.allocator import allocate
+from dralab.allocation.outcome import Allocated, ClaimAllocation
+from dralab.allocation.problem import Node, Problem
+from dralab.prototypes.findings import Object, identity
+from dralab.prototypes.placement import ExpressionFailure, NodeRefusal, Placed, Placement, Unplaced
+
+Key = tuple[str, str, str, str]
+
+
+class SearchingWorld(ABC):
+    """Objects, and placements of pods that change nothing until they are applied.
+
+    `cluster_kinds` are those without a namespace; others without one are in `default`.
+    """
+
+    cluster_kinds: frozenset[str] = frozenset()
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.objects: dict[Key, Object] = {}
+        for item in objects:
+            self.objects[self.key(item)] = item
+
+    def key(self, item: Mapping[str, Any]) -> Key:
+        """Return apiVersion, kind, namespace and name of an object."""
+        api_version, kind, namespace, name = identity(item)
+        default = "" if kind in self.cluster_kinds else "default"
+        return (api_version, kind, namespace or default, name)
+
+    def of(self, api_version: str, kind: str) -> list[Object]:
+        """Return the objects of a kind, in the order in which they came."""
+        return [item for key, item in self.objects.items() if key[:2] == (api_version, kind)]
+
+    def nodes(self) -> list[str]:
+        """Return the names of all nodes, sorted: of Node objects, or those that pools name."""
+        named = {key[3] for key in self.objects if key[:2] == ("v1", "Node")}
+        return sorted(named or self.pool_nodes() - {""}) or [""]
+
+    def apply(self, placed: Placed) -> None:
+        """Take a placement as done."""
+        for item in (*placed.claims, placed.pod):
+            self.objects[self.key(item)] = item
+
+    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
+        """Return the allocation problem of a pod on every node."""
+        problem = self.problem(pod)
+        return [(Node(name), problem) for name in self.nodes()]
+
+    @abstractmethod
+    def problem(self, pod: Object) -> Problem:
+        """Return the allocation problem of a pod; ValueError where it cannot be met at all."""
+
+    @abstractmethod
+    def pool_nodes(self) -> set[str]:
+        """Return the nodes that pools name."""
+
+    @abstractmethod
+    def failures(self) -> Mapping[str, str]:
+        """Return expressions that had no answer for some device, with the first error of each."""
+
+    def searched(
+        self,
+        pod: Object,
+        problem: Problem,
+        fixed: Sequence[str],
+        placed: Callable[[str, Sequence[ClaimAllocation]], Placed],
+    ) -> Placement:
+        """Return the first node by name that can run a pod, or why none can.
+
+        `fixed` are the nodes of claims that are allocated already: more than one is a reason.
+        """
+        if len(fixed) > 1:
+            reason = f"its claims are allocated on different nodes: {', '.join(fixed)}"
+            return Unplaced(pod=pod, reason=reason)
+        refusals = []
+        for name in fixed or self.nodes():
+            outcome = allocate(problem, Node(name))
+            if isinstance(outcome, Allocated):
+                return placed(name, outcome.claims)
+            refusals.append(NodeRefusal(node=name, outcome=outcome))
+        failures = sorted(self.failures().items())
+        return Unplaced(
+            pod=pod,
+            nodes=tuple(refusals),
+            failures=tuple(ExpressionFailure(text, message) for text, message in failures),
+        )
