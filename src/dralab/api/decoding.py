@@ -360,7 +360,7 @@ class _Struct:
             keep = pointer or always or nested
             self.fields[name] = (plain, _compiled(part), keep)
             if always:
-                self.always.append((name, _zero_of(part)))
+                self.always.append((name, _none if pointer else _zero_of(part)))
         self._schema = None
 
     def __call__(self, value: Any, seen: Seen) -> Any:

@@ -184,3 +184,24 @@ def test_the_status_is_written_by_its_own_path_alone(ask):
     ask.merge(f"{DEPLOYMENTS}/d/status", {"status": {"replicas": 7}, "spec": {"replicas": 9}})
     _, found = ask("GET", f"{DEPLOYMENTS}/d")
     assert (found["status"]["replicas"], found["spec"]["replicas"]) == (7, 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("pods/p/binding", {"target": {"name": 1}}),
+        ("pods/p/binding", {"target": []}),
+        ("pods/p/binding", {"target": {"name": "n"}, "metadata": {"annotations": {"a": 1}}}),
+        ("pods/p/eviction", {"deleteOptions": []}),
+        ("pods/p/eviction", {"deleteOptions": {"gracePeriodSeconds": "x"}}),
+        ("serviceaccounts/robot/token", {"spec": {"audiences": "x"}}),
+        ("serviceaccounts/robot/token", {"spec": []}),
+        ("bindings", {"metadata": []}),
+    ],
+)
+def test_bodies_of_subresources_are_read_as_strictly_as_objects(ask, path, body):
+    core = "/api/v1/namespaces/default"
+    ask("POST", PODS, pod())
+    ask("POST", f"{core}/serviceaccounts", {"metadata": {"name": "robot"}})
+    status, refused = ask("POST", f"{core}/{path}", body)
+    assert (status, refused["reason"]) == (400, "BadRequest")

@@ -87,7 +87,7 @@ def _default_probe(probe: Object) -> None:
     if "httpGet" in probe:
         _default_http(probe["httpGet"])
     if "grpc" in probe:
-        probe["grpc"].setdefault("service", "")
+        probe["grpc"]["service"] = probe["grpc"].get("service") or ""
 
 
 def _default_http(action: Object) -> None:

@@ -60,14 +60,17 @@ def is_reset(entries: Sequence[Any] | None) -> bool:
     return entries is not None and len(entries) == 1 and not entries[0]
 
 
-def read(entries: Any) -> Owners:
-    """Return the owners that entries name; none where any entry cannot be read."""
+def read(entries: Any, *, trusted: bool = False) -> Owners:
+    """Return the owners that entries name; none where any entry cannot be read.
+
+    `trusted` entries were written here: their sets of fields are not looked at again.
+    """
     found: Owners = {}
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, Mapping) or entry.get("operation") not in (APPLY, UPDATE):
             return {}
         fields = entry.get("fieldsV1") or {}
-        if not paths.is_field_set(fields) or not isinstance(fields, dict):
+        if not isinstance(fields, dict) or not (trusted or paths.is_field_set(fields)):
             return {}
         api_version = str(entry.get("apiVersion") or "")
         applies = entry["operation"] == APPLY

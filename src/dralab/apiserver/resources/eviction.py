@@ -128,4 +128,6 @@ def _note(context: Context, kind: Kind, name: str, namespace: str, options: Writ
         status["conditions"] = conditions
         return pod
 
-    writing.change(context, kind, name, namespace, edit, options=options, subresource="eviction")
+    writing.change(
+        context, kind, name, namespace, edit, options=options, subresource="eviction", typed=True
+    )

@@ -44,7 +44,7 @@ def patch(
         return edited(context, kind, current, patch, type, options)
 
     stored = writing.change(
-        context, kind, name, namespace, edit, options=options, subresource=subresource
+        context, kind, name, namespace, edit, options=options, subresource=subresource, typed=True
     )
     return stored, False
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from dralab.api.decoding import DecodingError, decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import eviction, patching, scaling, writing
@@ -88,6 +89,22 @@ def _object(body: Any) -> Object:
     return body
 
 
+def _typed(body: Any, api_version: str, kind: str) -> Object:
+    """Return the body of a request in its typed form; fields that nobody knows are dropped."""
+    value = _object(body)
+    decoder = decoder_of(api_version, kind)
+    if decoder is None:
+        return value
+    try:
+        found: Object = decoder.decode(value)[0]
+    except DecodingError as error:
+        version = api_version.rpartition("/")[2]
+        raise ApiError.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
+        ) from error
+    return found
+
+
 def _part(
     context: Context,
     kind: Kind,
@@ -141,10 +158,10 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
 ) -> Object:
     """Give a pod its node, once."""
-    target = body.get("target")
-    target = target if isinstance(target, dict) else {}
+    body = _typed(body, "v1", "Binding")
+    target = body["target"]
     node = target.get("name") or ""
-    if target.get("kind") not in (None, "", "Node") or not node or not isinstance(node, str):
+    if target.get("kind") not in {None, "", "Node"} or not node:
         raise ApiError.bad_request("Binding: target must be a Node with a name")
     now = context.now()
 
@@ -176,7 +193,9 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
         )
         return pod
 
-    writing.change(context, kind, name, namespace, edit, options=options, subresource="binding")
+    writing.change(
+        context, kind, name, namespace, edit, options=options, subresource="binding", typed=True
+    )
     return dict(SUCCESS)
 
 
@@ -198,7 +217,8 @@ def with_condition(conditions: list[Object], condition: Object) -> list[Object]:
 def _evict(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
 ) -> Object:
-    eviction.evict(context, kind, name, namespace, body, options)
+    wanted = _typed(body, "policy/v1", "Eviction")
+    eviction.evict(context, kind, name, namespace, wanted, options)
     return dict(SUCCESS)
 
 
@@ -207,7 +227,7 @@ def _token(  # noqa: PLR0917 - the shape of every handler
 ) -> Object:
     """Give out a token of a service account."""
     account = context.live(kind, namespace, name).value
-    spec = body.get("spec") or {}
+    spec = _typed(body, "authentication.k8s.io/v1", "TokenRequest").get("spec") or {}
     audiences = spec.get("audiences") or [ISSUER]
     seconds = spec.get("expirationSeconds") or LIFETIME
     if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds < 600:

@@ -250,14 +250,20 @@ def change(
     *,
     options: WriteOptions,
     subresource: str = "",
+    typed: bool = False,
 ) -> Stored:
-    """Change a stored object by a function of a copy of it, in the version of `kind`."""
+    """Change a stored object by a function of a copy of it, in the version of `kind`.
+
+    `typed` says that what `edit` returns is in its typed form, as the stored object is.
+    """
     with context.store.lock:
         live = context.live(kind, namespace, name)
         current = orjson.loads(live.encoded)
         if not context.rules.is_hub(kind):
             current = context.rules.from_hub(kind, current)
-        value = typing.decoded(context, kind, edit(current), options)
+        value = edit(current)
+        if not typed:
+            value = typing.decoded(context, kind, value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource)
