@@ -4,7 +4,7 @@ A `Board` never changes; a `State` says what is in use on it, and taking a devic
 Sets of devices are integers used as bit sets: bit i stands for device i.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -265,6 +265,14 @@ def bits(mask: int) -> list[int]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return found
+
+
+def lowest_first(mask: int) -> Iterator[int]:
+    """Yield the positions of the bits of a set, lowest first, as far as they are asked for."""
+    while mask:
+        low = mask & -mask
+        mask ^= low
+        yield low.bit_length() - 1
 
 
 def mask_of(numbers: Sequence[int]) -> int:

@@ -6,10 +6,10 @@ still be met; where its answer is exact, no choice is ever taken back (self-redu
 has none, the search goes on depth first, remembers what failed, and stops at its budget.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from dralab.allocation.board import State
+from dralab.allocation.board import State, lowest_first
 from dralab.allocation.eligibility import SearchError
 from dralab.allocation.observers import Answer
 from dralab.allocation.oracle import Bound, Oracle
@@ -224,14 +224,6 @@ class _Guided(_Reduction):
                 ranked.append((self.cost(state, after), number))
         ranked.sort()
         return [number for _, number in ranked]
-
-
-def lowest_first(mask: int) -> Iterator[int]:
-    """Yield the positions of the bits of a set, lowest first, as far as they are asked for."""
-    while mask:
-        low = mask & -mask
-        mask ^= low
-        yield low.bit_length() - 1
 
 
 def _key(step: _Step, position: Position) -> object:

@@ -7,7 +7,7 @@ also how every allocation begins, because it asks selectors in the order of Kube
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dralab.allocation.board import State, bits
+from dralab.allocation.board import State, lowest_first
 from dralab.allocation.eligibility import SearchError
 from dralab.allocation.rules import Rules, agreed
 from dralab.allocation.setup import Picked, Setup
@@ -213,4 +213,4 @@ def _straight(
 def _candidates(setup: Setup, term: Term, state: State) -> Iterable[int]:
     if setup.known is None:
         return range(len(setup.board.offers))
-    return bits(setup.known[term] if term.admin else setup.known[term] & ~state.used)
+    return lowest_first(setup.known[term] if term.admin else setup.known[term] & ~state.used)

@@ -77,6 +77,7 @@ class Pools:
         self._index: dict[PoolId, int] = {}
         self._seen: dict[int, list[int]] = {}
         self._names: dict[tuple[Device, ...], Names] = {}
+        self._parts: dict[tuple[PoolRecord, object], Part] = {}
 
     def index_of(self, driver: str, pool: str) -> int:
         """Return the number of a pool; KeyError where there is none."""
@@ -123,6 +124,7 @@ class Pools:
         for position in positions:
             self._seen.setdefault(position, []).append(number)
         record = self._record(key, parts, mask_of(positions))
+        self._parts.clear()
         if number < len(self.records):
             self.records[number] = record
         else:
@@ -207,16 +209,31 @@ class Pools:
         if record.home:
             # Whoever sees a pool of one node is that node.
             return Part(pool, record.shape.everything, ())
+        # Large pools are seen alike by most nodes: one part for all of them.
+        flags = tuple(
+            tuple(device.reach.accepts(node) for device in each.devices)
+            if each.per_device_reach
+            else each.reach.accepts(node)
+            for each in record.current
+        )
+        found = self._parts.get((record, flags))
+        if found is None:
+            found = self._parts[record, flags] = self._part(pool, flags, node)
+        return found
+
+    @staticmethod
+    def _part(pool: Pool, flags: tuple[tuple[bool, ...] | bool, ...], node: Node) -> Part:
         offers = []
         visible = 0
         reaches = []
         for number, offer in enumerate(pool.offers):
             each = offer.slice
-            here = each.reach_of(offer.device).accepts(node)
+            reach = each.reach_of(offer.device)
+            here = reach.accepts(node)
             offers.append(offer._replace(here=here))
             if here or (each.per_device_reach and _sees(each, node)):
                 visible |= 1 << number
-            reaches.append((here, repr(each.reach_of(offer.device).selector)))
+            reaches.append(repr(reach.selector))
         part = Pool(
             driver=pool.driver,
             name=pool.name,
@@ -224,7 +241,7 @@ class Pools:
             counter_sets=pool.counter_sets,
             drawing=pool.drawing,
         )
-        return Part(part, visible, (tuple(reaches), visible))
+        return Part(part, visible, (flags, tuple(reaches)))
 
     def view(self, node: Node, slices: Iterable[Slice]) -> View:
         """Return what a node sees, by the rules that hold for pools in transition too."""
