@@ -129,6 +129,21 @@ def test_a_watch_outlives_a_server_that_comes_back(tmp_path):
     client.close()
 
 
+def test_a_watch_notices_a_server_that_comes_back_empty():
+    from dralab.runtime.resources import CONFIG_MAPS
+
+    with Cluster() as first:
+        port = int(first.url.rpartition(":")[2])
+        client = RemoteClient(read(first.kubeconfig))
+        for number in range(30):
+            client.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}}, "default")
+        watch = client.watch(CONFIG_MAPS, revision=client.list(CONFIG_MAPS).revision)
+    with Cluster(Options(port=port)), pytest.raises(ApiError) as caught:
+        watch.next(15)
+    assert caught.value.reason == "Expired"
+    client.close()
+
+
 def test_a_server_that_is_not_there_is_one_clear_line(tmp_path):
     config = tmp_path / "config"
     config.write_text(

@@ -227,3 +227,18 @@ def test_a_condition_keeps_its_time_while_its_status_stays():
     third = with_condition(second, {"type": "A", "status": "False"}, now="3")
     times = [found[0]["lastTransitionTime"] for found in (first, second, third)]
     assert times == ["1", "1", "3"]
+
+
+def test_a_server_that_began_anew_is_believed_although_its_revisions_are_lower(engine, server):
+    server.add(PODS, pod("old"), pod("both"), pod("both2"))
+    caches = Caches(engine, server)
+    cache = caches.of(PODS)
+    caches.start()
+    engine.settle()
+    watch = server.watches[0]
+    server.revision, server.collections, server.history = 0, {}, []
+    server.add(PODS, pod("both"))
+    watch.expire()
+    engine.settle()
+    assert [obj["metadata"]["name"] for obj in cache] == ["both"]
+    assert cache.get(Key("default", "both")) == server.all(PODS)[0]

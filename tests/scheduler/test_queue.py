@@ -134,3 +134,11 @@ def test_a_pod_can_be_woken_by_name(queue):
     assert queue.changed(Change.ANY) == 0
     assert queue.wake(["b", "unknown"]) == 1
     assert (popped(queue), popped(queue)) == ("b", None)
+
+
+def test_a_kind_awaits_what_the_last_of_it_found_lacking(queue):
+    for name, awaited in (("a", Change.NODE), ("b", Change.POD_GONE)):
+        queue.add(info(name))
+        queue.failed(queue.pop(), awaited, "kind")
+    assert queue.changed(Change.POD_GONE) == 1
+    assert popped(queue) == "a"

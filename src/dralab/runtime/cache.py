@@ -150,11 +150,14 @@ class Cache:
         self._retries = 0
         self._watch = watch
         present = {key_of(obj) for obj in listing.items}
+        # A list is the truth, also where its revisions are lower: the server may have begun anew.
         for key, obj in list(self._objects.items()):
-            if key not in present and revision_of(obj) <= int(listing.revision or 0):
+            if key not in present:
                 self._remove(obj)
         for obj in listing.items:
-            self.learn(obj)
+            held = self._objects.get(key_of(obj))
+            if held is None or revision_of(held) != revision_of(obj):
+                self._put(obj)
         watch.notify(self._note)
         self._mark_synced()
 

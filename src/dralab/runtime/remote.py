@@ -155,6 +155,11 @@ class RemoteClient:
         """Create a subresource such as `binding`, `eviction` or `token`."""
         return self._call("POST", _url(resource, namespace, name, subresource), body=body)
 
+    def revision(self, url: str) -> int:
+        """Return the present revision of a server, as a collection tells it."""
+        answer = self._call("GET", url, {"limit": "1"})
+        return int((answer.get("metadata") or {}).get("resourceVersion") or 0)
+
     def close(self) -> None:
         """Close the connections."""
         self._pool.clear()
@@ -263,6 +268,19 @@ class RemoteWatch:
                 pass  # the connection broke or was shut: take it up again from the revision
             self._closed.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+            if self._began_anew():
+                self._arrived.put(ApiError("Expired", "the server has begun anew"))
+                self._ready()
+                return
+
+    def _began_anew(self) -> bool:
+        """Return whether the server is behind what it said before: its data were lost or reset."""
+        if self._closed.is_set():
+            return False
+        try:
+            return self._client.revision(self._url) < int(self.revision or 0)
+        except (ApiError, ValueError):
+            return False  # no answer yet: the next attempt will tell
 
     def _events(self) -> Iterator[Event]:
         answer = self._client.stream(

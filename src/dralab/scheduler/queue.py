@@ -42,7 +42,6 @@ class Waiting:
     since: int
     attempts: int = 0
     failed_at: int = 0
-    awaits: Change = Change.ANY
     kind: Hashable = None
     # Whether those of its kind wait for the outcome of its next try.
     leads: bool = False
@@ -76,6 +75,8 @@ class SchedulingQueue:
         self._where: dict[str, str] = {}
         # Failed pods by kind; each kind's are a heap whose first is the one that a change wakes.
         self._failed: dict[Hashable, list[_Entry]] = {}
+        # What could help a kind, as the last of it to fail found out.
+        self._awaits: dict[Hashable, Change] = {}
         self._number = 0
 
     def __len__(self) -> int:
@@ -150,8 +151,8 @@ class SchedulingQueue:
             return
         item.attempts += 1
         item.failed_at = self._now()
-        item.awaits = awaits
         item.kind = kind if kind is not None else uid
+        self._awaits[item.kind] = awaits
         item.leads = False
         self._where[uid] = "unschedulable"
         self._number += 1
@@ -175,8 +176,7 @@ class SchedulingQueue:
         """Let pods be tried again that await a change: the first of each kind; return how many."""
         moved = 0
         for kind in list(self._failed):
-            first = self._first(kind)
-            if first is not None and first.awaits & change:
+            if self._awaits[kind] & change:
                 moved += self._wake_first(kind)
         return moved
 
@@ -207,6 +207,7 @@ class SchedulingQueue:
                 return item
             heapq.heappop(heap)
         self._failed.pop(kind, None)
+        self._awaits.pop(kind, None)
         return None
 
     def _wake_first(self, kind: Hashable) -> int:
