@@ -14,7 +14,7 @@ from pathlib import Path
 
 VERSION = "1.36.2"
 STAGED = f"v0.{VERSION.partition('.')[2]}"
-SOURCE = Path(__file__).parents[1] / "tests/conformance/clientgo"
+TESTS = Path(__file__).parents[1] / "tests/conformance"
 MAIN = """package main
 
 import (
@@ -50,12 +50,13 @@ PROGRAMS = {
         f"k8s.io/kubernetes v{VERSION}",
     ),
 }
-CLIENT_GO = "clientgo"
+# Programs of our own that use Kubernetes' modules, by the variable that names them.
+OWN = {"clientgo": "DRALAB_CLIENT_GO", "merging": "DRALAB_MERGING"}
 
 
 def main(arguments: list[str]) -> int:
     """Build the programs named, or all of them."""
-    known = [CLIENT_GO, *PROGRAMS]
+    known = [*OWN, *PROGRAMS]
     if not arguments or set(arguments[1:]) - set(known):
         print(__doc__, f"NAME is one of {', '.join(known)}.", file=sys.stderr)
         return 2
@@ -63,9 +64,9 @@ def main(arguments: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name in arguments[1:] or known:
         target = folder / name
-        if name == CLIENT_GO:
-            variable = "DRALAB_CLIENT_GO"
-            _go(SOURCE, "build", "-o", str(target), ".")
+        if name in OWN:
+            variable = OWN[name]
+            _go(TESTS / name, "build", "-o", str(target), ".")
         else:
             variable = PROGRAMS[name][0]
             _build(name, folder / f"{name}.source", target)
