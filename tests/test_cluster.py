@@ -188,7 +188,8 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
     )
     loaded = set(done.stdout.split())
     late = {
-        "cryptography", "dralab.api.resource.rules", "dralab.apiserver.tables", "dralab.cel",
+        "cryptography", "dralab.api.resource.rules", "dralab.apiserver.openapi",
+        "dralab.apiserver.tables", "dralab.cel",
         "dralab.prototypes.k8srm.mending", "numpy", "sqlite3", "yaml",
     }  # fmt: skip
     assert "dralab.apiserver.server" in loaded

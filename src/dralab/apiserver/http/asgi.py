@@ -6,7 +6,6 @@ here runs in parallel; other threads of the process share the store through its 
 """
 
 import asyncio
-import gzip
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
@@ -441,6 +440,8 @@ def _compressed(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
     content = answer.content
     if len(content) < GZIP_FROM or "content-encoding" in names:
         return answer
+    import gzip
+
     return HttpResponse(
         status=answer.status,
         headers=(*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding")),

@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -12,9 +13,11 @@ from dralab.apiserver.discovery import documents
 from dralab.apiserver.http import negotiation, routing
 from dralab.apiserver.http.encoding import as_yaml
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
-from dralab.apiserver.http.openapi_pages import OpenApiPages
 from dralab.apiserver.http.routing import NoSuchGroup
 from dralab.apiserver.resources.server import Resources
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.openapi_pages import OpenApiPages
 
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 CHECKS: Final = {
@@ -50,10 +53,15 @@ class Pages:
         self.resources = resources
         self.version = version
         self.address = address
-        self.openapi = OpenApiPages(resources.kinds, version.gitVersion)
         self.issuer = resources.context.issuer
         self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
         self._changes = -1
+
+    @cached_property
+    def _openapi(self) -> "OpenApiPages":
+        from dralab.apiserver.http.openapi_pages import OpenApiPages
+
+        return OpenApiPages(self.resources.kinds, self.version.gitVersion)
 
     def answer(  # noqa: PLR0911 - one line per page
         self, request: HttpRequest, parts: Sequence[str]
@@ -74,7 +82,7 @@ class Pages:
                 return self._health(name, verbose="verbose" in request.query)
             case [("livez" | "readyz" | "healthz") as name, check] if check in CHECKS[name]:
                 return HttpResponse(headers=TEXT, body=b"ok")
-            case ["openapi", *rest] if (found := self.openapi.answer(request, rest)) is not None:
+            case ["openapi", *rest] if (found := self._openapi.answer(request, rest)) is not None:
                 return found
             case [".well-known", "openid-configuration"]:
                 return self._json(request, orjson.dumps(self.issuer.configuration()))
