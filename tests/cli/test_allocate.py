@@ -260,3 +260,45 @@ def test_the_optimal_policy_leaves_restricted_pods_for_later(run):
     )
     assert found.exit_code in {0, 1}
     assert len(table(found)) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "expected"),
+    [
+        ("Deployment", {"replicas": 2}, ["w-0", "w-1"]),
+        ("StatefulSet", {}, ["w-0"]),
+        ("Job", {"parallelism": 5, "completions": 2}, ["w-0", "w-1"]),
+        ("DaemonSet", {}, ["w-0"]),
+        ("Deployment", {"replicas": 0}, []),
+    ],
+)
+def test_workloads_bring_their_pods(run, kind, spec, expected):
+    template = obj("ResourceClaimTemplate", "t", namespace="ml", spec={"spec": ONE["spec"]})
+    made = pod("x")["spec"] | {
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    }
+    api = "batch/v1" if kind == "Job" else "apps/v1"
+    workload = obj(
+        kind, "w", namespace="ml", api=api,
+        spec={"selector": {}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": made}} | spec,
+    )  # fmt: skip
+    found = run("allocate", objects=[*GPUS, CLASS, template, workload])
+    assert [row[1] for row in table(found)] == expected
+    assert [row[2] for row in table(found)] == [f"{name}-gpu" for name in expected]
+
+
+def test_a_claim_of_a_pod_group_is_shared_by_its_pods(run):
+    template = obj("ResourceClaimTemplate", "t", namespace="ml", spec={"spec": ONE["spec"]})
+    entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+    group = obj(
+        "PodGroup", "g", namespace="ml", api="scheduling.k8s.io/v1alpha2",
+        spec={"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": [entry]},
+    )  # fmt: skip
+    members = [
+        pod(name, resourceClaims=[entry], schedulingGroup={"podGroupName": "g"}) for name in "ab"
+    ]
+    found = run("allocate", objects=[*GPUS, CLASS, template, group, *members])
+    assert [row[1:6] for row in table(found)] == [
+        ["a", "g-gpu", "node-1", "r", "d0"],
+        ["b", "g-gpu", "node-1", "(allocated)", "-"],
+    ]

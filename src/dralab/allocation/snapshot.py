@@ -1,8 +1,9 @@
 """A set of Kubernetes objects as a cluster: which claims are pending, and who may have what.
 
-For commands that work on files: pods with claims and templates, claims alone, extended resources
-of pods, nodes or what slices say of them, DeviceTaintRules. Allocations that are found become part
-of the snapshot. A live cluster has a scheduler for this; it shares the allocator, not this module.
+For commands that work on files: pods (and those of workloads) with claims and templates, also
+those of their PodGroup, claims alone, extended resources of pods, nodes or what slices say of
+them, DeviceTaintRules. Allocations that are found become part of the snapshot. A live cluster has
+a scheduler for this; it shares the allocator, not this module.
 """
 
 from collections import Counter
@@ -18,6 +19,7 @@ from dralab.allocation.policies import Policy
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
+from dralab.api.workloads import KINDS, pods_of
 from dralab.values.labels import node_selector_accepts
 from dralab.values.quantity import QuantityError, parse_any
 
@@ -96,7 +98,7 @@ class Snapshot:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
         found: list[Pending] = []
         used: set[tuple[str, str]] = set()
-        for pod in self.by_kind.get("Pod", ()):
+        for pod in self._pods():
             one = self._of_pod(pod, used)
             if one is not None:
                 found.append(one)
@@ -230,13 +232,24 @@ class Snapshot:
             names = {"any-node"}
         return [{"metadata": {"name": name}} for name in sorted(names)]
 
+    def _pods(self) -> list[Wire]:
+        """Return the pods of the input and those that its workloads ask for."""
+        names = list(self.fleet.number_of)
+        made = [
+            pod
+            for kind in sorted(KINDS)
+            for workload in self.by_kind.get(kind, ())
+            for pod in pods_of(workload, names)
+        ]
+        return [*self.by_kind.get("Pod", ()), *made]
+
     def _of_pod(self, pod: Wire, used: set[tuple[str, str]]) -> Pending | None:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
         namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
         claims: list[Wire] = []
         missing = ""
         for entry in spec.get("resourceClaims") or ():
-            found = self._claim_of(entry, namespace, metadata["name"])
+            found = self._claim_of(entry, namespace, self._owner(entry, pod, namespace))
             if isinstance(found, str):
                 missing = missing or found
                 continue
@@ -257,7 +270,20 @@ class Snapshot:
             missing=missing,
         )
 
-    def _claim_of(self, entry: Wire, namespace: str, pod: str) -> Wire | str:
+    def _owner(self, entry: Wire, pod: Wire, namespace: str) -> str:
+        """Return after whom a claim made from a template is named: the pod, or its PodGroup.
+
+        KEP-5729: an entry that equals one of the group is the group's, one claim for all.
+        """
+        own = str(pod["metadata"]["name"])
+        group = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+        for item in self.by_kind.get("PodGroup", ()) if group else ():
+            if _key(item) == (namespace, group):
+                shared = (item.get("spec") or {}).get("resourceClaims") or ()
+                return str(group) if entry in shared else own
+        return own
+
+    def _claim_of(self, entry: Wire, namespace: str, owner: str) -> Wire | str:
         """Return the claim of a pod's entry, or what is missing."""
         if entry.get("resourceClaimName"):
             key = (namespace, entry["resourceClaimName"])
@@ -271,7 +297,7 @@ class Snapshot:
                     "kind": "ResourceClaim",
                     # A cluster would add five random characters.
                     "metadata": (spec.get("metadata") or {})
-                    | {"name": f"{pod}-{entry['name']}", "namespace": namespace},
+                    | {"name": f"{owner}-{entry['name']}", "namespace": namespace},
                     "spec": spec["spec"],
                 }
                 return self.claims.get(_key(made), made)

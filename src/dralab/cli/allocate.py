@@ -53,8 +53,9 @@ class Refused:
 def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> None:
     """Give devices to every claim that has none: pods first, in the order of the input.
 
-    Pods bring their claims, templates and extended resources; claims of no pod come last. Claims
-    that are allocated already keep what they have. With -o json or yaml the claims are printed
+    Pods, and those that Deployments, Jobs and other workloads ask for, bring their claims,
+    templates and extended resources; claims of no pod come last. Claims that are allocated
+    already keep what they have. With -o json or yaml the claims are printed
     with their real status.allocation. Exit code 0: all are allocated; 1: something cannot be, and
     the reason is told; 2: bad input, with every mistake in it.
     """

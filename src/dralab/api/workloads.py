@@ -1,0 +1,55 @@
+"""The pods that a workload asks for, for tools that read files: a cluster has controllers.
+
+Deployment, ReplicaSet, ReplicationController and StatefulSet make as many as their `replicas`, a
+Job as many as run at once, a DaemonSet one for each node.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
+KINDS: Final = REPLICATED | {"Job", "DaemonSet"}
+MOST: Final = 10_000
+"""More pods than this of one workload are a slip of the pen."""
+
+
+def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[Object]:
+    """Yield the pods of a workload, named NAME-0, NAME-1, and so on.
+
+    >>> job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 2, "template": {}}}
+    >>> [pod["metadata"]["name"] for pod in pods_of(job)]
+    ['j-0', 'j-1']
+    """
+    spec = workload.get("spec") or {}
+    kind = workload.get("kind")
+    if kind == "DaemonSet":
+        for number, node in enumerate(nodes):
+            yield _pod(workload, spec, number, {"nodeName": node})
+        return
+    count = _count(spec, "replicas")
+    if kind == "Job":
+        running, whole = _count(spec, "parallelism"), spec.get("completions")
+        count = running if whole is None else min(running, int(whole))
+    for number in range(min(count, MOST)):
+        yield _pod(workload, spec, number, {})
+
+
+def _count(spec: Mapping[str, Any], name: str) -> int:
+    value = spec.get(name)
+    return 1 if value is None else int(value)
+
+
+def _pod(workload: Mapping[str, Any], spec: Mapping[str, Any], number: int, more: Object) -> Object:
+    template = spec.get("template") or {}
+    owner = workload.get("metadata") or {}
+    metadata = dict(template.get("metadata") or {}) | {"name": f"{owner.get('name')}-{number}"}
+    if owner.get("namespace"):
+        metadata["namespace"] = owner["namespace"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": dict(template.get("spec") or {}) | more,
+    }
