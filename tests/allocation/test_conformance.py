@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dralab.allocation import v1
+from dralab.allocation.conformance import solved
+from dralab.allocation.fleet import Fleet, Placement
+from dralab.allocation.outcome import Unsatisfiable
+from dralab.allocation.problem import Features
+from dralab.allocation.selectors import CelEnvironment
 from dralab.cli.conformance_allocator import command
 
 CASES = Path(__file__).parents[2] / ".." / "shared" / "cases"
@@ -80,3 +86,53 @@ def test_a_file_that_holds_no_cases_is_bad_input(text: str, tmp_path: Path) -> N
     run = CliRunner().invoke(command, [str(path)])
     assert run.exit_code == 2
     assert "cases.json" in run.output
+
+
+def bare(allocations: list[dict]) -> list[object]:
+    found: list[object] = []
+    for each in allocations:
+        results = [
+            item | ({"shareID": "some"} if item.get("shareID") else {})
+            for item in each["devices"].get("results", [])
+        ]
+        found.append((results, each["devices"].get("config"), each.get("nodeSelector")))
+    return found
+
+
+@pytest.mark.parametrize("name", ["allocator-cases", "fuzz-cases", "known-defects"])
+def test_a_fleet_of_one_node_answers_like_the_search(name: str) -> None:
+    reader = v1.Reader(CelEnvironment())
+    for case in json.loads((CASES / f"{name}.json").read_text()):
+        fleet = Fleet(
+            [case["node"]],
+            case["slices"],
+            case["classes"],
+            features=Features.named(case["features"]),
+        )
+        held = [{"request": "r", **item} for item in case["allocatedDevices"]]
+        amounts = {
+            (x["driver"], x["pool"], x["device"]): x["consumedCapacity"]
+            for x in case.get("allocatedCapacity", [])
+        }
+        shares = {
+            (x["driver"], x["pool"], x["device"]) for x in case.get("allocatedSharedDeviceIDs", [])
+        } | amounts.keys()
+        held += [
+            {
+                "request": "r",
+                "driver": key[0],
+                "pool": key[1],
+                "device": key[2],
+                "shareID": "x",
+                "consumedCapacity": amounts.get(key, {}),
+            }
+            for key in sorted(shares)
+        ]
+        fleet.hold({"devices": {"results": held}})
+        found = fleet.allocate(case["claims"]) if case["claims"] else Placement("", [])
+        results, error = solved(case, reader)
+        if isinstance(found, Placement):
+            assert bare(found.allocations) == bare(results), case["name"]
+        else:
+            assert isinstance(found, Unsatisfiable)
+            assert (results, error) == ([], found.error or None), case["name"]

@@ -377,3 +377,18 @@ def test_equal_nodes_share_their_plans(count: int) -> None:
     assert shape is not None
     assert all(each is shape for each in fleet.shape_of)
     assert [len(planner.plans) for planner in shape.planners.values()] == [4 // count + 1]
+
+
+def test_what_a_fleet_forgets_it_works_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dralab.allocation.fleet.MOST_KINDS", 2)
+    monkeypatch.setattr("dralab.allocation.pool_states.MOST_STATES", 2)
+    monkeypatch.setattr("dralab.allocation.plans.MOST_PLANS", 1)
+    devices = [{"name": f"d{i}"} for i in range(8)]
+    fleet = Fleet([node("node-0")], slices_of("p", {"nodeName": "node-0"}, devices), CLASSES)
+    taken = []
+    for count in (1, 2, 1, 3, 1):
+        placed = fleet.allocate([ask(count)])
+        assert isinstance(placed, Placement)
+        taken += [each["device"] for each in placed.allocations[0]["devices"]["results"]]
+    assert taken == [each["name"] for each in devices]
+    assert isinstance(fleet.allocate([ask(1)]), Unsatisfiable)

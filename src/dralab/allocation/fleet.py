@@ -41,6 +41,8 @@ from dralab.values.labels import SelectorError
 from dralab.values.quantity import Number, parse_any
 
 Wire = Mapping[str, Any]
+# Kinds of claims that a fleet remembers; beyond it they are forgotten, which costs time alone.
+MOST_KINDS: Final = 20_000
 MISSING: Final = Trouble(unknown=True)
 
 
@@ -101,9 +103,7 @@ class Fleet:
         """Add or replace a DeviceClass."""
         found = self.reader.device_class(wire)
         self.classes[found.name] = found
-        self._kinds.clear()
-        self.openings.clear()
-        self.rankings = {}
+        self._forget()
 
     def _load(self, slices: Iterable[Any]) -> None:
         self.pools.add(slices, self.nodes, self.number_of)
@@ -240,6 +240,8 @@ class Fleet:
             key = tuple(orjson.dumps(claim.get("spec")) for claim in claims)
         found = self._kinds.get(key)
         if found is None:
+            if len(self._kinds) >= MOST_KINDS:
+                self._forget()
             parsed = [self.reader.claim(claim) for claim in claims]
             found = Kind(parsed, self.classes, self.features)
             self.shapes.widen(found.reads)
@@ -247,6 +249,14 @@ class Fleet:
                 self._refine()
             self._kinds[key] = found
         return found
+
+    def _forget(self) -> None:
+        """Forget all kinds and plans; they are worked out again when they are asked for."""
+        self._kinds.clear()
+        self.openings.clear()
+        self.rankings = {}
+        for shape in self._node_shapes.values():
+            shape.planners.clear()
 
     def _refine(self) -> None:
         """Split shapes that selectors can tell apart by now; states keep their meaning."""
@@ -276,6 +286,7 @@ class Fleet:
         known = self.openings.of(kind)
         nodes = known.nodes if candidates is None else known.nodes & candidates
         unknown = False
+        refusal = Unsatisfiable()
         while nodes:
             low = nodes & -nodes
             number = low.bit_length() - 1
@@ -291,10 +302,12 @@ class Fleet:
                 ):
                     return found
                 unknown = unknown or isinstance(found, Unknown)
+                if isinstance(found, Unsatisfiable) and found.error:
+                    refusal = found
             else:
                 unknown = True
             nodes ^= low
-        return Unknown(budget=self.budget) if unknown else Unsatisfiable()
+        return Unknown(budget=self.budget) if unknown else refusal
 
     def _allocate_by(
         self, policy: Policy, kind: Kind, claims: Sequence[Wire], candidates: int | None

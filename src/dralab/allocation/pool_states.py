@@ -83,6 +83,9 @@ class PoolShape:
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MOST_STATES:
+                # States hold on to those that follow them.
+                for each in self._states.values():
+                    each.moves.clear()
                 self._states.clear()
             found = PoolState(self, State(used, charged, left, state.room), free)
             self._states[key] = found

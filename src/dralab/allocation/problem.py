@@ -29,7 +29,6 @@ AttributeType = Literal["int", "bool", "string", "version", "quantity", ""]
 
 # The limits of resource.k8s.io/v1 that the allocator itself enforces.
 MAX_DEVICES_PER_CLAIM: Final = 32
-MAX_ALTERNATIVES: Final = 8
 
 
 # --- What selectors are ------------------------------------------------------------------------
