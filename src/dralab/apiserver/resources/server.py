@@ -87,7 +87,9 @@ class Resources:
         self, kind: Kind, value: Object, namespace: str = "", options: WriteOptions | None = None
     ) -> Stored:
         """Store a new object."""
-        return writing.create(self.context, kind, value, namespace, options or WriteOptions())
+        # What admission has seen (names, addresses, the namespace) is still so when it is stored.
+        with self.context.store.lock:
+            return writing.create(self.context, kind, value, namespace, options or WriteOptions())
 
     def update(
         self,
