@@ -93,7 +93,7 @@ def maximal(vectors: Iterable[Vector], most: int = 1 << 30) -> tuple[Vector, ...
     """Return the vectors that no other one covers; no more than `most` + 1 of them.
 
     >>> maximal([(1, 0), (0, 2), (1, 1), (0, 1)])
-    ((1, 1), (0, 2))
+    ((0, 2), (1, 1))
     """
     kept: list[Vector] = []
     for vector in sorted(set(vectors), key=lambda each: (-sum(each), each)):

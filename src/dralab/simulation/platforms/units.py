@@ -48,8 +48,8 @@ def bandwidth(text: str) -> float:
 def seconds(text: str) -> float:
     """Return seconds.
 
-    >>> seconds("50us"), seconds("1.5E-6s"), seconds("0")
-    (5e-05, 1.5e-06, 0.0)
+    >>> seconds("50ms"), seconds("1.5E-6s"), seconds("0")
+    (0.05, 1.5e-06, 0.0)
     """
     number, unit = _split(text)
     if unit in SECONDS:
