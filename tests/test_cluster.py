@@ -74,6 +74,18 @@ def test_a_reset_cluster_is_empty_and_its_watches_end() -> None:
         assert ended.value.reason == "Expired"
 
 
+def test_a_compacted_cluster_sends_watchers_to_list_again() -> None:
+    with Cluster() as cluster:
+        client = cluster.client
+        old = client.list(CONFIGMAPS).revision
+        client.create(CONFIGMAPS, config("a"), "default")
+        cluster.compact()
+        with pytest.raises(ApiError, match="too old resource version") as expired:
+            client.watch(CONFIGMAPS, revision=old)
+        assert expired.value.code == 410
+        assert client.watch(CONFIGMAPS, revision=client.list(CONFIGMAPS).revision)
+
+
 def test_parts_start_after_the_server_and_stop_before_it() -> None:
     told: list[str] = []
 

@@ -146,6 +146,12 @@ class Cluster:
             Path(name).unlink(missing_ok=True)
             raise
 
+    def compact(self) -> None:
+        """Forget the history: whoever watches or pages from before is told to list again (410)."""
+        store = self.server.store
+        with store.lock:
+            store.compact(store.revision)
+
     def reset(self) -> None:
         """Exchange the store for an empty one in memory; watches end, parts start again."""
         self._stop_parts()
@@ -266,7 +272,7 @@ class Cluster:
             await http.stop()
 
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(main())
         except BaseException as error:  # noqa: BLE001 - raised where the cluster was entered
             failures.append(error)
@@ -338,7 +344,7 @@ def kubeconfig(url: str, *, token: str = "", ca: Path | None = None) -> str:
     return "\n".join(lines)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return uvloop's loop where the extra `uvloop` is installed."""
     try:
         import uvloop

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -128,15 +128,22 @@ def serve(
     _raise_limits()
     try:
         try:
-            asyncio.run(_serve(Cluster(options, parts=parts), kubeconfig, begin))
+            _run(_serve(Cluster(options, parts=parts), kubeconfig, begin))
         except AddressInUse:
             if listen is not None:
                 raise
             note(f"{DEFAULT} is taken: serving on a free port instead")
             free = replace(options, port=0)
-            asyncio.run(_serve(Cluster(free, parts=parts), kubeconfig, begin))
+            _run(_serve(Cluster(free, parts=parts), kubeconfig, begin))
     except (StorageUnavailable, ServingError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> None:
+    from dralab.cluster import loop_factory
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serving)
 
 
 async def _serve(
