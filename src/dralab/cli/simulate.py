@@ -311,3 +311,46 @@ def run(
 def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
     head = {k: v for k, v in summary.items() if k not in {"metrics", "notes"}}
     return head | dict(summary["metrics"])
+
+
+@simulate.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--pods", type=FILE, required=True, help="Pods with the annotation simSpec.")
+@click.option("--preemption", is_flag=True, help="Delete pods of lower priority to make room.")
+@click.option("--until", type=click.IntRange(min=1), help="Stop after so many simulated seconds.")
+@OUTPUT
+def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output: str) -> None:
+    """Run a k8s-cluster-simulator configuration, tick by tick; write its metrics.
+
+    Example: `dralab simulate ticks config.yaml --pods pods.yaml`
+    """
+    from dralab.simulation.ticks import config as configs
+    from dralab.simulation.ticks.schedulers import GenericScheduler
+    from dralab.simulation.ticks.simulator import TickSimulator
+
+    with bad_input():
+        found = configs.read(config)
+        writer = configs.Writer(found)
+        try:
+            simulator = TickSimulator(
+                found.nodes,
+                GenericScheduler(preemption=preemption),
+                [configs.ManifestSubmitter(pods, found.start)],
+                start=found.start,
+                tick=found.tick,
+                metrics_tick=found.metrics_tick,
+                write=writer,
+            )
+            simulator.run(None if until is None else found.start + until)
+        finally:
+            writer.close()
+    everything = [*simulator.ended, *simulator.bound.values()]
+    summary = {
+        "seconds": simulator.clock - found.start,
+        "pods": len(everything) + len(simulator.queue),
+        "succeeded": sum(b.status == "Ok" and not b.running(simulator.clock) for b in everything),
+        "deleted": sum(bound.status == "Deleted" for bound in everything),
+        "over_capacity": sum(bound.status == "OverCapacity" for bound in everything),
+        "pending": len(simulator.queue),
+    }
+    show(summary, output)

@@ -7,6 +7,7 @@ whose scenario changed is a new run. Files are written aside and moved: none is 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,18 +54,19 @@ class Dask:
 
     def __init__(self, address: str) -> None:
         try:
-            from distributed import Client
+            self.module: Any = import_module("distributed")
         except ImportError:
             raise InputError("dask", "needs an extra: pip install 'dralab[distributed]'") from None
-        self.client: Any = Client(address)
+        self.client = self.module.Client(address)
 
     def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Numbers]]:
         """Yield each case with its numbers, as they are done."""
-        from distributed import as_completed
-
         futures = {self.client.submit(Case.run, case, pure=False): case for case in cases}
-        for future in as_completed(list(futures)):
-            yield futures[future], future.result()
+        try:
+            for future in self.module.as_completed(list(futures)):
+                yield futures[future], future.result()
+        finally:
+            self.client.close()
 
 
 def _done(futures: Iterable["Future[Numbers]"]) -> Iterator["Future[Numbers]"]:

@@ -25,11 +25,12 @@ class Phase:
 def parse(text: str) -> tuple[Phase, ...]:
     """Return the phases of an annotation; ValueError says what is wrong with which phase."""
     try:
-        value = next(iter(documents(text))).value
-    except (YamlError, StopIteration) as error:
+        found = next(iter(documents(text)), None)
+    except YamlError as error:
         raise ValueError(f"{ANNOTATION} is no YAML list: {error}") from None
+    value = None if found is None else found.value
     if not isinstance(value, list) or not value:
-        raise ValueError(f"{ANNOTATION} must be a list of phases")
+        raise ValueError(f"the annotation {ANNOTATION} must be a list of phases")
     return tuple(_phase(index, item) for index, item in enumerate(value))
 
 
