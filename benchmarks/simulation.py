@@ -1,0 +1,139 @@
+"""Simulated weeks per real minute.
+
+    python -m benchmarks.simulation                 all rows, each in a process of its own
+    python -m benchmarks.simulation openb swf       some: openb swf fleet kube-scheduler
+
+`openb` and `swf` need the reference traces beside the project, `kube-scheduler` one in PATH.
+Beside: the FGD authors' own simulator (10 minutes on 2 vCPU, their statement) and batkube's
+published times on a laptop. One core each, but for the row with an outside scheduler.
+"""
+
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dralab.simulation.batch import outputs, runs
+from dralab.simulation.openb import experiment
+from dralab.simulation.outside import run as outside
+from dralab.simulation.pods.engine import PodSimulation
+from dralab.simulation.pods.model import Pod
+from dralab.simulation.scenarios import scenario as scenarios
+from dralab.simulation.workloads import openb
+from dralab.simulation.workloads.openb import GpuNode, Shape
+
+TESTDATA = Path(__file__).parents[1] / ".." / "shared" / "testdata"
+SECOND = 1_000_000_000
+AUTHORS = 600.0
+Row = tuple[str, float, float, str]
+
+
+def rows_openb() -> Iterator[Row]:
+    folder = TESTDATA / "alibaba-openb"
+    nodes = openb.read_nodes(folder / "openb_node_list_gpu_node.csv")
+    pods = openb.read_pods(folder / "openb_pod_list_default.csv")
+    for policy in ("firstfit", "bestfit", "fgd"):
+        began = time.perf_counter()
+        outcome = experiment.run(nodes, pods, policy=policy, seed=42)
+        took = time.perf_counter() - began
+        name = f"openb default, {len(outcome.measures):,} pods, 1,213 nodes, {policy}"
+        yield name, took, AUTHORS / took, "the authors' simulator: 10 minutes"
+
+
+def rows_swf() -> Iterator[Row]:
+    path = TESTDATA / "swf" / "NASA-iPSC-1993-3.1-cln.swf"
+    for scheduler in ("easy", "conservative"):
+        began = time.perf_counter()
+        run = runs.swf(path, hosts=128, scheduler=scheduler)
+        took = time.perf_counter() - began
+        simulated = float(outputs.summary(run)["makespan"])
+        yield f"NASA iPSC, 18,239 jobs, {scheduler}", took, simulated / took, "real time"
+
+
+def rows_fleet() -> Iterator[Row]:
+    chance = random.Random(1)
+    week = 7 * 86_400 * SECOND
+    nodes = [GpuNode(f"n{i}", 64_000, 256 << 30, 8, "A100", 110) for i in range(10_000)]
+    shapes = [
+        Shape(4000, 1000, 1, ""),
+        Shape(8000, 1000, 2, ""),
+        Shape(32_000, 1000, 8, ""),
+        Shape(2000, 500, 1, ""),
+        Shape(1000, 0, 0, ""),
+        Shape(16_000, 1000, 4, ""),
+    ]
+    pods = [
+        Pod(
+            name=f"p{i}",
+            shape=chance.choices(shapes, [4, 2, 1, 4, 3, 1])[0],
+            memory=chance.choice([4, 8, 16]) << 30,
+            arrives=int(chance.random() * week),
+            duration=int(chance.expovariate(1 / (100 * 3600 * SECOND))),
+        )
+        for i in range(100_000)
+    ]
+    for policy in ("firstfit", "fgd"):
+        began = time.perf_counter()
+        simulation = PodSimulation(nodes, pods, policy)
+        simulation.run()
+        took = time.perf_counter() - began
+        assert simulation.over == len(pods)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        name = f"100,000 pods, 10,000 nodes x 8 GPUs, a week, {policy} ({peak:.2f} GB)"
+        yield name, took, simulation.events.now() / SECOND / took, "real time"
+
+
+def rows_kube_scheduler() -> Iterator[Row]:
+    program = shutil.which("kube-scheduler")
+    if program is None:
+        print("skipped: there is no kube-scheduler in PATH")
+        return
+    cases = [
+        ("burst, 200 x 170 s on 16 nodes", 200, 16, 14.0, "batkube: 14 to 53 s"),
+        ("2,000 x 170 s on 160 nodes", 2000, 160, 7.6, "a prototype: 7.6 s"),
+    ]
+    for name, pods, nodes, other, beside in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "scenario.yaml"
+            path.write_text(
+                f"fleet: {{nodes: [{{name: n, count: {nodes}, cpu: 1}}]}}\n"
+                f"workload: {{pods: [{{name: p, count: {pods}, duration: 170s, cpu: 1}}]}}\n"
+                "scheduler: external\nexternal:\n  settle: 0.05\n"
+                f"  command: [{program}, '--config={{config}}', --secure-port=0]\n"
+            )
+            loaded = scenarios.load(path)
+            began = time.perf_counter()
+            result = outside.run(loaded, outside.outside_of(loaded))
+            took = time.perf_counter() - began
+            late = next(note for note in result.notes if note.startswith("late"))
+            yield f"untouched kube-scheduler, {name} ({late})", took, other / took, beside
+
+
+ROWS = {
+    "openb": rows_openb,
+    "swf": rows_swf,
+    "fleet": rows_fleet,
+    "kube-scheduler": rows_kube_scheduler,
+}
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    if len(wanted) == 1:
+        for name, took, ratio, beside in ROWS[wanted[0]]():
+            print(f"{name:78} {took:8.2f} s {ratio:14,.1f} x  {beside}", flush=True)
+        return
+    for name in wanted or ROWS:
+        if name in {"openb", "swf"} and not TESTDATA.exists():
+            print(f"skipped {name}: the reference traces are not beside the project")
+            continue
+        subprocess.run([sys.executable, "-m", "benchmarks.simulation", name], check=True)
+
+
+if __name__ == "__main__":
+    main()
