@@ -7,14 +7,14 @@ has none, the search goes on depth first, remembers what failed, and stops at it
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dralab.allocation.board import State, lowest_first
-from dralab.allocation.eligibility import SearchError
+from dralab.allocation.eligibility import SearchError, Values
 from dralab.allocation.observers import Answer
 from dralab.allocation.oracle import Bound, Oracle
 from dralab.allocation.plain import BudgetError, Effort, Position, first, taken_by, walked
-from dralab.allocation.rules import agreed
+from dralab.allocation.rules import Match, agreed
 from dralab.allocation.setup import Picked, Setup
 from dralab.allocation.terms import Term
 
@@ -129,12 +129,13 @@ class _Reduction:
         if key in self.failed:
             return None
         rejected: set[object] = set()
+        hopeless = _Hopeless(self, step, position)
         for number in self.candidates(step, position):
             self.effort.spend()
             device = self.setup.board.offers[number].id
             after = self.with_device(term, number, position)
             likeness = None if after is None else self.likeness(number, position.state)
-            if after is None or likeness in rejected:
+            if after is None or likeness in rejected or hopeless.has(number):
                 observer.passed(term.name, device)
                 continue
             next_step = _Step(term, step.at, (*step.devices, number))
@@ -146,6 +147,8 @@ class _Reduction:
                 if found is not None:
                     return found
                 observer.given_back(term.name, device)
+            else:
+                hopeless.learn(number)
             rejected.add(likeness)
         self.failed.add(key)
         return None
@@ -186,6 +189,51 @@ class _Reduction:
         busy = state.used >> number & 1, state.charged >> number & 1
         lasting = self.oracle.likeness(number)
         return board.draws[number], board.room(state, number), busy, lasting
+
+
+class _Hopeless:
+    """Common values on which an open match rule cannot settle, found when a device fails.
+
+    One question spares all further devices of such a value: whoever asks for three partitions of
+    one GPU need not be told no for every partition of every GPU that is too full.
+    """
+
+    def __init__(self, reduction: _Reduction, step: _Step, position: Position) -> None:
+        self.reduction = reduction
+        self.step = step
+        self.position = position
+        self.open = [
+            (place, rule)
+            for place, rule in enumerate(position.rules)
+            if isinstance(rule, Match)
+            and rule.common is None
+            and rule.constraint.covers(step.term.name)
+        ]
+        self.answers: dict[tuple[int, Values], bool] = {}
+
+    def has(self, number: int) -> bool:
+        """Return whether a device carries a value that was found to be hopeless."""
+        return bool(self.answers) and any(
+            self.answers.get((place, self._values(rule, number)), False)
+            for place, rule in self.open
+        )
+
+    def learn(self, number: int) -> None:
+        """Find out whether a device failed because of its value."""
+        for place, rule in self.open:
+            values = self._values(rule, number)
+            if len(values) != 1 or (place, values) in self.answers:
+                continue
+            rules = list(self.position.rules)
+            rules[place] = replace(rule, common=values)
+            bound = replace(self.position, rules=tuple(rules))
+            self.answers[place, values] = self.reduction.ask(self.step, bound) is False
+
+    def _values(self, rule: Match, number: int) -> Values:
+        found = self.reduction.setup.eligibility.values(
+            self.step.term, number, rule.constraint.name
+        )
+        return found or frozenset()
 
 
 class _Guided(_Reduction):
