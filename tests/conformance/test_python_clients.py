@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -206,60 +206,18 @@ def test_the_official_client_elects_a_leader(official):
 
 
 @needs("kr8s")
-def test_kr8s_creates_labels_scales_waits_and_deletes(kubeconfig):
-    import kr8s
-    from kr8s.objects import ConfigMap, Deployment, Pod
-
-    api = kr8s.api(kubeconfig=str(kubeconfig))
-    assert api.version()["gitVersion"].startswith("v1.")
-    pod = Pod(POD, api=api)
-    pod.create()
-    assert pod.exists()
-    pod.label({"x": "y"})
-    pod.annotate({"note": "hello"})
-    pod.refresh()
-    assert pod.labels == {"app": "box", "x": "y"}
-    assert [found.name for found in api.get("pods", label_selector={"x": "y"})] == ["box"]
-    pod.patch(
-        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status"
+def test_kr8s_creates_labels_scales_waits_watches_and_deletes(kubeconfig):
+    """In a process of its own: it keeps its connections open as long as that lives."""
+    script = Path(__file__).parent / "kr8s_scenario.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
-    pod.wait("condition=Ready", timeout=PATIENCE)
-    pod.delete(grace_period=0)
-    pod.wait("delete", timeout=PATIENCE)
-    settings = ConfigMap(
-        {"metadata": {"name": "settings"}, "data": {"a": "b"}}, api=api, namespace="default"
-    )
-    settings.create()
-    assert ConfigMap.get("settings", api=api, namespace="default").raw["data"] == {"a": "b"}
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": POD["spec"]}
-    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-    deployment = Deployment(
-        {"metadata": {"name": "web"}, "spec": spec}, api=api, namespace="default"
-    )
-    deployment.create()
-    deployment.patch({"spec": {"replicas": 3}})
-    assert deployment.raw["spec"]["replicas"] == 3
-    assert deployment.raw["spec"]["strategy"]["type"] == "RollingUpdate"
-
-
-@needs("kr8s")
-def test_kr8s_watches(kubeconfig):
-    import kr8s
-    from kr8s.objects import ConfigMap
-
-    api = kr8s.api(kubeconfig=str(kubeconfig))
-
-    def later():
-        time.sleep(0.3)
-        other = kr8s.api(kubeconfig=str(kubeconfig))
-        ConfigMap({"metadata": {"name": "late"}}, api=other, namespace="default").create()
-
-    worker = threading.Thread(target=later)
-    worker.start()
-    for type_, found in api.watch("configmaps", namespace="default"):
-        assert (type_, found.name) == ("ADDED", "late")
-        break
-    worker.join()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["pod", "settings", "deployment", "watch"]
 
 
 # --- lightkube ----------------------------------------------------------------------------------
