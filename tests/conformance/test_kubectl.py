@@ -42,8 +42,8 @@ def needed(text):
 def version_of(kubectl):
     command = [str(kubectl), "version", "--client", "-o", "json"]
     done = subprocess.run(command, capture_output=True, check=True)
-    minor = json.loads(done.stdout)["clientVersion"]["minor"]
-    return int(re.match(r"\d+", minor)[0])
+    version = json.loads(done.stdout)["clientVersion"]["gitVersion"]
+    return int(re.match(r"v1\.(\d+)", version)[1])
 
 
 def test_there_are_transcripts():
