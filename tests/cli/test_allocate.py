@@ -302,3 +302,14 @@ def test_a_claim_of_a_pod_group_is_shared_by_its_pods(run):
         ["a", "g-gpu", "node-1", "r", "d0"],
         ["b", "g-gpu", "node-1", "(allocated)", "-"],
     ]
+
+
+def test_a_claim_that_has_its_devices_already_is_shown(run):
+    (made,) = json.loads(run("allocate", "-o", "json", objects=[*GPUS, CLASS, ONE]).stdout)["items"]
+    found = run("explain", "ml/c", objects=[*GPUS, CLASS, made])
+    assert found.exit_code == 0
+    assert found.stdout.splitlines() == [
+        "claim ml/c",
+        "is allocated in the input already:",
+        "  request r: gpu.example.com/p/d0",
+    ]

@@ -72,6 +72,8 @@ def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> Non
             place(cluster, cluster.refreshed(each), node, POLICIES[policy])
             for each in cluster.pending()
         ]
+    if not results:
+        click.echo("nothing in the input asks for devices", err=True)
     if output == "table":
         _table(results)
     else:

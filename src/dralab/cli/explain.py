@@ -43,7 +43,13 @@ def explain(files: tuple[str, ...], node: str, output: str, name: str | None) ->
     """
     cluster = objects.snapshot(files)
     pending = cluster.pending()
+    already = _allocated(cluster, name) if name else None
+    if already is not None:
+        _print([already], output)
+        return
     asked = objects.named(pending, name) if name else pending
+    if not asked:
+        click.echo("nothing in the input asks for devices", err=True)
     told: list[dict[str, Any]] = []
     fits = True
     for each in pending:
@@ -57,13 +63,31 @@ def explain(files: tuple[str, ...], node: str, output: str, name: str | None) ->
             told.append(found)
         else:
             place(cluster, now)
-    if output == "json":
-        for found in told:
-            del found["text"]
-        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
-    else:
-        click.echo("\n\n".join(f"{found['object']}\n{found['text']}" for found in told))
+    _print(told, output)
     sys.exit(0 if fits else 1)
+
+
+def _print(told: Sequence[dict[str, Any]], output: str) -> None:
+    if output == "json":
+        shown = [{key: each[key] for key in each if key != "text"} for each in told]
+        click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
+    else:
+        click.echo("\n\n".join(f"{each['object']}\n{each['text']}" for each in told))
+
+
+def _allocated(cluster: Snapshot, name: str) -> dict[str, Any] | None:
+    """Return what a claim has that was allocated in the input already; None for all others."""
+    namespace, slash, short = name.rpartition("/")
+    for (where, known), claim in cluster.claims.items():
+        allocation = (claim.get("status") or {}).get("allocation")
+        if allocation and known == short and (not slash or where == namespace):
+            why = [
+                f"  request {item['request']}: {item['driver']}/{item['pool']}/{item['device']}"
+                for item in (allocation.get("devices") or {}).get("results") or ()
+            ]
+            text = "\n".join(["is allocated in the input already:", *why])
+            return {"object": f"claim {where}/{known}", "fits": True, "why": why, "text": text}
+    return None
 
 
 def _explained(cluster: Snapshot, pending: Pending, node: str) -> dict[str, Any]:

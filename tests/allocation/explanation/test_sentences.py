@@ -227,3 +227,14 @@ def test_nodes_that_all_differ_are_grouped_by_kind():
     assert "and others for" not in text
     assert len(text) < 500
     assert found.settled
+
+
+@pytest.mark.parametrize("questions", [1, 2, 3, 5])
+def test_with_too_few_questions_nothing_is_guessed(questions):
+    nodes, slices, others = fleet()
+    made = claim("c", request("gpu", "gpu", of_kind("x"), count=4), namespace="ml")
+    case = Case(claims=[made], slices=slices, others=others)
+    found = explain(case.problem(), [v1.node(item) for item in nodes], questions=questions)
+    assert not found.settled
+    assert event(found).startswith("cannot allocate claim ml/c: 12 nodes: 8 have no device")
+    assert "More steps would be needed" in page(found)
