@@ -76,6 +76,12 @@ def qualified_problems(name: str) -> list[str]:
 
 
 @lru_cache(maxsize=16384)
+def is_label(name: str) -> bool:
+    """Return whether a text is a DNS label; the same few come again and again."""
+    return not label_problems(name)
+
+
+@lru_cache(maxsize=16384)
 def is_qualified(name: str) -> bool:
     """Return whether a text is a qualified name; the same few come again and again."""
     return not qualified_problems(name)

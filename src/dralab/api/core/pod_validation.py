@@ -70,6 +70,12 @@ def pod_spec_problems(spec: Object, path: str) -> list[FieldError]:
     return errors
 
 
+def _label_problems(name: str, path: str) -> list[FieldError]:
+    if names.is_label(name):
+        return []
+    return [fields.invalid_value(path, name, why) for why in names.label_problems(name)]
+
+
 def _choice(
     holder: Object, name: str, known: Sequence[str], path: str, errors: list[FieldError]
 ) -> None:
@@ -90,7 +96,7 @@ def _volume_problems(
         if not name:
             errors.append(fields.required(f"{at}.name"))
             continue
-        errors += [fields.invalid_value(f"{at}.name", name, w) for w in names.label_problems(name)]
+        errors += _label_problems(name, f"{at}.name")
         if name in found:
             errors.append(fields.duplicate(f"{at}.name", name))
         found[name] = volume
@@ -112,9 +118,7 @@ def _claim_problems(
         if not name:
             errors.append(fields.required(f"{at}.name"))
         else:
-            errors += [
-                fields.invalid_value(f"{at}.name", name, w) for w in names.label_problems(name)
-            ]
+            errors += _label_problems(name, f"{at}.name")
         if name in found:
             errors.append(fields.duplicate(f"{at}.name", name))
         found.add(name)
@@ -153,9 +157,7 @@ def _container_problems(
     if not name:
         errors.append(fields.required(f"{path}.name"))
     else:
-        errors += [
-            fields.invalid_value(f"{path}.name", name, why) for why in names.label_problems(name)
-        ]
+        errors += _label_problems(name, f"{path}.name")
     image = container.get("image") or ""
     if not image:
         errors.append(fields.required(f"{path}.image"))

@@ -20,7 +20,7 @@ PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 ACCEPTED: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Body:
     """A decoded body; `duplicates` are the paths of keys that it gave twice."""
 

@@ -11,7 +11,9 @@ from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.watching.seams import Spelling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, as values are elsewhere: they are made for every request, and that takes three times
+# as long. Nobody changes them.
+@dataclass(slots=True, kw_only=True)
 class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
 
@@ -26,7 +28,7 @@ class HttpRequest:
     peer: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class HttpResponse:
     """One answer; the transport adds Content-Length and Date.
 

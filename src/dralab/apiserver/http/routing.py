@@ -10,7 +10,7 @@ from dralab.api.status import ApiError
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Route:
     """A path below a group and version: `/api/v1/namespaces/default/pods/web/log`.
 
