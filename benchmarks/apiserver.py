@@ -9,6 +9,7 @@ the fan-out 3.7 KB; all are defaulted and validated. The yardstick was measured 
 cores over TLS, its etcd without fsync: compare it with the rows of TLS.
 """
 
+import atexit
 import json
 import os
 import subprocess
@@ -89,6 +90,7 @@ class Server:
             ],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
+        atexit.register(self.process.kill)  # also where the benchmark fails halfway
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().removeprefix("ready: ").strip()
         self.start = time.perf_counter() - began
