@@ -313,3 +313,17 @@ def test_a_claim_that_has_its_devices_already_is_shown(run):
         "is allocated in the input already:",
         "  request r: gpu.example.com/p/d0",
     ]
+
+
+def test_a_pod_that_may_run_nowhere_is_told(run):
+    asked = pod("a", "c", nodeSelector={"zone": "moon"})
+    found = run("allocate", objects=[*GPUS, CLASS, ONE, asked])
+    assert found.exit_code == 1
+    assert found.stdout.splitlines()[-1] == "pod ml/a: it may run on none of the 1 nodes"
+    assert "it may run on none" in run("explain", objects=[*GPUS, CLASS, ONE, asked]).stdout
+
+
+def test_a_claim_that_asks_for_nothing_is_served(run):
+    found = run("allocate", objects=[*GPUS, CLASS, claim("c", namespace="ml")])
+    assert found.exit_code == 0
+    assert table(found) == [["ml", "-", "c", "node-1", "-", "-", "-", "-"]]

@@ -103,8 +103,10 @@ def place(
 ) -> Placed | Refused:
     """Place one pod or claim, or say why that cannot be."""
     if pending.missing:
-        return Refused(pending, f"cannot allocate {pending.title}: {pending.missing}")
+        return Refused(pending, pending.missing)
     nodes = cluster.candidates(pending, node)
+    if not nodes:
+        return Refused(pending, f"it may run on none of the {len(cluster.fleet.nodes)} nodes")
     found = cluster.place(pending, nodes, policy)
     if found is not None:
         cluster.take(found.objects())

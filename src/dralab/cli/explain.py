@@ -99,7 +99,7 @@ def _explained(cluster: Snapshot, pending: Pending, node: str) -> dict[str, Any]
     if isinstance(found, Placed):
         text = why_these(problem, _named(nodes, found.node), found.allocations, cluster.catalog)
         return start | {"fits": True, "node": found.node, "why": text.split("\n"), "text": text}
-    explanation = explanation_of(problem, nodes, catalog=cluster.catalog)
+    explanation = explanation_of(problem, nodes, catalog=cluster.catalog) if nodes else None
     if explanation is None:
         return start | {"reason": found.reason, "text": found.reason}
     return start | _structured(explanation) | {"text": page(explanation)}
