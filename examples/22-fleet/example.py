@@ -1,6 +1,7 @@
 """A fleet that is loaded once: allocate, ask what if, choose by a policy of one's own."""
 
-from dralab.allocation.fleet import Fleet, Placement
+from dralab.allocation.fleet import Fleet
+from dralab.allocation.placements import Placement
 from dralab.allocation.policies import Look, Pack
 
 DRIVER = "gpu.example.com"

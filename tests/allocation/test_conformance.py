@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 from dralab.allocation import v1
 from dralab.allocation.conformance import solved
-from dralab.allocation.fleet import Fleet, Placement
+from dralab.allocation.fleet import Fleet
 from dralab.allocation.outcome import Unsatisfiable
+from dralab.allocation.placements import Placement
 from dralab.allocation.problem import Features
 from dralab.allocation.selectors import CelEnvironment
 from dralab.cli.conformance_allocator import command

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
-from dralab.allocation.fleet import Fleet, Placement
+from dralab.allocation.fleet import Fleet
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
+from dralab.allocation.placements import Placement
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelEnvironment
 

@@ -8,7 +8,7 @@ docs/concepts/allocation.md. Nothing here is safe for two threads at once.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -18,6 +18,7 @@ from dralab.allocation.board import bits
 from dralab.allocation.choosing import demand_of
 from dralab.allocation.openings import Openings
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
+from dralab.allocation.placements import Placement, placement
 from dralab.allocation.plans import ERROR, Kind, NodeShape, Plan, Planned, Trouble, reads_of
 from dralab.allocation.policies import Policy
 from dralab.allocation.pool_records import PoolRecord, Pools
@@ -44,13 +45,6 @@ Wire = Mapping[str, Any]
 # Kinds of claims that a fleet remembers; beyond it they are forgotten, which costs time alone.
 MOST_KINDS: Final = 20_000
 MISSING: Final = Trouble(unknown=True)
-
-
-class Placement(NamedTuple):
-    """Where the claims of a pod got their devices: `allocations` go into `status.allocation`."""
-
-    node: str
-    allocations: list[dict[str, Any]]
 
 
 class Fleet:
@@ -383,7 +377,6 @@ class Fleet:
     def _commit(self, number: int, plan: Plan) -> Placement:
         seen = self.sees[number]
         records = self.pools.records
-        node = self.nodes[number].name
         for pool, state, taken in plan.after:
             index = seen[pool]
             self.states[index] = state
@@ -395,35 +388,8 @@ class Fleet:
             key = (seen[pool], inside)
             self.whole[key[0]] &= ~(1 << inside)
             self.sharers[key] = self.sharers.get(key, 0) + 1
-        allocations = []
-        for rows, configs, selector in zip(plan.rows, plan.configs, plan.selectors, strict=True):
-            results = []
-            for row in rows:
-                record = records[seen[row.pool]]
-                if row.chosen is None:
-                    results.append(
-                        {
-                            "request": row.request,
-                            "driver": record.driver,
-                            "pool": record.name,
-                            "device": record.names[row.number],
-                        }
-                    )
-                else:
-                    device = DeviceId(record.driver, record.name, record.names[row.number])
-                    share = None if row.chosen.share is None else self.share_ids()
-                    results.append(v1.status_result(row.chosen, device, share))
-            devices: dict[str, Any] = {"results": results} if results else {}
-            if configs:
-                devices["config"] = [dict(config) for config in configs]
-            allocation: dict[str, Any] = {"devices": devices}
-            if selector is True:
-                field = {"key": "metadata.name", "operator": "In", "values": [node]}
-                allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-            elif selector:
-                allocation["nodeSelector"] = selector
-            allocations.append(allocation)
-        return Placement(node, allocations)
+        pools = [records[each] for each in seen]
+        return placement(plan, pools, self.nodes[number].name, self.share_ids)
 
     def candidates_of(self, names: Iterable[str]) -> int:
         """Return the bit set of some nodes."""

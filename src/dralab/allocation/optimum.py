@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, Final
 
 from dralab.allocation.exact import solve
-from dralab.allocation.fleet import Fleet, Placement, Wire
+from dralab.allocation.fleet import Fleet, Wire
 from dralab.allocation.patterns import Part, parts_of
+from dralab.allocation.placements import Placement
 from dralab.allocation.plain import BudgetError, Effort
 from dralab.allocation.plans import Kind
 from dralab.allocation.ranking import NodeState

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
-from dralab.allocation.fleet import Fleet, Placement
+from dralab.allocation.fleet import Fleet
 from dralab.allocation.optimum import Optimum, allocate_batch
+from dralab.allocation.placements import Placement
 from dralab.allocation.policies import Policy
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Features, Node, Problem

@@ -1,0 +1,54 @@
+"""From a plan to what is written: one `status.allocation` mapping per claim of a pod."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dralab.allocation import v1
+from dralab.allocation.plans import Plan
+from dralab.allocation.pool_records import PoolRecord
+from dralab.allocation.problem import DeviceId
+from dralab.allocation.results import ShareIds
+
+
+class Placement(NamedTuple):
+    """Where the claims of a pod got their devices: `allocations` go into `status.allocation`.
+
+    What several results have in common (node selectors, parameters) may be one object: whoever
+    changes a part copies it first.
+    """
+
+    node: str
+    allocations: list[dict[str, Any]]
+
+
+def placement(plan: Plan, pools: Sequence[PoolRecord], node: str, share_ids: ShareIds) -> Placement:
+    """Return what a plan comes to on one node, which sees these pools."""
+    allocations = []
+    for rows, configs, selector in zip(plan.rows, plan.configs, plan.selectors, strict=True):
+        results = []
+        for row in rows:
+            pool = pools[row.pool]
+            if row.chosen is None:
+                results.append(
+                    {
+                        "request": row.request,
+                        "driver": pool.driver,
+                        "pool": pool.name,
+                        "device": pool.names[row.number],
+                    }
+                )
+            else:
+                device = DeviceId(pool.driver, pool.name, pool.names[row.number])
+                share = None if row.chosen.share is None else share_ids()
+                results.append(v1.status_result(row.chosen, device, share))
+        devices: dict[str, Any] = {"results": results} if results else {}
+        if configs:
+            devices["config"] = [dict(config) for config in configs]
+        allocation: dict[str, Any] = {"devices": devices}
+        if selector is True:
+            field = {"key": "metadata.name", "operator": "In", "values": [node]}
+            allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        elif selector:
+            allocation["nodeSelector"] = selector
+        allocations.append(allocation)
+    return Placement(node, allocations)
