@@ -40,14 +40,13 @@ def up(*, empty: bool, without: str, profile: str, **options: Any) -> None:
 
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     try:
-        running = Running(without=left_out)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--without") from error
-
-    try:
         profiles = checked([name.strip() for name in profile.split(",") if name.strip()])
     except ProfileError as error:
         raise click.BadParameter(str(error), param_hint="--profile") from error
+    try:
+        running = Running(without=left_out, classic="classic" in profiles)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--without") from error
     if "v1" not in profiles:
         note("without v1 no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
 

@@ -1,4 +1,4 @@
-"""Which meaning of the device API a cluster serves: today's, k8srm's, dra-evolution's.
+"""Which meanings of the device API a cluster serves: today's, k8srm's, dra-evolution's, classic.
 
 A profile is a set of kinds with their rules. The server knows none of them: they are registered
 like custom resources, without definitions in the store.
@@ -109,9 +109,28 @@ def _evolution(resources: Resources) -> None:
         register(context, kinds.GROUP, kinds.VERSION, kind, mend, hub=hub)
 
 
+def _classic(resources: Resources) -> None:
+    from dralab.prototypes.classic import kinds
+
+    context = resources.context
+    for kind in kinds.RESOURCE_KINDS:
+        # A store of its own: today's claims of the same names are others.
+        hub = f"classic.{kinds.GROUP}/{kind['plural']}"
+        register(context, kinds.GROUP, kinds.VERSION, kind, hub=hub)
+    register(context, kinds.STATE_GROUP, kinds.DRIVER_VERSION, kinds.STATE)
+    for kind in kinds.DRIVER_KINDS:
+        register(context, kinds.DRIVER, kinds.DRIVER_VERSION, kind)
+    entry = ("spec", "resourceClaims", "*", "source")
+    resources.extend(context.kinds.find("", "v1", "pods"), {entry: kinds.POD_SOURCE})
+    for plural in ("deployments", "replicasets", "statefulsets", "daemonsets"):
+        workload = context.kinds.find("apps", "v1", plural)
+        resources.extend(workload, {("spec", "template", *entry): kinds.POD_SOURCE})
+
+
 INSTALLERS: Final[Mapping[str, Callable[[Resources], None]]] = {
     "k8srm": _k8srm,
     "evolution": _evolution,
+    "classic": _classic,
 }
 
 

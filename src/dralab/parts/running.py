@@ -42,13 +42,17 @@ class Host(Protocol):
 
 
 class Running:
-    """The parts of a cluster that need no node: `without` names those to leave out."""
+    """The parts of a cluster that need no node: `without` names those to leave out.
 
-    def __init__(self, *, without: Collection[str] = ()) -> None:
+    `classic` adds those of classic DRA.
+    """
+
+    def __init__(self, *, without: Collection[str] = (), classic: bool = False) -> None:
         unknown = sorted(set(without) - set(PARTS))
         if unknown:
             raise ValueError(f"there is no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
         self.without = frozenset(without)
+        self.classic = classic
         self.engine: LiveEngine | None = None
         self.manager: Manager | None = None
         self.scheduler: Scheduler | None = None
@@ -62,7 +66,9 @@ class Running:
 
         def begin() -> None:
             # In the engine's thread: the server is ready before these modules are read.
-            self.scheduler = assemble(manager, without=self.without, kinds=kinds)
+            self.scheduler = assemble(
+                manager, without=self.without, kinds=kinds, classic=self.classic
+            )
             manager.start()
 
         engine.soon(begin)
@@ -78,11 +84,16 @@ class Running:
 
 
 def assemble(
-    manager: Manager, *, without: Collection[str] = (), kinds: "Kinds | None" = None
+    manager: Manager,
+    *,
+    without: Collection[str] = (),
+    kinds: "Kinds | None" = None,
+    classic: bool = False,
 ) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
 
-    `kinds` are those that the server has, for the controllers that look after all of them.
+    `kinds` are those that the server has, for the controllers that look after all of them;
+    `classic` adds what claims of classic DRA need, where the server serves that profile.
     """
     from dralab.allocation.selectors import CelEnvironment
     from dralab.controllers import registry
@@ -90,6 +101,15 @@ def assemble(
 
     if CONTROLLERS not in without:
         registry.assemble(manager, kinds=kinds)
+        if classic:
+            from dralab.controllers.classic_claims import ClassicClaims
+
+            ClassicClaims(manager)
     if SCHEDULER in without:
         return None
-    return Scheduler(manager, CelEnvironment())
+    scheduler = Scheduler(manager, CelEnvironment())
+    if classic:
+        from dralab.scheduler.classic import ClassicScheduling
+
+        ClassicScheduling(manager, scheduler)
+    return scheduler

@@ -36,3 +36,14 @@ TAINT_RULES: Final = Resource("resource.k8s.io", "v1", "devicetaintrules", names
 POOL_STATUS_REQUESTS: Final = Resource(
     "resource.k8s.io", "v1alpha3", "resourcepoolstatusrequests", namespaced=False
 )
+# Classic DRA, where a cluster serves that profile.
+CLASSIC_CLASSES: Final = Resource(
+    "resource.k8s.io", "v1alpha2", "resourceclasses", namespaced=False
+)
+CLASSIC_CLAIMS: Final = Resource("resource.k8s.io", "v1alpha2", "resourceclaims")
+CLASSIC_TEMPLATES: Final = Resource("resource.k8s.io", "v1alpha2", "resourceclaimtemplates")
+SCHEDULING_CONTEXTS: Final = Resource("resource.k8s.io", "v1alpha2", "podschedulingcontexts")
+ALLOCATION_STATES: Final = Resource(
+    "nas.fake.resource.3-shake.com", "v1alpha1", "nodeallocationstates"
+)
+FAKE_PARAMETERS: Final = Resource("fake.resource.3-shake.com", "v1alpha1", "fakeclaimparameters")

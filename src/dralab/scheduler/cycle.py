@@ -139,6 +139,15 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
     return refused
 
 
+def ranked(state: State, pod: PodInfo) -> list[str]:
+    """Return the nodes for a pod without claims, the best first."""
+    fitting = fits(state, pod, Demand())
+    if not fitting.any():
+        return []
+    rows = np.argsort(-_scores(state, pod, fitting), kind="stable")
+    return [state.table.names[row] for row in rows if fitting[row]]
+
+
 def kind_of(pod: PodInfo, demand: Demand) -> Hashable | None:
     """Return what pods have in common that fit or fail alike; None: nobody is like this one."""
     alone = pod.ports or pod.affinity or pod.anti_affinity or pod.spread or pod.group

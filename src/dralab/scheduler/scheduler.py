@@ -17,6 +17,7 @@ from dralab.allocation.pools import View
 from dralab.allocation.problem import Problem
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
+from dralab.prototypes.classic.pods import sources
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Object, Resource
@@ -31,7 +32,7 @@ from dralab.runtime.objects import (
     uid_of,
 )
 from dralab.scheduler import binding, gangs
-from dralab.scheduler.cycle import Nominee, Placement, Refusal, State, schedule
+from dralab.scheduler.cycle import Nominee, Placement, Refusal, State, ranked, schedule
 from dralab.scheduler.demands import Blocked, Demands, Wanted
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
@@ -189,8 +190,8 @@ class Scheduler:
         if node:
             self._pod_on(uid, node, old, new)
             return
-        if new["spec"].get("schedulerName", DEFAULT_SCHEDULER) != self.name:
-            return
+        if new["spec"].get("schedulerName", DEFAULT_SCHEDULER) != self.name or sources(new):
+            return  # classic claims are negotiated with their driver: `scheduler.classic`
         if is_deleting(new):
             self._pod_gone(uid)
             return
@@ -257,6 +258,11 @@ class Scheduler:
         node = self._placed.pop(uid, None)
         if node is not None and self.state.table.remove_pod(node, uid) is not None:
             self._changed(Change.POD_GONE)
+
+    def room_for(self, pod: Object) -> list[str]:
+        """Return the nodes that a pod fits on but for its claims, the best first."""
+        bare = {**pod, "spec": {k: v for k, v in pod["spec"].items() if k != "resourceClaims"}}
+        return ranked(self.state, self._info(bare))
 
     def _info(self, obj: Object) -> PodInfo:
         return pod_info(obj, self._select_namespaces)

@@ -108,6 +108,15 @@ def _volume_problems(
     return found
 
 
+def _has_classic_source(claim: Object) -> bool:
+    """Return whether an entry says where it comes from as before Kubernetes 1.31.
+
+    The field reaches the rules only where a server was told to serve classic DRA.
+    """
+    source = claim.get("source") or {}
+    return len([key for key in source if key.startswith("resourceClaim")]) == 1
+
+
 def _claim_problems(
     claims: Sequence[Object], path: str, errors: list[FieldError]
 ) -> frozenset[str]:
@@ -136,7 +145,7 @@ def _claim_problems(
                     "specified",
                 )
             )
-        elif not sources:
+        elif not sources and not _has_classic_source(claim):
             errors.append(fields.invalid_value(at, {"name": name}, why))
         for key in sources:
             errors += [

@@ -1,0 +1,213 @@
+"""Claims of classic DRA: made from templates, released from pods that are done.
+
+Source: kube-controller-manager's resourceclaim controller, Kubernetes 1.28. Devices are given and
+taken back by the driver; here it is only asked to (`deallocationRequested`).
+"""
+
+from copy import deepcopy
+from typing import Any
+
+from dralab.api.status import ApiError
+from dralab.controllers.claims import ENTRY, MANAGER, base_name
+from dralab.prototypes.classic.pods import claims_by_entry, sources
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    amend,
+    controller_of,
+    is_deleting,
+    is_finished,
+    key_of,
+    owner_reference,
+    uid_of,
+)
+from dralab.runtime.resources import CLASSIC_CLAIMS, CLASSIC_TEMPLATES, PODS
+
+
+class ClassicClaims:
+    """Makes the claims of pods whose entries have a `source`, and gives up what nobody uses."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.client = manager.client
+        self.recorder = manager.recorder("resource_claim")
+        self.pods = manager.cache(PODS)
+        self.claims = manager.cache(CLASSIC_CLAIMS)
+        self.templates = manager.cache(CLASSIC_TEMPLATES)
+        self.pod_queue = manager.queue("classic/pods", self.sync_pod)
+        self.claim_queue = manager.queue("classic/claims", self.sync_claim)
+        self.pods.subscribe(self._pod)
+        self.claims.subscribe(self._claim)
+        self.templates.subscribe(self._template)
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        pod = new if new is not None else old
+        if pod is None or not sources(pod):
+            return
+        if new is not None:
+            self.pod_queue.add(key_of(new))
+        if new is None or is_deleting(new) or is_finished(new):
+            for name in claims_by_entry(pod).values():
+                self.claim_queue.add(Key(key_of(pod).namespace, name))
+
+    def _claim(self, old: Object | None, new: Object | None) -> None:
+        claim = new if new is not None else old
+        if claim is None:
+            return
+        self.claim_queue.add(key_of(claim))
+        owner = controller_of(claim)
+        if new is None and owner is not None and owner["kind"] == "Pod":
+            self.pod_queue.add(Key(key_of(claim).namespace, owner["name"]))
+
+    def _template(self, _old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            for pod in self.pods.namespace(key_of(new).namespace):
+                if sources(pod):
+                    self.pod_queue.add(key_of(pod))
+
+    def sync_pod(self, key: Key) -> int | None:
+        """Make the claims that a pod still lacks."""
+        pod = self.pods.get(key)
+        if pod is None or is_deleting(pod) or is_finished(pod):
+            return None
+        known = dict(claims_by_entry(pod))
+        fresh = False
+        for entry, source in sources(pod).items():
+            template = source.get("resourceClaimTemplateName")
+            if not template:
+                continue
+            held = self.claims.get(Key(key.namespace, known.get(entry, "")))
+            if held is None or is_deleting(held):
+                known[entry] = self._made(pod, entry, template)["metadata"]["name"]
+                fresh = True
+        if not fresh:
+            return None
+        templated = [name for name, source in sources(pod).items() if len(source) == 1]
+        statuses = [
+            {"name": name, "resourceClaimName": known[name]}
+            for name in templated
+            if "resourceClaimTemplateName" in sources(pod)[name]
+        ]
+        patch: Object = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(pod)},
+            "status": {"resourceClaimStatuses": statuses},
+        }
+        told = self.client.patch(
+            PODS,
+            key.name,
+            patch,
+            key.namespace,
+            type="apply",
+            subresource="status",
+            field_manager=MANAGER,
+            force=True,
+        )
+        self.pods.learn(told)
+        return None
+
+    def _made(self, pod: Object, entry: str, template_name: str) -> Object:
+        """Return the claim of an entry: an earlier one or a new one."""
+        namespace = key_of(pod).namespace
+        for claim in self.claims.namespace(namespace):
+            owner = controller_of(claim)
+            mine = owner is not None and owner["uid"] == uid_of(pod)
+            annotations = claim["metadata"].get("annotations") or {}
+            if mine and annotations.get(ENTRY) == entry and not is_deleting(claim):
+                return claim
+        try:
+            template = self.client.get(CLASSIC_TEMPLATES, template_name, namespace)
+            made = self.client.create(CLASSIC_CLAIMS, _body(pod, entry, template), namespace)
+        except ApiError as error:
+            self.recorder.event(
+                pod,
+                "Pod",
+                "FailedResourceClaimCreation",
+                f'PodResourceClaim {entry}: resource claim template "{template_name}": {error}',
+                type="Warning",
+            )
+            raise
+        self.claims.learn(made)
+        return made
+
+    def sync_claim(self, key: Key) -> int | None:
+        """Release a claim from pods that are done; delete it where it was made for one of them."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return None
+        gone = {
+            user["uid"]
+            for user in (claim.get("status") or {}).get("reservedFor") or ()
+            if user.get("resource") == "pods" and not self._is_used(key.namespace, user)
+        }
+        if gone:
+            claim = amend(
+                self.client,
+                CLASSIC_CLAIMS,
+                claim,
+                lambda latest: _released(latest, gone),
+                subresource="status",
+            )
+            self.claims.learn(claim)
+        owner = controller_of(claim)
+        if owner is None or owner["kind"] != "Pod" or is_deleting(claim):
+            return None
+        if not self._is_used(key.namespace, owner):
+            try:
+                self.client.delete(
+                    CLASSIC_CLAIMS,
+                    key.name,
+                    key.namespace,
+                    options={"preconditions": {"uid": uid_of(claim)}},
+                )
+            except ApiError as error:
+                if error.reason not in {"NotFound", "Conflict"}:
+                    raise
+        return None
+
+    def _is_used(self, namespace: str, consumer: Any) -> bool:
+        """Return whether a pod is still there and may still run."""
+        try:
+            pod = self.client.get(PODS, consumer["name"], namespace)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return False
+        if uid_of(pod) != consumer["uid"] or is_finished(pod):
+            return False
+        return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
+
+
+def _released(claim: Object, gone: set[str]) -> bool:
+    status = claim.get("status") or {}
+    before = status.get("reservedFor") or []
+    left = [user for user in before if user["uid"] not in gone]
+    if len(left) == len(before):
+        return False
+    if left:
+        status["reservedFor"] = left
+    else:
+        status.pop("reservedFor")
+        if claim["spec"].get("allocationMode") != "Immediate" and "allocation" in status:
+            status["deallocationRequested"] = True
+    return True
+
+
+def _body(pod: Object, entry: str, template: Object) -> Object:
+    spec = template["spec"]
+    metadata = spec.get("metadata") or {}
+    made: dict[str, Any] = {
+        "generateName": base_name(pod["metadata"]["name"], entry),
+        "namespace": key_of(pod).namespace,
+        "annotations": {**(metadata.get("annotations") or {}), ENTRY: entry},
+        "ownerReferences": [owner_reference(pod, api_version="v1", kind="Pod")],
+    }
+    if metadata.get("labels"):
+        made["labels"] = dict(metadata["labels"])
+    return {
+        "apiVersion": "resource.k8s.io/v1alpha2",
+        "kind": "ResourceClaim",
+        "metadata": made,
+        "spec": deepcopy(spec["spec"]),
+    }

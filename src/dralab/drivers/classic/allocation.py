@@ -1,0 +1,152 @@
+"""Which of a node's devices a claim gets, and where that is written.
+
+Source of the algorithm: fake-dra-driver v0.1.2, `cmd/fake-dra-controller`. Choices are kept in
+memory until a node is selected (`pending`). Where the origin follows the random order of Go's
+maps, the first free devices are taken, in the order in which the node offers them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dralab.api.status import ApiError
+from dralab.drivers.classic.parameters import DriverError, Parameters
+from dralab.runtime.client import Client, Object
+from dralab.runtime.objects import uid_of
+from dralab.runtime.resources import ALLOCATION_STATES
+
+Devices = Sequence[Mapping[str, Any]]
+
+
+class Allocations:
+    """The devices of all nodes, as their NodeAllocationStates in one namespace say."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+        # Claim UID → node → the devices it would get there.
+        self.pending: dict[str, dict[str, Devices]] = {}
+
+    def unsuitable(
+        self, wanted: Sequence[tuple[str, Object, Parameters]], nodes: Iterable[str]
+    ) -> dict[str, list[str]]:
+        """Return for each entry of a pod the nodes where not all of its claims have devices.
+
+        `wanted` are a pod's open claims with the names of their entries. What fits is remembered,
+        so that another pod is not promised the same devices.
+        """
+        bad = [node for node in dict.fromkeys(nodes) if not self._suits(wanted, node)]
+        return {entry: list(bad) for entry, _, _ in wanted}
+
+    def _suits(self, wanted: Sequence[tuple[str, Object, Parameters]], node: str) -> bool:
+        try:
+            state = self._state(node)
+        except ApiError:
+            return False
+        if state.get("status") != "Ready":
+            return False
+        allocated = _allocated(state)
+        for uid in [uid for uid, nodes in self.pending.items() if node in nodes]:
+            if uid in allocated:
+                del self.pending[uid]
+        taken = {device["uuid"] for devices in allocated.values() for device in devices}
+        mine = {uid_of(claim) for _, claim, _ in wanted}
+        for uid, nodes in self.pending.items():
+            if uid not in mine:
+                taken.update(device["uuid"] for device in nodes.get(node, ()))
+        free = [
+            item["fake"]["uuid"]
+            for item in (state.get("spec") or {}).get("allocatableDevice") or ()
+            if item["fake"]["uuid"] not in taken
+        ]
+        chosen: dict[str, Devices] = {}
+        for _, claim, parameters in wanted:
+            uid = uid_of(claim)
+            if uid in allocated:
+                continue
+            if len(free) < parameters.count:
+                for other in mine:
+                    self.pending.get(other, {}).pop(node, None)
+                return False
+            names, free = free[: parameters.count], free[parameters.count :]
+            part = {"split": parameters.split} if parameters.split else {}
+            chosen[uid] = [{"uuid": name, **part} for name in names]
+        for uid, devices in chosen.items():
+            self.pending.setdefault(uid, {})[node] = devices
+        return True
+
+    def allocate(self, claim: Object, node: str) -> dict[str, Any]:
+        """Write what was chosen for a claim on the selected node; return its allocation."""
+        if not node:
+            raise DriverError("immediate allocation is not supported: it has no node")
+        uid = uid_of(claim)
+        try:
+            state = self._state(node)
+        except ApiError as error:
+            raise DriverError(f"error retrieving node specific Fake CRD: {error}") from error
+        if uid not in _allocated(state):
+            if state.get("status") != "Ready":
+                raise DriverError(f'node "{node}" is not ready: {state.get("status", "")}')
+            devices = self.pending.get(uid, {}).get(node)
+            if devices is None:
+                raise DriverError(
+                    f'unable to allocate devices for selected node "{node}": no pending claim '
+                    f'allocations "{uid}" on node "{node}"'
+                )
+            held = dict((state.get("spec") or {}).get("allocatedClaims") or {})
+            held[uid] = {"fake": {"devices": [dict(device) for device in devices]}}
+            self._write(state, held)
+        self.pending.pop(uid, None)
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        return {
+            "availableOnNodes": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            "shareable": True,
+        }
+
+    def deallocate(self, claim: Object) -> None:
+        """Take a claim's devices back; nothing happens where it has none."""
+        uid = uid_of(claim)
+        self.pending.pop(uid, None)
+        node = node_of((claim.get("status") or {}).get("allocation") or {})
+        if not node:
+            return
+        try:
+            state = self._state(node)
+        except ApiError as error:
+            if error.reason == "NotFound":
+                return
+            raise DriverError(f"error retrieving node specific Fake CRD: {error}") from error
+        held = dict((state.get("spec") or {}).get("allocatedClaims") or {})
+        if held.pop(uid, None) is not None:
+            self._write(state, held)
+
+    def forget(self, uid: str) -> None:
+        """Promise a claim nothing any more."""
+        self.pending.pop(uid, None)
+
+    def _state(self, node: str) -> Object:
+        return self.client.get(ALLOCATION_STATES, node, self.namespace)
+
+    def _write(self, state: Object, allocated: Mapping[str, Any]) -> None:
+        spec = {k: v for k, v in (state.get("spec") or {}).items() if k != "allocatedClaims"}
+        if allocated:
+            spec["allocatedClaims"] = allocated
+        try:
+            self.client.update(ALLOCATION_STATES, {**state, "spec": spec})
+        except ApiError as error:
+            raise DriverError(f"error updating NodeAllocationState CRD: {error}") from error
+
+
+def node_of(allocation: Mapping[str, Any]) -> str:
+    """Return the node of an allocation of this driver, "" where it names none."""
+    selector = allocation.get("availableOnNodes") or {}
+    for term in selector.get("nodeSelectorTerms") or ():
+        for field in term.get("matchFields") or ():
+            if field.get("key") == "metadata.name" and field.get("values"):
+                name: str = field["values"][0]
+                return name
+    return ""
+
+
+def _allocated(state: Object) -> dict[str, Devices]:
+    held = (state.get("spec") or {}).get("allocatedClaims") or {}
+    return {uid: (each.get("fake") or {}).get("devices") or () for uid, each in held.items()}

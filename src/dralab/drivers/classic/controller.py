@@ -1,0 +1,210 @@
+"""The fake driver's controller: answers PodSchedulingContexts, allocates, takes back.
+
+Sources: `k8s.io/dynamic-resource-allocation/controller` v0.28 (order of steps, finalizer, texts of
+events) and fake-dra-driver v0.1.2. One instance at a time: what it promised is in its memory.
+"""
+
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.drivers.classic.allocation import Allocations
+from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
+from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
+from dralab.prototypes.classic.pods import claims_by_entry
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, amend, controller_of, is_deleting, key_of, uid_of
+from dralab.runtime.resources import (
+    CLASSIC_CLAIMS,
+    CLASSIC_CLASSES,
+    PODS,
+    SCHEDULING_CONTEXTS,
+)
+
+FINALIZER: Final = f"{DRIVER}/deletion-protection"
+COMPONENT: Final = f"resource driver {DRIVER}"
+# How often a context is looked at while it exists, in nanoseconds.
+RECHECK: Final = 30_000_000_000
+NAMESPACE: Final = "fake-system"
+
+
+class ClassicController:
+    """Gives the devices of the NodeAllocationStates in `namespace` to the driver's claims."""
+
+    def __init__(self, manager: Manager, *, namespace: str = NAMESPACE) -> None:
+        self.client = manager.client
+        self.allocations = Allocations(manager.client, namespace)
+        self.recorder = manager.recorder(COMPONENT)
+        self.claims = manager.cache(CLASSIC_CLAIMS)
+        self.classes = manager.cache(CLASSIC_CLASSES)
+        self.contexts = manager.cache(SCHEDULING_CONTEXTS)
+        self.pods = manager.cache(PODS)
+        self.claim_queue = manager.queue("fake-driver/claims", self.sync_claim)
+        self.context_queue = manager.queue("fake-driver/contexts", self.sync_context)
+        self.claims.subscribe(self._claim)
+        self.contexts.subscribe(self._context)
+
+    def _claim(self, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self.claim_queue.add(key_of(new))
+        elif old is not None:
+            self.allocations.forget(uid_of(old))
+
+    def _context(self, _old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self.context_queue.add(key_of(new))
+
+    # --- claims
+
+    def sync_claim(self, key: Key) -> int | None:
+        """Take devices back from a claim that nobody uses and that is asked for or deleted."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return None
+        try:
+            self._sync_claim(claim)
+        except DriverError as error:
+            self._failed(claim, "ResourceClaim", str(error))
+        return None
+
+    def _sync_claim(self, claim: Object) -> None:
+        status = claim.get("status") or {}
+        if is_deleting(claim) or status.get("deallocationRequested"):
+            if status.get("reservedFor") or FINALIZER not in _finalizers(claim):
+                return
+            self.allocations.deallocate(claim)
+            if "allocation" in status or status.get("deallocationRequested"):
+                claim = self._amend(claim, _cleared, subresource="status")
+            self._amend(claim, _unprotected)
+            return
+        immediate = claim["spec"].get("allocationMode") == IMMEDIATE
+        if immediate and "allocation" not in status and self._is_mine(claim):
+            self.allocations.allocate(claim, "")
+
+    # --- contexts
+
+    def sync_context(self, key: Key) -> int | None:
+        """Say which nodes will not do, and allocate on the one that was selected."""
+        context = self.contexts.get(key)
+        pod = self.pods.get(key)
+        if context is None or pod is None or is_deleting(context) or is_deleting(pod):
+            return None
+        owner = controller_of(context)
+        spec = context.get("spec") or {}
+        if owner is None or owner["uid"] != uid_of(pod) or not spec:
+            return None
+        try:
+            self._sync_context(context, pod, spec)
+        except DriverError as error:
+            self._failed(context, "PodSchedulingContext", str(error))
+        return RECHECK
+
+    def _sync_context(self, context: Object, pod: Object, spec: Any) -> None:
+        wanted: list[tuple[str, Object, Parameters]] = []
+        for entry, name in claims_by_entry(pod).items():
+            claim = self.claims.get(Key(key_of(pod).namespace, name))
+            if claim is None or not self._is_mine(claim):
+                continue
+            status = claim.get("status") or {}
+            if claim["spec"].get("allocationMode") == IMMEDIATE or "allocation" in status:
+                continue
+            try:
+                wanted.append((entry, claim, parameters_of(self.client, claim)))
+            except DriverError as error:
+                raise DriverError(f"pod claim {entry}: {error}") from error
+        if not wanted:
+            return
+        selected = spec.get("selectedNode")
+        nodes = [*(spec.get("potentialNodes") or ()), *([selected] if selected else ())]
+        unsuitable = self.allocations.unsuitable(wanted, nodes)
+        if selected and not any(selected in bad for bad in unsuitable.values()):
+            for entry, claim, _ in wanted:
+                try:
+                    self._allocate(claim, selected, pod)
+                except DriverError as error:
+                    raise DriverError(f"pod claim {entry}: {error}") from error
+        self._answer(context, unsuitable, selected)
+
+    def _allocate(self, claim: Object, node: str, pod: Object) -> None:
+        claim = self._amend(claim, _protected)
+        allocation = self.allocations.allocate(claim, node)
+        user = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
+
+        def change(latest: Object) -> bool:
+            status = latest.setdefault("status", {})
+            if "allocation" in status:
+                return False
+            users = [u for u in status.get("reservedFor") or () if u["uid"] != user["uid"]]
+            status |= {
+                "allocation": allocation,
+                "driverName": DRIVER,
+                "reservedFor": [*users, user],
+            }
+            return True
+
+        self._amend(claim, change, subresource="status")
+
+    def _answer(self, context: Object, unsuitable: dict[str, list[str]], selected: Any) -> None:
+        latest = self.contexts.get(key_of(context)) or context
+        known = {
+            item["name"]: item for item in (latest.get("status") or {}).get("resourceClaims") or ()
+        }
+        told = dict(known)
+        for entry, nodes in unsuitable.items():
+            told[entry] = {"name": entry, "unsuitableNodes": _at_most(nodes, selected)}
+        if told == known:
+            return
+        changed = {**latest, "status": {"resourceClaims": list(told.values())}}
+        self.contexts.learn(self.client.update(SCHEDULING_CONTEXTS, changed, subresource="status"))
+
+    # --- small things
+
+    def _is_mine(self, claim: Object) -> bool:
+        found = self.classes.get(Key("", claim["spec"]["resourceClassName"]))
+        return found is not None and found.get("driverName") == DRIVER
+
+    def _amend(self, claim: Object, change: Any, *, subresource: str = "") -> Object:
+        found = amend(self.client, CLASSIC_CLAIMS, claim, change, subresource=subresource)
+        self.claims.learn(found)
+        return found
+
+    def _failed(self, about: Object, kind: str, message: str) -> None:
+        """Record what went wrong; the queue tries again, ever more slowly."""
+        self.recorder.event(about, kind, "Failed", message, type="Warning", api_version=API_VERSION)
+        raise ApiError("InternalError", message)
+
+
+def _finalizers(claim: Object) -> list[str]:
+    return claim["metadata"].get("finalizers") or []
+
+
+def _protected(claim: Object) -> bool:
+    if FINALIZER in _finalizers(claim):
+        return False
+    claim["metadata"]["finalizers"] = [*_finalizers(claim), FINALIZER]
+    return True
+
+
+def _unprotected(claim: Object) -> bool:
+    left = [name for name in _finalizers(claim) if name != FINALIZER]
+    if len(left) == len(_finalizers(claim)):
+        return False
+    claim["metadata"]["finalizers"] = left
+    return True
+
+
+def _cleared(claim: Object) -> bool:
+    status = claim.get("status") or {}
+    if status.get("reservedFor"):
+        return False
+    for name in ("allocation", "driverName", "deallocationRequested"):
+        status.pop(name, None)
+    return True
+
+
+def _at_most(nodes: list[str], selected: str | None) -> list[str]:
+    """Return no more nodes than a status may have, the selected one among them."""
+    if len(nodes) <= MAX_NODES:
+        return nodes
+    first = [selected] if selected in nodes else []
+    return [*first, *(node for node in nodes if node != selected)][:MAX_NODES]

@@ -1,0 +1,211 @@
+"""The kinds of classic DRA and of the fake driver: schemas, limits, names, columns.
+
+Fields and limits: k8s.io/api v0.28 `resource/v1alpha2`; 3-shake's fake-dra-driver v0.1.2.
+"""
+
+from typing import Final
+
+from dralab.prototypes.schema_words import (
+    AGE,
+    Schema,
+    anything,
+    array,
+    boolean,
+    integer,
+    kind,
+    mapping,
+    struct,
+    text,
+)
+
+GROUP: Final = "resource.k8s.io"
+VERSION: Final = "v1alpha2"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+DRIVER: Final = "fake.resource.3-shake.com"
+STATE_GROUP: Final = f"nas.{DRIVER}"
+DRIVER_VERSION: Final = "v1alpha1"
+WAIT: Final = "WaitForFirstConsumer"
+IMMEDIATE: Final = "Immediate"
+MAX_NODES: Final = 128
+MAX_RESERVED_FOR: Final = 32
+MAX_HANDLES: Final = 32
+MAX_HANDLE: Final = 16 * 1024
+
+NODE_SELECTOR: Final = anything("A NodeSelector.")
+NODES: Final = array(text(), maxItems=MAX_NODES)
+PARAMETERS: Final = struct(
+    {"apiGroup": text(), "kind": text(), "name": text()}, ("kind", "name"), "For the driver."
+)
+CLAIM_SPEC: Final = struct(
+    {
+        "resourceClassName": text(),
+        "parametersRef": PARAMETERS,
+        "allocationMode": text("When devices are given: for the first consumer, or at once.")
+        | {"enum": [WAIT, IMMEDIATE], "default": WAIT},
+    },
+    ("resourceClassName",),
+)
+CLAIM_STATUS: Final = struct(
+    {
+        "driverName": text(),
+        "allocation": struct(
+            {
+                "resourceHandles": array(
+                    struct({"driverName": text(), "data": text() | {"maxLength": MAX_HANDLE}}),
+                    maxItems=MAX_HANDLES,
+                ),
+                "availableOnNodes": NODE_SELECTOR,
+                "shareable": boolean("Several consumers at the same time."),
+            }
+        ),
+        "reservedFor": array(
+            struct(
+                {"apiGroup": text(), "resource": text(), "name": text(), "uid": text()},
+                ("resource", "name", "uid"),
+            ),
+            "A pod that is not listed must not start.",
+            maxItems=MAX_RESERVED_FOR,
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
+        ),
+        "deallocationRequested": boolean("The driver is to take the devices back."),
+    }
+)
+# Of a pod: `spec.resourceClaims[*].source`, flattened since resource.k8s.io/v1alpha3.
+POD_SOURCE: Final = struct({"resourceClaimName": text(), "resourceClaimTemplateName": text()})
+
+RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
+    kind(
+        "ResourceClass",
+        "resourceclasses",
+        (),
+        namespaced=False,
+        properties={
+            "driverName": text(),
+            "parametersRef": struct(
+                {"apiGroup": text(), "kind": text(), "name": text(), "namespace": text()},
+                ("kind", "name"),
+            ),
+            "suitableNodes": NODE_SELECTOR,
+            "structuredParameters": boolean(),
+        },
+        columns=(("DriverName", "string", ".driverName"), AGE),
+    ),
+    kind(
+        "ResourceClaim",
+        "resourceclaims",
+        (),
+        namespaced=True,
+        properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
+        columns=(
+            ("ResourceClassName", "string", ".spec.resourceClassName"),
+            ("AllocationMode", "string", ".spec.allocationMode"),
+            ("Reserved-For", "string", ".status.reservedFor[*].name"),
+            AGE,
+        ),
+    ),
+    kind(
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        (),
+        namespaced=True,
+        properties={
+            "spec": struct(
+                {
+                    "metadata": struct({"labels": mapping(text()), "annotations": mapping(text())}),
+                    "spec": CLAIM_SPEC,
+                },
+                ("spec",),
+            )
+        },
+        columns=(
+            ("ResourceClassName", "string", ".spec.spec.resourceClassName"),
+            ("AllocationMode", "string", ".spec.spec.allocationMode"),
+            AGE,
+        ),
+    ),
+    kind(
+        "PodSchedulingContext",
+        "podschedulingcontexts",
+        (),
+        namespaced=True,
+        properties={
+            "spec": struct({"selectedNode": text(), "potentialNodes": NODES}),
+            "status": struct(
+                {
+                    "resourceClaims": array(
+                        struct({"name": text(), "unsuitableNodes": NODES}, ("name",)),
+                        "What the drivers say of each of the pod's claims.",
+                        **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+                    ),
+                }
+            ),
+        },
+        columns=(("SelectedNode", "string", ".spec.selectedNode"), AGE),
+    ),
+)
+
+
+def _of_claims(device: Schema) -> Schema:
+    """What a claim has, by the claim's UID."""
+    return mapping(struct({"fake": struct({"devices": array(device)})}))
+
+
+STATE: Final[Schema] = kind(
+    "NodeAllocationState",
+    "nodeallocationstates",
+    (),
+    namespaced=True,
+    properties={
+        "spec": struct(
+            {
+                "allocatableDevice": array(
+                    struct({"fake": struct({"uuid": text(), "name": text()}, ("uuid", "name"))})
+                ),
+                "allocatedClaims": _of_claims(
+                    struct({"uuid": text(), "split": integer()}, ("uuid",))
+                ),
+                "preparedDevices": _of_claims(
+                    struct({"uuid": text(), "parentUUID": text()}, ("uuid",))
+                ),
+            }
+        ),
+        "status": text("Ready or NotReady; written with the object itself."),
+    },
+    columns=(("Status", "string", ".status"), AGE),
+) | {"singular": "nas", "status": False}
+
+DRIVER_KINDS: Final[tuple[Schema, ...]] = (
+    kind(
+        "FakeClaimParameters",
+        "fakeclaimparameters",
+        (),
+        namespaced=True,
+        properties={
+            "spec": struct(
+                {
+                    "count": integer("How many devices; one where nothing is said."),
+                    "split": integer("Into how many parts each is split; 0: it stays whole."),
+                    "selector": struct({"model": text()}),
+                }
+            )
+        },
+        columns=(("Count", "integer", ".spec.count"), ("Split", "integer", ".spec.split"), AGE),
+    ),
+    kind(
+        "DeviceClassParameters",
+        "deviceclassparameters",
+        (),
+        namespaced=False,
+        properties={
+            "spec": struct(
+                {
+                    "deviceSelector": array(
+                        struct({"type": text(), "name": text()}, ("type", "name"))
+                    )
+                },
+                ("deviceSelector",),
+            )
+        },
+        columns=(AGE,),
+    ),
+)

@@ -1,0 +1,296 @@
+"""Classic DRA's talk with drivers: potential nodes, a selected node, allocation, reservation.
+
+Sources: kube-scheduler's DynamicResources plugin of Kubernetes 1.28; KEP-3063. Which nodes have
+room is asked of the scheduler; which of them have devices, the driver says for each pod in its
+PodSchedulingContext. Room is not held while a driver is asked: a pod that finds its node full is
+refused by the kubelet, as with any two schedulers.
+"""
+
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
+from dralab.prototypes.classic.pods import claims_by_entry, sources
+from dralab.runtime.client import Object
+from dralab.runtime.events import shortened
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    amend,
+    is_deleting,
+    is_finished,
+    key_of,
+    owner_reference,
+    uid_of,
+)
+from dralab.runtime.resources import (
+    BINDINGS,
+    CLASSIC_CLAIMS,
+    CLASSIC_CLASSES,
+    NODES,
+    PODS,
+    SCHEDULING_CONTEXTS,
+)
+from dralab.scheduler.pods import DEFAULT_SCHEDULER
+from dralab.scheduler.scheduler import Scheduler
+from dralab.values.labels import node_selector_accepts
+
+WAITING: Final = "waiting for resource driver to allocate resource"
+ELSEWHERE: Final = "resourceclaim not available on the node"
+UNSUITABLE: Final = "excluded by the resource driver"
+# Who waits is looked at again, as kube-scheduler flushes its queue of unschedulable pods.
+AGAIN: Final = 30_000_000_000
+
+
+class Waits(Exception):  # noqa: N818 - a fact about a pod
+    """A pod cannot go on now; the text says why."""
+
+
+class ClassicScheduling:
+    """Schedules the pods whose claims have a `source`; the others are `scheduler`'s own."""
+
+    def __init__(self, manager: Manager, scheduler: Scheduler) -> None:
+        self.client = manager.client
+        self.scheduler = scheduler
+        self.recorder = manager.recorder(DEFAULT_SCHEDULER)
+        self.pods = manager.cache(PODS)
+        self.nodes = manager.cache(NODES)
+        self.claims = manager.cache(CLASSIC_CLAIMS)
+        self.classes = manager.cache(CLASSIC_CLASSES)
+        self.contexts = manager.cache(SCHEDULING_CONTEXTS)
+        self.queue = manager.queue("scheduler/classic", self.reconcile)
+        self.pods.subscribe(self._pod)
+        self.contexts.subscribe(self._context)
+        for cache in (self.nodes, self.claims, self.classes):
+            cache.subscribe(self._around)
+
+    def _pod(self, _old: Object | None, new: Object | None) -> None:
+        if new is not None and _is_waiting(new):
+            self.queue.add(key_of(new))
+        elif new is None or is_finished(new):
+            self._around(None, None)  # its room may be what another waits for
+
+    def _context(self, _old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self.queue.add(key_of(new))
+
+    def _around(self, _old: Object | None, _new: Object | None) -> None:
+        for pod in self.pods:
+            if _is_waiting(pod):
+                self.queue.add(key_of(pod))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Take a pod one step further, or say what it waits for."""
+        pod = self.pods.get(key)
+        if pod is None or not _is_waiting(pod):
+            return None
+        try:
+            self._step(pod)
+        except Waits as why:
+            self._tell(pod, str(why))
+            return AGAIN
+        return None
+
+    def _step(self, pod: Object) -> None:
+        claims = self._claims_of(pod)
+        open_ = {
+            entry: claim
+            for entry, claim in claims.items()
+            if "allocation" not in (claim.get("status") or {})
+        }
+        rooms = self.scheduler.room_for(pod)
+        reachable = [name for name in rooms if self._reaches(claims, name)]
+        if not reachable:
+            self._give_up(pod, claims)
+            why = ELSEWHERE if rooms else "no node has room"
+            raise Waits(f"0/{len(self.nodes)} nodes are available: {why}.")
+        if not open_:
+            for claim in claims.values():
+                self._reserve(pod, claim)
+            self._bind(pod, reachable[0])
+            return
+        if any(claim["spec"].get("allocationMode") == IMMEDIATE for claim in open_.values()):
+            raise Waits("unallocated immediate resourceclaim")
+        self._negotiate(pod, open_, claims, reachable)
+
+    def _claims_of(self, pod: Object) -> dict[str, Object]:
+        named = claims_by_entry(pod)
+        found = {}
+        for entry in sources(pod):
+            name = named.get(entry)
+            if name is None:
+                raise Waits("waiting for dynamic resource controller to create the resourceclaims")
+            claim = self.claims.get(Key(key_of(pod).namespace, name))
+            if claim is None:
+                raise Waits(f'waiting for resourceclaim.resource.k8s.io "{name}" to be created')
+            if is_deleting(claim):
+                raise Waits(f'resourceclaim "{name}" is being deleted')
+            status = claim.get("status") or {}
+            if status.get("deallocationRequested"):
+                raise Waits("resourceclaim must be reallocated")
+            if not _may_reserve(claim, uid_of(pod)):
+                raise Waits("resourceclaim in use")
+            found[entry] = claim
+        return found
+
+    def _reaches(self, claims: dict[str, Object], name: str) -> bool:
+        """Return whether a node is where allocated claims are, and where open ones may go."""
+        node = self.nodes.get(Key("", name))
+        if node is None:
+            return False
+        for claim in claims.values():
+            allocation = (claim.get("status") or {}).get("allocation")
+            if allocation is not None:
+                selector = allocation.get("availableOnNodes")
+            else:
+                wanted = claim["spec"]["resourceClassName"]
+                class_ = self.classes.get(Key("", wanted))
+                if class_ is None:
+                    raise Waits(f"reference to non-existing ResourceClass {wanted}")
+                selector = class_.get("suitableNodes")
+            labels = node["metadata"].get("labels") or {}
+            if selector and not node_selector_accepts(selector, labels, name):
+                return False
+        return True
+
+    def _negotiate(
+        self, pod: Object, open_: dict[str, Object], claims: dict[str, Object], reachable: list[str]
+    ) -> None:
+        key = key_of(pod)
+        context = self.contexts.get(key)
+        if context is not None and not _controls(pod, context):
+            raise Waits(f"PodSchedulingContext {key} belongs to another pod")
+        told = {
+            item["name"]: set(item.get("unsuitableNodes") or ())
+            for item in ((context or {}).get("status") or {}).get("resourceClaims") or ()
+        }
+        bad = {name for entry in open_ for name in told.get(entry, ())}
+        good = [name for name in reachable if name not in bad]
+        spec = dict((context or {}).get("spec") or {})
+        wanted: dict[str, Any] = {"potentialNodes": reachable[:MAX_NODES]}
+        selected = spec.get("selectedNode")
+        if selected in good:
+            wanted["selectedNode"] = selected
+        elif good and (len(open_) == 1 or all(entry in told for entry in open_)):
+            # One claim needs no answer first: if it fails there, nothing else was taken.
+            wanted["selectedNode"] = good[0]
+        same = set(spec.get("potentialNodes") or ()) == set(wanted["potentialNodes"])
+        if context is None:
+            body: Object = {
+                "apiVersion": API_VERSION,
+                "kind": "PodSchedulingContext",
+                "metadata": {
+                    "name": key.name,
+                    "namespace": key.namespace,
+                    "ownerReferences": [owner_reference(pod, api_version="v1", kind="Pod")],
+                },
+                "spec": wanted,
+            }
+            self.contexts.learn(self.client.create(SCHEDULING_CONTEXTS, body, key.namespace))
+        elif not same or selected != wanted.get("selectedNode"):
+            changed = self.client.update(SCHEDULING_CONTEXTS, {**context, "spec": wanted})
+            self.contexts.learn(changed)
+        if not good:
+            self._give_up(pod, claims)
+            raise Waits(f"0/{len(self.nodes)} nodes are available: {UNSUITABLE}.")
+        raise Waits(WAITING)
+
+    def _reserve(self, pod: Object, claim: Object) -> None:
+        user = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
+
+        def change(latest: Object) -> bool:
+            status = latest.get("status") or {}
+            if "allocation" not in status or not _may_reserve(latest, user["uid"]):
+                raise Waits("resourceclaim in use")
+            users = status.get("reservedFor") or []
+            if any(item["uid"] == user["uid"] for item in users):
+                return False
+            status["reservedFor"] = [*users, user]
+            return True
+
+        self.claims.learn(amend(self.client, CLASSIC_CLAIMS, claim, change, subresource="status"))
+
+    def _bind(self, pod: Object, node: str) -> None:
+        key = key_of(pod)
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(pod)},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self.client.post(PODS, key.name, BINDINGS, body, key.namespace)
+        self.recorder.event(pod, "Pod", "Scheduled", f"Successfully assigned {key} to {node}")
+        context = self.contexts.get(key)
+        if context is not None and _controls(pod, context):
+            self._delete(context)
+
+    def _delete(self, context: Object) -> None:
+        key = key_of(context)
+        try:
+            self.client.delete(SCHEDULING_CONTEXTS, key.name, key.namespace)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+
+    def _give_up(self, pod: Object, claims: dict[str, Object]) -> None:
+        """Ask for the devices of one claim back that nobody uses and that ties the pod down."""
+        for claim in claims.values():
+            status = claim.get("status") or {}
+            users = {user["uid"] for user in status.get("reservedFor") or ()}
+            if "allocation" not in status or users - {uid_of(pod)}:
+                continue
+
+            def change(latest: Object) -> bool:
+                held = latest.get("status") or {}
+                others = {user["uid"] for user in held.get("reservedFor") or ()} - {uid_of(pod)}
+                if "allocation" not in held or others or held.get("deallocationRequested"):
+                    return False
+                held.pop("reservedFor", None)
+                held["deallocationRequested"] = True
+                return True
+
+            self.claims.learn(
+                amend(self.client, CLASSIC_CLAIMS, claim, change, subresource="status")
+            )
+            return
+
+    def _tell(self, pod: Object, why: str) -> None:
+        """Say in the pod's condition why it waits; once for each reason."""
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        if any(c["type"] == "PodScheduled" and c.get("message") == why for c in conditions):
+            return
+        key = key_of(pod)
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": shortened(why),
+        }
+        patch: Object = {
+            "metadata": {"uid": uid_of(pod)},
+            "status": {"conditions": [condition]},
+        }
+        self.client.patch(
+            PODS, key.name, patch, key.namespace, type="strategic", subresource="status"
+        )
+        self.recorder.event(pod, "Pod", "FailedScheduling", why, type="Warning")
+
+
+def _is_waiting(pod: Object) -> bool:
+    spec = pod["spec"]
+    mine = spec.get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
+    idle = spec.get("nodeName") or spec.get("schedulingGates")
+    return bool(mine and not idle and sources(pod)) and not (is_deleting(pod) or is_finished(pod))
+
+
+def _controls(pod: Object, context: Object) -> bool:
+    owners = context["metadata"].get("ownerReferences") or ()
+    return any(owner["uid"] == uid_of(pod) for owner in owners)
+
+
+def _may_reserve(claim: Object, uid: str) -> bool:
+    """Return whether a pod has a claim already, or may have it beside those who do."""
+    status = claim.get("status") or {}
+    users = [user["uid"] for user in status.get("reservedFor") or ()]
+    shareable = (status.get("allocation") or {}).get("shareable")
+    return uid in users or not users or (bool(shareable) and len(users) < MAX_RESERVED_FOR)

@@ -1,0 +1,243 @@
+"""Classic DRA whole: claims from templates, the talk of scheduler and driver, and taking back."""
+
+import pytest
+
+from dralab.api.status import ApiError
+from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
+from dralab.parts import profiles, running
+from dralab.runtime.resources import (
+    ALLOCATION_STATES,
+    CLASSIC_CLAIMS,
+    CLASSIC_CLASSES,
+    CLASSIC_TEMPLATES,
+    EVENTS,
+    FAKE_PARAMETERS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SCHEDULING_CONTEXTS,
+)
+from workloads import RealLab, worker
+
+V = "resource.k8s.io/v1alpha2"
+
+
+def resource_class(name="fake.3-shake.com", **more):
+    return {
+        "apiVersion": V,
+        "kind": "ResourceClass",
+        "metadata": {"name": name},
+        "driverName": "fake.resource.3-shake.com",
+        **more,
+    }
+
+
+def claim_spec(parameters=None):
+    spec = {"resourceClassName": "fake.3-shake.com"}
+    if parameters:
+        spec["parametersRef"] = {
+            "apiGroup": "fake.resource.3-shake.com",
+            "kind": "FakeClaimParameters",
+            "name": parameters,
+        }
+    return spec
+
+
+def named(kind, name, **more):
+    return {
+        "apiVersion": V,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        **more,
+    }
+
+
+def template(name="t", parameters=None):
+    return named("ResourceClaimTemplate", name, spec={"spec": claim_spec(parameters)})
+
+
+def parameters(name, **spec):
+    return {
+        "apiVersion": "fake.resource.3-shake.com/v1alpha1",
+        "kind": "FakeClaimParameters",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def state(node, count=8, status="Ready"):
+    return {
+        "apiVersion": "nas.fake.resource.3-shake.com/v1alpha1",
+        "kind": "NodeAllocationState",
+        "metadata": {"name": node, "namespace": NAMESPACE},
+        "spec": {
+            "allocatableDevice": [
+                {"fake": {"uuid": f"FAKE-{node}-{i}", "name": "LATEST-FAKE-MODEL"}}
+                for i in range(count)
+            ]
+        },
+        "status": status,
+    }
+
+
+def pod(name, *entries, source=None):
+    source = source or {"resourceClaimTemplateName": "t"}
+    names = entries or ("fake",)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "resourceClaims": [{"name": entry, "source": source} for entry in names],
+            "containers": [
+                {
+                    "name": "ctr0",
+                    "image": "busybox",
+                    "resources": {"claims": [{"name": entry} for entry in names]},
+                }
+            ],
+        },
+    }
+
+
+class ClassicLab(RealLab):
+    def __init__(self, *nodes):
+        super().__init__()
+        profiles.install(self.api.resources, ("v1", "classic"))
+        running.assemble(self.manager, kinds=self.api.resources.kinds, classic=True)
+        self.driver = ClassicController(self.manager)
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        self.add(NAMESPACES, space)
+        self.add(CLASSIC_CLASSES, resource_class())
+        for node in nodes:
+            self.add(NODES, worker(node))
+            self.client.patch(NODES, node, {"spec": {"taints": None}})
+            self.add(ALLOCATION_STATES, state(node))
+        self.start()
+
+    def node_of(self, name):
+        return self.client.get(PODS, name, "default")["spec"].get("nodeName")
+
+    def why(self, name):
+        conditions = self.client.get(PODS, name, "default")["status"].get("conditions") or ()
+        return next((c["message"] for c in conditions if c["type"] == "PodScheduled"), None)
+
+    def claims(self):
+        return list(self.client.list(CLASSIC_CLAIMS, "default").items)
+
+    def held(self, node):
+        spec = self.client.get(ALLOCATION_STATES, node, NAMESPACE)["spec"]
+        claims = (spec.get("allocatedClaims") or {}).values()
+        return [device for claim in claims for device in claim["fake"]["devices"]]
+
+    def events(self, kind):
+        found = self.client.list(EVENTS, "default").items
+        return [e for e in found if e["involvedObject"]["kind"] == kind and e["type"] == "Warning"]
+
+
+@pytest.fixture
+def lab():
+    return ClassicLab("n0")
+
+
+def test_two_pods_of_one_template_get_devices_of_their_own(lab):
+    lab.add(CLASSIC_TEMPLATES, template())
+    lab.add(PODS, pod("pod0"), pod("pod1"))
+    lab.wait(2)
+    assert lab.node_of("pod0") == lab.node_of("pod1") == "n0"
+    assert {d["uuid"] for d in lab.held("n0")} == {"FAKE-n0-0", "FAKE-n0-1"}
+    for claim in lab.claims():
+        assert claim["metadata"]["finalizers"] == [FINALIZER]
+        assert claim["status"]["driverName"] == "fake.resource.3-shake.com"
+        assert claim["status"]["allocation"]["shareable"] is True
+        assert len(claim["status"]["reservedFor"]) == 1
+    assert not lab.client.list(SCHEDULING_CONTEXTS, "default").items
+
+
+def test_a_named_claim_is_shared_by_pods(lab):
+    lab.add(CLASSIC_CLAIMS, named("ResourceClaim", "shared", spec=claim_spec()))
+    source = {"resourceClaimName": "shared"}
+    lab.add(PODS, pod("pod0", source=source), pod("pod1", source=source))
+    lab.wait(40)
+    assert lab.node_of("pod0") == lab.node_of("pod1") == "n0"
+    [claim] = lab.claims()
+    assert {user["name"] for user in claim["status"]["reservedFor"]} == {"pod0", "pod1"}
+    assert len(lab.held("n0")) == 1
+
+
+def test_split_devices_say_into_how_many_parts(lab):
+    lab.add(FAKE_PARAMETERS, parameters("four", count=4, split=2))
+    lab.add(CLASSIC_TEMPLATES, template(parameters="four"))
+    lab.add(PODS, pod("pod0"))
+    lab.wait(2)
+    assert lab.node_of("pod0") == "n0"
+    assert [d["split"] for d in lab.held("n0")] == [2, 2, 2, 2]
+
+
+def test_devices_come_back_when_their_pod_is_gone_and_the_next_pod_gets_them(lab):
+    lab.add(FAKE_PARAMETERS, parameters("all", count=8))
+    lab.add(CLASSIC_TEMPLATES, template(parameters="all"))
+    lab.add(PODS, pod("pod0"))
+    lab.wait(2)
+    lab.add(PODS, pod("pod1"))
+    lab.wait(2)
+    assert lab.node_of("pod0") == "n0"
+    assert lab.node_of("pod1") is None
+    assert lab.why("pod1") == "0/1 nodes are available: excluded by the resource driver."
+    options = {"gracePeriodSeconds": 0}
+    lab.client.delete(PODS, "pod0", "default", options=options)
+    lab.wait(70)
+    assert lab.node_of("pod1") == "n0"
+    [claim] = lab.claims()
+    assert claim["status"]["reservedFor"][0]["name"] == "pod1"
+    lab.client.delete(PODS, "pod1", "default", options=options)
+    lab.wait(2)
+    assert lab.claims() == []
+    assert lab.held("n0") == []
+
+
+def test_the_driver_sends_a_pod_to_the_node_that_has_devices():
+    lab = ClassicLab("n0", "n1", "n2")
+    for node in ("n0", "n2"):
+        full = lab.client.get(ALLOCATION_STATES, node, NAMESPACE)
+        lab.client.update(ALLOCATION_STATES, {**full, "status": "NotReady"})
+    lab.add(CLASSIC_TEMPLATES, template())
+    lab.add(PODS, pod("pod0", "one", "two"))
+    lab.wait(5)
+    assert lab.node_of("pod0") == "n1"
+    assert len(lab.held("n1")) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"count": 0}, "count=0; spec.count must be 1 or more"),
+        ({"split": -1}, "split=-1; spec.split must be 0 or more"),
+        (None, 'error getting FakeClaim called "wrong" in namespace "default"'),
+    ],
+)
+def test_what_the_driver_refuses_is_an_event_on_the_context(lab, spec, message):
+    if spec is not None:
+        lab.add(FAKE_PARAMETERS, parameters("wrong", **spec))
+    lab.add(CLASSIC_TEMPLATES, template(parameters="wrong"))
+    lab.add(PODS, pod("pod0"))
+    lab.wait(2)
+    assert lab.node_of("pod0") is None
+    event = lab.events("PodSchedulingContext")[0]
+    assert event["reason"] == "Failed"
+    assert event["source"]["component"] == "resource driver fake.resource.3-shake.com"
+    assert event["message"].startswith("pod claim fake: ")
+    assert message in event["message"]
+
+
+def test_without_the_profile_an_entry_with_a_source_is_refused():
+    lab = RealLab()
+    with pytest.raises(ApiError, match="must specify exactly one of"):
+        lab.add(PODS, pod("pod0"))
+
+
+def test_a_reader_of_the_state_finds_it_by_its_short_singular(lab):
+    kinds = lab.api.resources.kinds
+    kind = kinds.find("nas.fake.resource.3-shake.com", "v1alpha1", "nodeallocationstates")
+    assert kind.singular == "nas"
+    assert "status" not in kind.subresources
