@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from builders import SHARED, node
 from dralab.allocation import v1
-from dralab.allocation.explanation.conditions import conditions_of
+from dralab.allocation.allocator import allocate
+from dralab.allocation.explanation.conditions import conditions_of, without
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event, page
+from dralab.allocation.outcome import Allocated
 from dralab.allocation.pools import Catalog
 from dralab.allocation.selectors import CelEnvironment
 from problems import Case, TooBigError, by_cel, cases, matches, tried
@@ -33,21 +35,21 @@ def prove(case, problem, matches_=matches):
     view = Catalog(problem.slices).view(here, problem.features)
     everything = conditions_of(problem, [view])
 
-    def without(*dropped):
+    def without_(*dropped):
         return feasible(case, dropped, matches_)
 
     # (a) the conflict alone is infeasible, and no part of it can be left out
     core = set(found.conflict)
     assert core
-    assert not without(*(item for item in everything if item not in core))
+    assert not without_(*(item for item in everything if item not in core))
     for part in core:
-        assert without(*(item for item in everything if item not in core or item == part)), part
+        assert without_(*(item for item in everything if item not in core or item == part)), part
     # (b) each remedy makes the whole feasible, and no part of it alone does
     assert found.remedies
     for remedy in found.remedies:
-        assert without(*remedy)
+        assert without_(*remedy)
         for part in remedy:
-            assert not without(*(item for item in remedy if item != part))
+            assert not without_(*(item for item in remedy if item != part))
     text = event(found)
     assert len(text.encode()) <= 1024
     assert text.startswith("cannot allocate claim")
@@ -191,3 +193,48 @@ def _holding(devices):
     results = [{"request": "r"} | item for item in devices]
     status = {"allocation": {"devices": {"results": results}}}
     return [{"metadata": {"name": "other"}, "status": status}] if results else []
+
+
+BROKEN = 'device.attributes[device.driver].kind == "x"'
+"""Has no answer for a device without the attribute, which aborts the whole allocation."""
+
+
+def test_conflicts_and_remedies_hold_where_selectors_fail():
+    """Errors depend on what the search looks at: the allocator itself is asked again."""
+    seen: Counter[str] = Counter()
+
+    @seed(5)
+    @settings(
+        max_examples=150, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(cases(), st.integers(0, 2))
+    def look(case, at):
+        requests = case.claims[0]["spec"]["devices"]["requests"]
+        request = requests[at % len(requests)]
+        asked = request.get("exactly") or request["firstAvailable"][0]
+        asked.setdefault("selectors", []).insert(0, {"cel": {"expression": BROKEN}})
+        problem, here = case.problem(CelEnvironment()), v1.node(case.node)
+        found = explain(problem, [here])
+        if found is None:
+            return
+        assert found.settled
+        everything = conditions_of(problem, [Catalog(problem.slices).view(here, problem.features)])
+
+        def fits(dropped):
+            return isinstance(allocate(without(problem, dropped), here), Allocated)
+
+        core = set(found.conflict)
+        rest = [item for item in everything if item not in core]
+        assert not fits(rest)
+        assert all(fits([*rest, part]) for part in core)
+        for remedy in found.remedies:
+            assert fits(remedy)
+            assert not any(fits([item for item in remedy if item != part]) for part in remedy)
+        seen["no"] += 1
+        seen["error"] += "CEL runtime error" in found.error
+        assert len(event(found).encode()) <= 1024
+
+    look()
+    assert seen["no"] > 30
+    assert seen["error"] > 10

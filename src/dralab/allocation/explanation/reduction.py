@@ -6,7 +6,7 @@ request for all devices is not, and one that guards another against errors is no
 checked until nothing more can be left out, and are irreducible whatever the oracle is like.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -118,11 +118,3 @@ def _halved(
                 at += size
         size //= 2
     return items
-
-
-def irreducible(found: Iterable[Condition], holds: Callable[[Collection[Condition]], bool]) -> bool:
-    """Return whether a property holds for a set and for no set with one item less."""
-    kept = list(found)
-    return holds(kept) and not any(
-        holds([other for other in kept if other is not item]) for item in kept
-    )

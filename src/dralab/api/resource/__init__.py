@@ -1,5 +1,6 @@
 """resource.k8s.io: v1 is the hub; other versions are described by their differences.
 
-Typed forms, defaults, validation, conversion and status rules. Choosing devices is left to
+Shapes, defaults, validation, conversion and status rules, on plain mappings; `rules` is the way
+in for a server, `files` for what is read from files. Choosing devices is left to
 `dralab.allocation`, evaluating selectors to `dralab.cel`.
 """
