@@ -1,5 +1,6 @@
 """`dralab up`: a cluster on this machine."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,7 +8,7 @@ import click
 from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
-    from dralab.cluster import Cluster
+    from dralab.cluster import Cluster, Part
 
 
 @click.command()
@@ -26,18 +27,46 @@ if TYPE_CHECKING:
     show_default=True,
     help="Which meanings of the device API to serve: v1, k8srm, evolution, classic.",
 )
-def up(*, empty: bool, without: str, profile: str, **options: Any) -> None:
+@click.option("--nodes", type=click.IntRange(1, 5_000), help="Run so many nodes.")
+@click.option("--fleet", metavar="SHAPE", default="", help="Nodes as `dralab generate` has them.")
+@click.option(
+    "--driver",
+    "drivers",
+    multiple=True,
+    type=click.Choice(["fake", "gpu", "nic", "cpu"]),
+    help="Run a driver on every node; several times for several.",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["pretend", "process"]),
+    default="pretend",
+    show_default=True,
+    help="Act containers out, or run their commands as processes of this machine.",
+)
+def up(
+    *,
+    empty: bool,
+    without: str,
+    nodes: int | None,
+    fleet: str,
+    drivers: tuple[str, ...],
+    runtime: str,
+    profile: str,
+    **options: Any,
+) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.
 
     Prints `ready: URL` when clients can come. Objects are kept and are there the next time;
     `--data :memory:` forgets them. A cluster without any objects of its own gets an example: two
-    nodes with devices, and pods that ask for them.
+    nodes with devices, and pods that ask for them; with --nodes, --fleet or --driver none.
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
+    from dralab.parts.nodes import Nodes, Wanted
     from dralab.parts.profiles import ProfileError, checked
     from dralab.parts.running import Running
 
+    wanted = Wanted(nodes=nodes, fleet=fleet, drivers=drivers, runtime=runtime)
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     try:
         profiles = checked([name.strip() for name in profile.split(",") if name.strip()])
@@ -49,13 +78,15 @@ def up(*, empty: bool, without: str, profile: str, **options: Any) -> None:
         raise click.BadParameter(str(error), param_hint="--without") from error
     if "v1" not in profiles:
         note("without v1 no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
+    parts: list[Part] = [running] if "v1" in profiles else []
+    if wanted and "nodes" not in left_out:
+        parts.append(Nodes(replace(wanted, classic="classic" in profiles)))
 
     def begin(cluster: "Cluster") -> None:
         from dralab.parts import example
 
-        if not empty and "v1" in profiles and example.is_empty(cluster.client):
+        if not (empty or wanted) and "v1" in profiles and example.is_empty(cluster.client):
             example.load(cluster.client)
             note("loaded the example: two nodes with devices and five pods (--empty leaves it out)")
 
-    parts = [running] if "v1" in profiles else []
     serve(**options, profiles=profiles, parts=parts, begin=begin)

@@ -1,0 +1,80 @@
+"""What a kubelet asks of a driver, as data: the same in this process and over a socket."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Health = Literal["Healthy", "Unhealthy", "Unknown"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClaimRef:
+    """The claim that a call is about; the object itself may be gone by then."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedDevice:
+    """A device that is ready, with the CDI ids by which containers get it.
+
+    `requests` are base names (no `/alternative`); none of them means every request of the claim.
+    """
+
+    requests: tuple[str, ...]
+    pool: str
+    device: str
+    cdi_ids: tuple[str, ...]
+    share_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The answer for one claim: its devices, or why there are none."""
+
+    devices: tuple[PreparedDevice, ...] = ()
+    error: str = ""
+
+
+class PluginError(Exception):
+    """The whole call failed: nobody answered, or not in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealth:
+    """What a driver last said about a device; `timeout` in seconds, 0 for the kubelet's own."""
+
+    pool: str
+    device: str
+    health: Health
+    message: str = ""
+    timeout: int = field(default=0)
+
+
+class Plugin(Protocol):
+    """A driver's part on one node."""
+
+    @property
+    def driver(self) -> str:
+        """The driver's name."""
+        ...
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        """Make the devices of claims ready, again and again with the same answer, by claim UID.
+
+        PluginError: the call as a whole failed.
+        """
+        ...
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        """Give devices back; an error text by claim UID, empty where all is well.
+
+        A claim that nobody prepared is no error. PluginError: the call as a whole failed.
+        """
+        ...
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """Return what is known of the devices' health; nothing where the driver does not tell."""
+        ...

@@ -1,0 +1,37 @@
+"""The drivers that come along, by name, and the DeviceClasses that lead to them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from dralab.drivers.driver import Driver, Object
+from dralab.drivers.fake.cpu import Cpus
+from dralab.drivers.fake.gpu import Gpus
+from dralab.drivers.fake.mission import DRIVER, Fakes
+from dralab.drivers.fake.nic import Nics
+
+DRIVERS: Final[Mapping[str, Callable[[str], Driver]]] = {
+    "fake": Fakes,
+    "gpu": Gpus,
+    "nic": Nics,
+    "cpu": Cpus,
+}
+
+
+def device_class(driver: str, *, name: str = "", extended: str = "") -> Object:
+    """Return a class of all devices of a driver; `extended` is the extended resource's name."""
+    spec: Object = {"selectors": [{"cel": {"expression": f"device.driver == '{driver}'"}}]}
+    if extended:
+        spec["extendedResourceName"] = extended
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name or driver},
+        "spec": spec,
+    }
+
+
+def classes(driver: Driver) -> Sequence[Object]:
+    """Return the classes that come with a driver."""
+    if driver.name == DRIVER:
+        return [device_class(DRIVER, name="fake.3-shake.com")]
+    return [device_class(driver.name)]

@@ -1,0 +1,193 @@
+"""What a driver's author writes: which devices there are, and what a container with them sees.
+
+>>> class Lamps(Driver):
+...     name = "lamps.example.com"
+...
+...     def devices(self):
+...         return [{"name": "lamp-0", "attributes": {"colour": {"string": "red"}}}]
+...
+...     def edits(self, claim, result):
+...         return ContainerEdits(env=(f"LAMP={result.device}",))
+>>> Lamps("node-1").inventory()[0].devices[0]["name"]
+'lamp-0'
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dralab.contracts.cdi import ContainerEdits
+from dralab.contracts.plugin import ClaimRef, DeviceHealth
+
+Object = dict[str, Any]
+Wire = Mapping[str, Any]
+
+__all__ = [
+    "Claim", "ClaimRef", "Config", "ContainerEdits", "DeviceHealth", "Driver", "PrepareError",
+    "Result", "SliceOf",
+]  # fmt: skip
+
+
+class PrepareError(Exception):
+    """A claim cannot be made ready; the text goes into the pod's event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One device that a claim got. `request` may name an alternative: `gpu/large`."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str = ""
+    admin_access: bool = False
+    consumed: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def base(self) -> str:
+        """The request without its alternative."""
+        return self.request.partition("/")[0]
+
+    @property
+    def id(self) -> str:
+        """A name for this share of the device within its claim."""
+        return f"{self.device}-{self.share_id}" if self.share_id else self.device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Opaque parameters of this driver, from the class or the claim; no requests means all."""
+
+    source: str
+    requests: tuple[str, ...]
+    parameters: Wire
+
+    def covers(self, result: Result) -> bool:
+        """Return whether the parameters are meant for a device."""
+        return not self.requests or result.request in self.requests or result.base in self.requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An allocated claim, as far as this driver is concerned."""
+
+    ref: ClaimRef
+    results: tuple[Result, ...]
+    configs: tuple[Config, ...]
+
+    @property
+    def admin_access(self) -> bool:
+        """Whether any device of the claim is given for administration."""
+        return any(result.admin_access for result in self.results)
+
+    def config_for(self, result: Result) -> Wire | None:
+        """Return the parameters that count for a device: those of the claim win, the last wins."""
+        found = None
+        for source in ("FromClass", "FromClaim"):
+            for config in self.configs:
+                if config.source == source and config.covers(result):
+                    found = config.parameters
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceOf:
+    """The content of one ResourceSlice: devices, or the counters that they share."""
+
+    devices: Sequence[Object] = ()
+    counters: Sequence[Object] = ()
+
+    def spec(self) -> Object:
+        """Return the fields of the slice's spec."""
+        found: Object = {}
+        if self.counters:
+            found["sharedCounters"] = list(self.counters)
+        if self.devices:
+            found["devices"] = list(self.devices)
+        return found
+
+
+class Driver:
+    """A driver on one node. Override `devices` or `inventory`, and `edits` or `prepare`."""
+
+    name: str = ""
+    # The class of the CDI kind `k8s.<driver>/<class>`.
+    cdi_class: str = "device"
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+    def devices(self) -> Sequence[Object]:
+        """Return the devices, as they stand in a ResourceSlice."""
+        return ()
+
+    def inventory(self) -> Sequence[SliceOf]:
+        """Return what each slice of the node's pool holds."""
+        devices = list(self.devices())
+        size = 64 if any("consumesCounters" in d or "taints" in d for d in devices) else 128
+        return [SliceOf(devices=devices[at : at + size]) for at in range(0, len(devices), size)]
+
+    def common(self) -> ContainerEdits:
+        """Return what every container with a device of this driver sees."""
+        return ContainerEdits(
+            env=(f"KUBERNETES_NODE_NAME={self.node}", f"DRA_RESOURCE_DRIVER_NAME={self.name}")
+        )
+
+    def edits(self, claim: Claim, result: Result) -> ContainerEdits:
+        """Return what a container with this device sees. PrepareError: it cannot be had."""
+        del claim, result
+        return ContainerEdits()
+
+    def prepare(self, claim: Claim) -> Mapping[Result, ContainerEdits]:
+        """Make the devices of a claim ready; called again, it does the same. PrepareError."""
+        known = {device["name"] for part in self.inventory() for device in part.devices}
+        for result in claim.results:
+            if result.device not in known:
+                raise PrepareError(f"requested device is not allocatable: {result.device}")
+        return {result: self.edits(claim, result) for result in claim.results}
+
+    def unprepare(self, ref: ClaimRef) -> None:
+        """Give back what `prepare` made ready; the unknown is no error."""
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """Return the health of the devices; nothing where the driver cannot tell."""
+        return ()
+
+    def status(self, claim: Claim) -> Sequence[Object] | None:
+        """Return entries for the claim's `status.devices`, None to leave it alone."""
+        del claim
+        return None
+
+
+def claim_of(claim: Wire, driver: str) -> Claim:
+    """Return an allocated claim as one driver sees it. ValueError: it has no allocation."""
+    metadata = claim["metadata"]
+    allocation = (claim.get("status") or {}).get("allocation")
+    ref = ClaimRef(metadata.get("namespace", ""), metadata["name"], metadata["uid"])
+    if allocation is None:
+        raise ValueError(f"claim {ref.namespace}/{ref.name} not allocated")
+    devices = allocation.get("devices") or {}
+    results = tuple(
+        Result(
+            request=item["request"],
+            driver=driver,
+            pool=item["pool"],
+            device=item["device"],
+            share_id=item.get("shareID") or "",
+            admin_access=bool(item.get("adminAccess")),
+            consumed=dict(item.get("consumedCapacity") or {}),
+        )
+        for item in devices.get("results") or ()
+        if item["driver"] == driver
+    )
+    configs = tuple(
+        Config(
+            source=item.get("source", "FromClaim"),
+            requests=tuple(item.get("requests") or ()),
+            parameters=item["opaque"].get("parameters") or {},
+        )
+        for item in devices.get("config") or ()
+        if (item.get("opaque") or {}).get("driver") == driver
+    )
+    return Claim(ref=ref, results=results, configs=configs)

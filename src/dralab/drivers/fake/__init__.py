@@ -1,0 +1,5 @@
+"""Drivers without hardware: GPUs, network cards, CPUs, and what a fleet's shape describes.
+
+Names, devices and environment of the first three are those of kubernetes-sigs/dra-example-driver
+(0.4, Kubernetes 1.36), so that what is tried here works there.
+"""

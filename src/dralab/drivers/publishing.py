@@ -1,0 +1,180 @@
+"""Slices on the server as drivers say: made, brought up to date, taken away.
+
+An unchanged inventory writes nothing, also after a restart. A changed one is a new generation of
+its pool (resourceslice controller of the Go library, 0.36).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.drivers.driver import Driver, Object
+from dralab.kernel.clock import SECOND
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key
+from dralab.runtime.resources import NODES, SLICES
+
+# The Go library waits 30 s before it mends what somebody else has changed.
+MEND_AFTER: Final = 30 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    driver: str
+    node: str
+
+
+class Publisher:
+    """Publishes the pools of any number of drivers, a pool for each driver and node.
+
+    `mend_after` in nanoseconds: how long a slice that somebody else changed stays so.
+    """
+
+    def __init__(self, manager: Manager, *, mend_after: int = MEND_AFTER) -> None:
+        self.manager = manager
+        self.mend_after = mend_after
+        self.slices = manager.cache(SLICES)
+        self.nodes = manager.cache(NODES)
+        self.slices.index("pool", _pool)
+        self.queue = manager.queue("slices", self._sync)
+        self._drivers: dict[_Place, Driver] = {}
+        self._gone: set[_Place] = set()
+        # What the server kept of a content: it drops the fields of features it does not have.
+        self._kept: dict[_Place, tuple[list[Object], list[Object]]] = {}
+        self.slices.subscribe(self._changed)
+        self.nodes.subscribe(self._node)
+
+    def publish(self, driver: Driver) -> None:
+        """Keep the slices of a driver on a node as it says, from now on; again after a change."""
+        place = _Place(driver.name, driver.node)
+        self._drivers[place] = driver
+        self._gone.discard(place)
+        self.queue.add(place)
+
+    def withdraw(self, driver: Driver) -> None:
+        """Take the slices of a driver on a node away."""
+        place = _Place(driver.name, driver.node)
+        self._drivers.pop(place, None)
+        self._gone.add(place)
+        self.queue.add(place)
+
+    def forget(self, driver: Driver) -> None:
+        """Look after the slices of a driver no longer, and leave them as they are."""
+        self._drivers.pop(_Place(driver.name, driver.node), None)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        for obj in (old, new):
+            for name in _pool(obj) if obj is not None else ():
+                driver, _, node = name.partition("/")
+                place = _Place(driver, node)
+                if place in self._drivers:
+                    self.queue.add_after(place, self.mend_after)
+
+    def _node(self, old: Object | None, new: Object | None) -> None:
+        if old is None and new is not None:
+            for place in [p for p in self._drivers if p.node == new["metadata"]["name"]]:
+                self.queue.add(place)
+
+    def _sync(self, place: _Place) -> int | None:
+        held = self.slices.find("pool", f"{place.driver}/{place.node}")
+        driver = self._drivers.get(place)
+        if driver is None:
+            for obj in held if place in self._gone else ():
+                self._delete(obj)
+            self._gone.discard(place)
+            return None
+        node = self.nodes.get(Key("", place.node))
+        if node is None:
+            return None  # The node's arrival comes back here.
+        contents = [part.spec() for part in driver.inventory()]
+        generation = max((obj["spec"]["pool"]["generation"] for obj in held), default=0)
+        current = [obj for obj in held if obj["spec"]["pool"]["generation"] == generation]
+        asked, kept = self._kept.get(place, ([], []))
+        if _same(current, kept if asked == contents else contents):
+            stale = [obj for obj in held if obj not in current]
+        else:
+            generation += 1
+            made = [
+                self._create(place, node, content, index, len(contents), generation)
+                for index, content in enumerate(contents)
+            ]
+            self._kept[place] = (contents, [_content(obj) for obj in made])
+            stale = held
+        for obj in stale:
+            self._delete(obj)
+        return None
+
+    def _create(  # noqa: PLR0917 - the parts of one slice
+        self, place: _Place, node: Object, content: Object, index: int, count: int, generation: int
+    ) -> Object:
+        pool = {"name": place.node, "generation": generation, "resourceSliceCount": count}
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {
+                # The number comes first: by their names the allocator orders slices.
+                "generateName": f"{index:05x}-{place.driver}-{place.node}-",
+                "ownerReferences": [
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Node",
+                        "name": place.node,
+                        "uid": node["metadata"]["uid"],
+                        "controller": True,
+                    }
+                ],
+            },
+            "spec": {"driver": place.driver, "nodeName": place.node, "pool": pool, **content},
+        }
+        stored = self.manager.client.create(SLICES, body)
+        self.slices.learn(stored)
+        return stored
+
+    def _delete(self, obj: Object) -> None:
+        preconditions = {"uid": obj["metadata"]["uid"]}
+        try:
+            self.manager.client.delete(
+                SLICES, obj["metadata"]["name"], options={"preconditions": preconditions}
+            )
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+
+
+def _pool(obj: Object) -> Iterable[str]:
+    spec = obj["spec"]
+    if spec.get("nodeName"):
+        yield f"{spec['driver']}/{spec['nodeName']}"
+
+
+def _content(obj: Object) -> Object:
+    return {key: obj["spec"][key] for key in ("sharedCounters", "devices") if key in obj["spec"]}
+
+
+def _same(held: list[Object], contents: list[Object]) -> bool:
+    """Return whether slices hold what they should, whatever the server has added."""
+    if len(held) != len(contents):
+        return False
+    held = sorted(held, key=lambda obj: str(obj["metadata"]["name"]))
+    return all(
+        _covers(obj["spec"], content)
+        and obj["spec"]["pool"]["resourceSliceCount"] == len(contents)
+        and bool(obj["spec"].get("devices")) == bool(content.get("devices"))
+        for obj, content in zip(held, contents, strict=True)
+    )
+
+
+def _covers(held: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return isinstance(held, dict) and all(
+            _covers(held.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(held, list)
+            and len(held) == len(wanted)
+            and all(_covers(a, b) for a, b in zip(held, wanted, strict=True))
+        )
+    # What is absent on the server is the zero value of its type.
+    return bool(held == wanted or (held is None and wanted in (False, 0, "")))

@@ -1,0 +1,143 @@
+"""The kubelet's own memory of claims, in the file format of kubelet 1.36 (`dra_manager_state`)."""
+
+import os
+import tempfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import orjson
+
+from dralab.contracts.plugin import ClaimRef, PreparedDevice
+
+API_VERSION: Final = "checkpoint.dra.kubelet.k8s.io/v1"
+
+
+class CheckpointError(ValueError):
+    """A file that is no checkpoint, or was changed by somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One claim that pods of the node use, with its devices by driver."""
+
+    ref: ClaimRef
+    pods: tuple[str, ...]
+    devices: Mapping[str, tuple[PreparedDevice, ...]]
+
+
+class Checkpoint(Protocol):
+    """Where the claims of a node are kept."""
+
+    def load(self) -> Sequence[Held]:
+        """Return the claims. CheckpointError."""
+        ...
+
+    def save(self, held: Sequence[Held]) -> None:
+        """Keep the claims."""
+        ...
+
+
+class NoCheckpoint:
+    """A node whose memory ends with its process."""
+
+    def load(self) -> Sequence[Held]:
+        """Return no claims."""
+        return ()
+
+    def save(self, held: Sequence[Held]) -> None:
+        """Keep nothing."""
+
+
+class FileCheckpoint:
+    """Claims in a file, written aside and moved."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._written = b""
+
+    def load(self) -> Sequence[Held]:
+        """Return the claims. CheckpointError: not a checkpoint, or a wrong checksum."""
+        try:
+            return decode(self.path.read_bytes())
+        except FileNotFoundError:
+            return ()
+
+    def save(self, held: Sequence[Held]) -> None:
+        """Keep the claims; the same ones again cost nothing."""
+        data = encode(held)
+        if data == self._written:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=".dra-", dir=self.path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).replace(self.path)
+        self._written = data
+
+
+def encode(held: Sequence[Held]) -> bytes:
+    """Return the text of a checkpoint: data as a string, and its CRC-32.
+
+    >>> encode([]).endswith(b'"Checksum":2361995144}')
+    True
+    """
+    entries = [
+        {
+            "ClaimUID": one.ref.uid,
+            "ClaimName": one.ref.name,
+            "Namespace": one.ref.namespace,
+            "PodUIDs": {uid: {} for uid in one.pods},
+            "DriverState": {
+                driver: {"Devices": [_device(device) for device in devices]}
+                for driver, devices in sorted(one.devices.items())
+            },
+        }
+        for one in held
+    ]
+    data = {"kind": "DRACheckpoint", "apiVersion": API_VERSION, "ClaimInfoStateList": entries}
+    text = orjson.dumps(data)
+    return orjson.dumps({"Data": text.decode(), "Checksum": zlib.crc32(text)})
+
+
+def decode(raw: bytes) -> list[Held]:
+    """Return the claims of a checkpoint's text. CheckpointError."""
+    try:
+        outer = orjson.loads(raw)
+        text, checksum = outer["Data"], outer["Checksum"]
+        if zlib.crc32(text.encode()) != checksum:
+            raise CheckpointError("the checkpoint is corrupted: its checksum does not match")
+        found = []
+        for entry in orjson.loads(text)["ClaimInfoStateList"] or ():
+            ref = ClaimRef(entry["Namespace"], entry["ClaimName"], entry["ClaimUID"])
+            devices = {
+                driver: tuple(
+                    PreparedDevice(
+                        requests=tuple(item["RequestNames"] or ()),
+                        pool=item["PoolName"],
+                        device=item["DeviceName"],
+                        cdi_ids=tuple(item["CDIDeviceIDs"] or ()),
+                        share_id=item["ShareID"] or "",
+                    )
+                    for item in state["Devices"] or ()
+                )
+                for driver, state in (entry["DriverState"] or {}).items()
+            }
+            found.append(Held(ref, tuple(sorted(entry["PodUIDs"] or ())), devices))
+    except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
+        raise CheckpointError(f"the checkpoint cannot be read: {error}") from error
+    return found
+
+
+def _device(device: PreparedDevice) -> dict[str, Any]:
+    return {
+        "PoolName": device.pool,
+        "DeviceName": device.device,
+        "ShareID": device.share_id or None,
+        "RequestNames": list(device.requests),
+        "CDIDeviceIDs": list(device.cdi_ids),
+    }

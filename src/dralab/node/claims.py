@@ -1,0 +1,365 @@
+"""The claims of a node's pods: made ready before the first container, given back after the last.
+
+Source of steps and texts: kubelet 1.36, `pkg/kubelet/cm/dra`. One `ClaimsOfNode` per node; calls
+to drivers are offloaded, so that a slow one holds nobody up.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.contracts.plugin import ClaimRef, PluginError, Prepared, PreparedDevice
+from dralab.node.checkpoint import Checkpoint, Held, NoCheckpoint
+from dralab.node.plugins import Plugins
+from dralab.runtime.client import Client, Object
+from dralab.runtime.engine import Engine
+from dralab.runtime.objects import key_of, uid_of
+from dralab.runtime.resources import CLAIMS
+
+Wire = Mapping[str, Any]
+Done = Callable[[str], None]
+PREPARE: Final = "Prepare"
+UNPREPARE: Final = "Unprepare"
+
+
+class _Refused(Exception):  # noqa: N818 - a fact about a claim
+    """A pod's claims cannot be made ready; nothing has happened yet."""
+
+
+@dataclass(slots=True)
+class _Claim:
+    ref: ClaimRef
+    drivers: tuple[str, ...]
+    pods: set[str] = field(default_factory=set)
+    devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    # Of this process: after a restart drivers are asked again.
+    prepared: bool = False
+    busy: bool = False
+
+
+class ClaimsOfNode:
+    """Which claims are ready on one node, and for which pods."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        client: Client,
+        plugins: Plugins,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self.engine = engine
+        self.client = client
+        self.plugins = plugins
+        self.checkpoint = checkpoint or NoCheckpoint()
+        self._claims: dict[tuple[str, str], _Claim] = {}
+        for held in self.checkpoint.load():
+            self._claims[held.ref.namespace, held.ref.name] = _Claim(
+                held.ref, tuple(held.devices), set(held.pods), dict(held.devices)
+            )
+
+    # --- pods ---------------------------------------------------------------------------------
+
+    def prepare(self, pod: Object, done: Done) -> bool:
+        """Make a pod's claims ready; `done` gets "" or why not. False: a claim is in other hands.
+
+        Nothing is kept of a pod whose claims are not as they should be.
+        """
+        try:
+            wanted = self._wanted(pod)
+        except _Refused as error:
+            done(str(error))
+            return True
+        uid = uid_of(pod)
+        found = []
+        for ref, drivers in wanted:
+            held = self._claims.get((ref.namespace, ref.name))
+            if held is not None and held.ref.uid != ref.uid:
+                done(
+                    f"old ResourceClaim with same name {ref.name} and different UID "
+                    f"{held.ref.uid} still exists (previous pod force-deleted?!)"
+                )
+                return True
+            if held is not None and held.busy:
+                return False
+            if held is None:
+                held = _Claim(ref, drivers)
+                self._claims[ref.namespace, ref.name] = held
+            found.append(held)
+        for held in found:
+            held.pods.add(uid)
+        self._save()
+        batches: dict[str, list[ClaimRef]] = {}
+        for held in found:
+            if not held.prepared:
+                held.busy = True
+                for driver in held.drivers:
+                    batches.setdefault(driver, []).append(held.ref)
+        self.engine.offload(
+            lambda: {
+                driver: _call(self.plugins, driver, refs, PREPARE)
+                for driver, refs in batches.items()
+            },
+            lambda answers: self._prepared(found, batches, answers, done),
+        )
+        return True
+
+    def _prepared(
+        self,
+        found: Sequence[_Claim],
+        batches: Mapping[str, Sequence[ClaimRef]],
+        answers: Mapping[str, Mapping[str, Prepared] | str] | Exception,
+        done: Done,
+    ) -> None:
+        for held in found:
+            held.busy = False
+        problem = str(answers) if isinstance(answers, Exception) else ""
+        by_uid = {held.ref.uid: held for held in found}
+        for driver, answer in () if isinstance(answers, Exception) else answers.items():
+            if isinstance(answer, str):
+                problem = problem or answer
+                continue
+            problem = problem or _misfit(answer, batches[driver], PREPARE)
+            for uid, one in answer.items():
+                if one.error and uid in by_uid:
+                    name = by_uid[uid].ref.name
+                    problem = problem or (
+                        f"NodePrepareResources failed for ResourceClaim {name}: {one.error}"
+                    )
+                elif uid in by_uid:
+                    by_uid[uid].devices[driver] = one.devices
+        if not problem:
+            for held in found:
+                held.prepared = True
+        self._save()
+        done(problem)
+
+    def unprepare(self, pod_uid: str, done: Done) -> bool:
+        """Let go of a pod's claims; `done` gets "" or why not. False: a claim is in other hands."""
+        mine = [held for held in self._claims.values() if pod_uid in held.pods]
+        last = [held for held in mine if held.pods == {pod_uid}]
+        if any(held.busy for held in last):
+            return False
+        for held in mine:
+            if held not in last:
+                held.pods.discard(pod_uid)
+        if not last:
+            self._save()
+            done("")
+            return True
+        batches: dict[str, list[ClaimRef]] = {}
+        for held in last:
+            held.busy = True
+            for driver in held.drivers:
+                batches.setdefault(driver, []).append(held.ref)
+        self.engine.offload(
+            lambda: {
+                driver: _call(self.plugins, driver, refs, UNPREPARE)
+                for driver, refs in batches.items()
+            },
+            lambda answers: self._unprepared(last, batches, answers, pod_uid, done),
+        )
+        return True
+
+    def _unprepared(
+        self,
+        last: Sequence[_Claim],
+        batches: Mapping[str, Sequence[ClaimRef]],
+        answers: Mapping[str, Mapping[str, Prepared] | str] | Exception,
+        pod_uid: str,
+        done: Done,
+    ) -> None:
+        problem = str(answers) if isinstance(answers, Exception) else ""
+        failed: set[str] = set()
+        names = {held.ref.uid: held.ref.name for held in last}
+        for driver, answer in () if isinstance(answers, Exception) else answers.items():
+            text = (
+                answer if isinstance(answer, str) else _misfit(answer, batches[driver], UNPREPARE)
+            )
+            if text:
+                problem = problem or text
+                failed |= {ref.uid for ref in batches[driver]}
+            for uid, one in {} if isinstance(answer, str) else answer.items():
+                if one.error and uid in names:
+                    failed.add(uid)
+                    problem = problem or (
+                        f"NodeUnprepareResources failed for ResourceClaim {names[uid]}: {one.error}"
+                    )
+        for held in last:
+            held.busy = False
+            if held.ref.uid not in failed and not isinstance(answers, Exception):
+                held.pods.discard(pod_uid)
+                if not held.pods:
+                    self._claims.pop((held.ref.namespace, held.ref.name), None)
+        self._save()
+        done(problem)
+
+    def users(self) -> set[str]:
+        """Return the UIDs of all pods that hold claims here."""
+        return {uid for held in self._claims.values() for uid in held.pods}
+
+    def holds(self, pod_uid: str) -> bool:
+        """Return whether a pod holds claims here."""
+        return any(pod_uid in held.pods for held in self._claims.values())
+
+    # --- containers -----------------------------------------------------------------------------
+
+    def cdi_ids(self, pod: Object, container: Wire) -> list[str]:
+        """Return the ids of the devices that a container lists, in its order, each once."""
+        found: list[str] = []
+        for device in self._devices_for(pod, container):
+            found += [name for name in device.cdi_ids if name not in found]
+        return found
+
+    def health_of(self, pod: Object, container: Wire) -> list[dict[str, Any]]:
+        """Return `allocatedResourcesStatus` of a container; empty where no driver tells health."""
+        names = claim_names(pod)
+        found = []
+        for entry in (container.get("resources") or {}).get("claims") or ():
+            held = self._claims.get((key_of(pod).namespace, names.get(entry["name"], "")))
+            request = entry.get("request", "")
+            resources: dict[str, dict[str, Any]] = {}
+            for driver, devices in held.devices.items() if held is not None else ():
+                for device in devices:
+                    if request and device.requests and request not in device.requests:
+                        continue
+                    health = self.plugins.health_of(driver, device.pool, device.device)
+                    if health is None:
+                        continue
+                    resource = (
+                        device.cdi_ids[0]
+                        if device.cdi_ids
+                        else (f"{driver}/{device.pool}/{device.device}")
+                    )
+                    resources[resource] = {"resourceID": resource, "health": health.health}
+                    if health.message:
+                        resources[resource]["message"] = health.message
+            if resources:
+                name = f"claim:{entry['name']}" + (f"/{request}" if request else "")
+                found.append({"name": name, "resources": list(resources.values())})
+        return found
+
+    def _devices_for(self, pod: Object, container: Wire) -> list[PreparedDevice]:
+        names = claim_names(pod)
+        namespace = key_of(pod).namespace
+        wanted = [
+            (names.get(entry["name"], ""), entry.get("request", ""))
+            for entry in (container.get("resources") or {}).get("claims") or ()
+        ]
+        extended = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+        wanted += [
+            (extended["resourceClaimName"], mapping["requestName"])
+            for mapping in extended.get("requestMappings") or ()
+            if mapping["containerName"] == container["name"]
+        ]
+        return [
+            device
+            for name, request in wanted
+            if (held := self._claims.get((namespace, name))) is not None
+            for driver in sorted(held.devices)
+            for device in held.devices[driver]
+            if not request or not device.requests or request in device.requests
+        ]
+
+    # --- looking at claims ------------------------------------------------------------------------
+
+    def _wanted(self, pod: Object) -> list[tuple[ClaimRef, tuple[str, ...]]]:
+        """Return the pod's claims and their drivers, once all of them are as they should be."""
+        key = key_of(pod)
+        statuses = {
+            item["name"]: item
+            for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+        }
+        names: list[tuple[str, bool]] = []
+        for entry in pod["spec"].get("resourceClaims") or ():
+            if entry.get("resourceClaimName"):
+                names.append((entry["resourceClaimName"], False))
+            elif entry["name"] not in statuses:
+                raise _Refused(f'pod "{key}": ResourceClaim not created yet')
+            elif statuses[entry["name"]].get("resourceClaimName"):
+                names.append((statuses[entry["name"]]["resourceClaimName"], True))
+        extended = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+        if extended:
+            names.append((extended["resourceClaimName"], True))
+        return [
+            self._checked(pod, name, generated=generated) for name, generated in dict(names).items()
+        ]
+
+    def _checked(
+        self, pod: Object, name: str, *, generated: bool
+    ) -> tuple[ClaimRef, tuple[str, ...]]:
+        key, uid = key_of(pod), uid_of(pod)
+        try:
+            claim = self.client.get(CLAIMS, name, key.namespace)
+        except ApiError as error:
+            raise _Refused(f"fetch ResourceClaim {name}: {error.message}") from error
+        owners = {owner["uid"] for owner in claim["metadata"].get("ownerReferences") or ()}
+        kinds = {owner["kind"] for owner in claim["metadata"].get("ownerReferences") or ()}
+        if generated and uid not in owners and "PodGroup" not in kinds:
+            raise _Refused(
+                f"ResourceClaim {key.namespace}/{name} was not created for Pod {key} "
+                "(Pod is not owner)"
+            )
+        status = claim.get("status") or {}
+        users = {user["uid"] for user in status.get("reservedFor") or ()}
+        group = pod["spec"].get("schedulingGroup") or {}
+        groups = {user["name"] for user in status.get("reservedFor") or ()} & set(group.values())
+        if uid not in users and not groups:
+            raise _Refused(
+                f"pod {key.name} ({uid}) is not allowed to use ResourceClaim {name} "
+                f"({claim['metadata']['uid']})"
+            )
+        if "allocation" not in status:
+            raise _Refused(f"ResourceClaim {name}: not allocated")
+        results = (status["allocation"].get("devices") or {}).get("results") or ()
+        drivers = tuple(dict.fromkeys(result["driver"] for result in results))
+        for driver in drivers:
+            if self.plugins.get(driver) is None:
+                raise _Refused(f"DRA driver {driver} is not registered")
+        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), drivers
+
+    def _save(self) -> None:
+        self.checkpoint.save(
+            [
+                Held(held.ref, tuple(sorted(held.pods)), dict(held.devices))
+                for _, held in sorted(self._claims.items())
+            ]
+        )
+
+
+def claim_names(pod: Object) -> dict[str, str]:
+    """Return which claim each entry of a pod stands for."""
+    names = {
+        entry["name"]: entry["resourceClaimName"]
+        for entry in pod["spec"].get("resourceClaims") or ()
+        if entry.get("resourceClaimName")
+    }
+    for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ():
+        if item.get("resourceClaimName"):
+            names[item["name"]] = item["resourceClaimName"]
+    return names
+
+
+def _call(
+    plugins: Plugins, driver: str, refs: Sequence[ClaimRef], verb: str
+) -> Mapping[str, Prepared] | str:
+    """Ask a driver; a text is why there is no answer. Runs beside the events."""
+    plugin = plugins.get(driver)
+    if plugin is None:
+        return f"DRA driver {driver} is not registered"
+    try:
+        if verb == PREPARE:
+            return plugin.prepare(refs)
+        return {uid: Prepared(error=text) for uid, text in plugin.unprepare(refs).items()}
+    except PluginError as error:
+        return f"Node{verb}Resources: {error}"
+
+
+def _misfit(answer: Mapping[str, Prepared], asked: Sequence[ClaimRef], verb: str) -> str:
+    """Return what is wrong with whom an answer is about."""
+    uids = {ref.uid for ref in asked}
+    for uid in answer:
+        if uid not in uids:
+            return f"Node{verb}Resources returned result for unknown claim UID {uid}"
+    missing = len(uids - set(answer))
+    return f"Node{verb}Resources skipped {missing} ResourceClaims" if missing else ""

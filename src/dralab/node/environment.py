@@ -1,0 +1,131 @@
+"""What a container's environment and command are before any device has its say."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.contracts.cdi_cache import ContainerConfig
+from dralab.runtime.client import Client, Object, Resource
+from dralab.runtime.resources import CONFIG_MAPS, SECRETS
+
+Wire = Mapping[str, Any]
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Kubernetes' own syntax: $(NAME), and $$ for a dollar.
+REFERENCE: Final = re.compile(r"\$(\$|\(([^()]*)\))")
+
+
+class ConfigError(Exception):
+    """A container's configuration names something that is not there."""
+
+
+def config_of(client: Client, pod: Object, container: Wire) -> ContainerConfig:
+    """Return the configuration of a container; ConfigError names what is missing."""
+    namespace = pod["metadata"].get("namespace", "")
+    env = {"PATH": PATH, "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"]}
+    for source in container.get("envFrom") or ():
+        env.update(_all_of(client, namespace, source))
+    own: dict[str, str] = {}
+    for entry in container.get("env") or ():
+        value = entry.get("value", "")
+        if "valueFrom" in entry:
+            found = _value_from(client, pod, container, entry["valueFrom"])
+            if found is None:
+                continue
+            value = found
+        own[entry["name"]] = expand(value, {**env, **own})
+    mounts = [
+        {"hostPath": "", "containerPath": mount["mountPath"], "volume": mount["name"]}
+        for mount in container.get("volumeMounts") or ()
+    ]
+    return ContainerConfig(env={**env, **own}, mounts=list(mounts))
+
+
+def argv_of(container: Wire, env: Mapping[str, str]) -> list[str]:
+    """Return the command line, with `$(NAME)` expanded; empty where the image decides."""
+    words: Sequence[str] = [*(container.get("command") or ()), *(container.get("args") or ())]
+    return [expand(word, env) for word in words]
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """Return a text with `$(NAME)` replaced; what is not known stays as it stands.
+
+    >>> expand("$(A) $$(A) $(B)", {"A": "1"})
+    '1 $(A) $(B)'
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] == "$":
+            return "$"
+        return env.get(match[2], match[0])
+
+    return REFERENCE.sub(value, text)
+
+
+def _all_of(client: Client, namespace: str, source: Wire) -> dict[str, str]:
+    prefix = source.get("prefix", "")
+    for key, resource in (("configMapRef", CONFIG_MAPS), ("secretRef", SECRETS)):
+        ref = source.get(key)
+        if ref is None:
+            continue
+        obj = _fetch(client, resource, ref, namespace)
+        if obj is not None:
+            return {f"{prefix}{name}": value for name, value in _data(obj).items()}
+    return {}
+
+
+def _value_from(client: Client, pod: Object, container: Wire, source: Wire) -> str | None:
+    if "fieldRef" in source:
+        return _field(pod, source["fieldRef"]["fieldPath"])
+    if "resourceFieldRef" in source:
+        kind, _, name = source["resourceFieldRef"]["resource"].partition(".")
+        return str(((container.get("resources") or {}).get(kind) or {}).get(name, "0"))
+    namespace = pod["metadata"].get("namespace", "")
+    for key, resource in (("configMapKeyRef", CONFIG_MAPS), ("secretKeyRef", SECRETS)):
+        ref = source.get(key)
+        if ref is None:
+            continue
+        obj = _fetch(client, resource, ref, namespace)
+        found = _data(obj).get(ref["key"]) if obj is not None else None
+        if found is None and not ref.get("optional"):
+            raise ConfigError(f"couldn't find key {ref['key']} in {namespace}/{ref['name']}")
+        return found
+    return ""
+
+
+def _fetch(client: Client, resource: Resource, ref: Wire, namespace: str) -> Object | None:
+    try:
+        return client.get(resource, ref.get("name", ""), namespace)
+    except ApiError as error:
+        if ref.get("optional") and error.reason == "NotFound":
+            return None
+        raise ConfigError(error.message) from error
+
+
+def _data(obj: Object) -> dict[str, str]:
+    import base64
+
+    data = dict(obj.get("data") or {})
+    if obj.get("kind") == "Secret" or "type" in obj:
+        return {name: base64.b64decode(value).decode() for name, value in data.items()}
+    return data
+
+
+FIELDS: Final[Mapping[str, Callable[[Object], str]]] = {
+    "metadata.name": lambda pod: pod["metadata"]["name"],
+    "metadata.namespace": lambda pod: pod["metadata"].get("namespace", ""),
+    "metadata.uid": lambda pod: pod["metadata"].get("uid", ""),
+    "spec.nodeName": lambda pod: pod["spec"].get("nodeName", ""),
+    "spec.serviceAccountName": lambda pod: pod["spec"].get("serviceAccountName", ""),
+    "status.podIP": lambda pod: (pod.get("status") or {}).get("podIP", ""),
+    "status.hostIP": lambda pod: (pod.get("status") or {}).get("hostIP", ""),
+}
+
+
+def _field(pod: Object, path: str) -> str:
+    if path in FIELDS:
+        return FIELDS[path](pod)
+    match = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)
+    if match is None:
+        raise ConfigError(f"unsupported fieldPath: {path}")
+    return str((pod["metadata"].get(match[1]) or {}).get(match[2], ""))

@@ -1,0 +1,368 @@
+"""The kubelets of any number of nodes, on one manager: one cache of pods, one queue.
+
+Each node has a lease that is renewed, a status, plugins, claims, CDI files and pods of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.contracts.cdi_cache import Cache as CdiCache
+from dralab.contracts.cdi_cache import Directory, MemoryDirectory
+from dralab.contracts.plugin import Plugin
+from dralab.kernel.clock import SECOND, Clock, rfc3339_micro
+from dralab.node.checkpoint import Checkpoint
+from dralab.node.claims import ClaimsOfNode
+from dralab.node.containers import ContainerRuntime
+from dralab.node.plugins import Plugins
+from dralab.node.pods import PodLife
+from dralab.node.running import Running
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, condition_of, is_deleting, is_finished, key_of, uid_of
+from dralab.runtime.objects import with_condition as replaced
+from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+RENEW: Final = 10 * SECOND  # kubelet: a quarter of the lease's 40 s
+LEASE_SECONDS: Final = 40
+# kubelet: slices of a driver that is gone are deleted after this long.
+WIPE_AFTER: Final = 30 * SECOND
+VERSION: Final = "v1.36.2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """A node to be: quantities as texts."""
+
+    name: str
+    cpu: str = "16"
+    memory: str = "64Gi"
+    pods: str = "110"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Kubelet:
+    """One node: what its pods need of it."""
+
+    def __init__(
+        self,
+        kubelets: "Kubelets",
+        spec: NodeSpec,
+        number: int,
+        *,
+        directories: Sequence[Directory] | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        manager = kubelets.manager
+        self.spec = spec
+        self.name = spec.name
+        self.client = manager.client
+        self.kubelets = kubelets
+        self.number = number
+        self.ip = f"10.{128 + number // 250 // 250}.{number // 250 % 250}.{number % 250 + 1}"
+        self.plugins = Plugins()
+        self.directories = list(directories or [MemoryDirectory()])
+        self.cdi = CdiCache(self.directories)
+        self.claims = ClaimsOfNode(manager.engine, manager.client, self.plugins, checkpoint)
+        self.runtime: ContainerRuntime = kubelets.runtime
+        self.recorder = kubelets.recorder
+        self.pods: dict[str, PodLife] = {}
+        self._addresses = 0
+        self.announced = False
+
+    @property
+    def clock(self) -> Clock:
+        """The node's time."""
+        return self.kubelets.manager.engine.clock
+
+    @property
+    def directory(self) -> Directory:
+        """Where drivers write CDI files: the directory that wins."""
+        return self.directories[-1]
+
+    def register(self, plugin: Plugin) -> None:
+        """Have a driver in this process serve the node."""
+        self.plugins.register(plugin)
+
+    def wake(self, pod: Object) -> None:
+        """Have a pod looked at soon."""
+        self.kubelets.queue.add(key_of(pod))
+
+    def wake_after(self, pod: Object, delay: int) -> None:
+        """Have a pod looked at in `delay` nanoseconds."""
+        self.kubelets.queue.add_after(key_of(pod), delay)
+
+    def wake_all(self) -> None:
+        """Have all pods looked at, after something about a driver has changed."""
+        for life in self.pods.values():
+            self.wake(life.pod)
+
+    def new_ip(self) -> str:
+        """Return an address for a pod; they repeat after 60,000 pods of one node."""
+        self._addresses += 1
+        third, fourth = divmod(self._addresses, 250)
+        return f"10.{self.number % 120}.{third % 250}.{fourth + 1}"
+
+
+class Kubelets:
+    """The part: give it nodes, then start its manager."""
+
+    def __init__(
+        self,
+        manager: Manager,
+        runtime: ContainerRuntime,
+        *,
+        only: str = "",
+        wipe_after: int = WIPE_AFTER,
+    ) -> None:
+        self.manager = manager
+        self.runtime = runtime
+        self.wipe_after = wipe_after
+        self.nodes: dict[str, Kubelet] = {}
+        self.recorder = manager.recorder("kubelet")
+        selector = f"spec.nodeName={only}" if only else ""
+        self.pods = manager.cache(PODS, field_selector=selector)
+        self.pods.index("node", lambda pod: filter(None, [pod["spec"].get("nodeName")]))
+        self.queue = manager.queue("kubelet/pods", self.sync)
+        self.beats = manager.queue("kubelet/leases", self.beat)
+        self.pods.subscribe(self._changed)
+        # Told when a node is there: drivers publish for it, listeners are opened.
+        self.on_node: Callable[[Kubelet], None] = lambda _kubelet: None
+
+    def add(
+        self,
+        spec: NodeSpec,
+        *,
+        directories: Sequence[Directory] | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Kubelet:
+        """Add a node; it is registered once the caches are synced."""
+        kubelet = Kubelet(
+            self, spec, len(self.nodes), directories=directories, checkpoint=checkpoint
+        )
+        self.nodes[spec.name] = kubelet
+        self.beats.add(spec.name)
+        for pod in self.pods.find("node", spec.name):
+            self.queue.add(key_of(pod))
+        return kubelet
+
+    def stop(self) -> None:
+        """End the containers of this process's own."""
+        for kubelet in self.nodes.values():
+            for life in kubelet.pods.values():
+                for each in life.containers:
+                    if each.container is not None and getattr(each.container, "real", False):
+                        each.container.stop(0)
+
+    def find(self, pod: Object, container: str) -> Running | None:
+        """Return a container of a pod that runs, or ran, here."""
+        kubelet = self.nodes.get(pod["spec"].get("nodeName", ""))
+        life = kubelet.pods.get(uid_of(pod)) if kubelet is not None else None
+        return life.container(container) if life is not None else None
+
+    # --- pods -----------------------------------------------------------------------------------
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        pod = new if new is not None else old
+        if pod is not None and pod["spec"].get("nodeName") in self.nodes:
+            if new is None:
+                self._vanished(pod)
+            self.queue.add(key_of(pod))
+
+    def _vanished(self, pod: Object) -> None:
+        """End what belonged to a pod that is no longer there, whoever deleted it."""
+        kubelet = self.nodes[pod["spec"]["nodeName"]]
+        life = kubelet.pods.get(uid_of(pod))
+        if life is None:
+            return
+        if life.at_rest():
+            del kubelet.pods[life.uid]
+            return
+        again = life.end(0)
+        if life.at_rest():
+            kubelet.pods.pop(life.uid, None)
+        else:
+            delay = again or SECOND
+            self.manager.engine.after(delay, lambda: self._vanished(pod))
+
+    def sync(self, key: Key) -> int | None:
+        """Bring a pod on."""
+        pod = self.pods.get(key)
+        if pod is None or pod["spec"].get("nodeName") not in self.nodes:
+            return None
+        kubelet = self.nodes[pod["spec"]["nodeName"]]
+        life = kubelet.pods.get(uid_of(pod))
+        if life is None:
+            if is_finished(pod) and not kubelet.claims.holds(uid_of(pod)):
+                if is_deleting(pod):
+                    self._delete(pod)
+                return None
+            life = kubelet.pods[uid_of(pod)] = PodLife(kubelet, pod)
+        again = life.sync(pod)
+        pod = self._tell(pod, life)
+        if is_deleting(pod) and life.at_rest():
+            self._delete(pod)
+        return again
+
+    def _tell(self, pod: Object, life: PodLife) -> Object:
+        """Write what has changed of a pod's status."""
+        held = pod.get("status") or {}
+        new = life.status()
+        if is_finished(pod) and new["phase"] not in {"Succeeded", "Failed"}:
+            return pod
+        listed = held.get("conditions") or []
+        now = self.manager.now()
+        for condition in new["conditions"]:
+            known = condition_of({"status": {"conditions": listed}}, condition["type"])
+            if (
+                known is None
+                or any(known.get(k) != v for k, v in condition.items())
+                or ("reason" in known and "reason" not in condition)
+            ):
+                listed = replaced(listed, condition, now=now)
+        wanted = {**held, **new, "conditions": listed}
+        if wanted == held:
+            return pod
+        try:
+            stored = self.manager.client.update(
+                PODS, {**pod, "status": wanted}, subresource="status"
+            )
+        except ApiError as error:
+            if error.reason == "NotFound":
+                return pod
+            if error.reason == "Conflict":
+                # The pod in the cache is old: what the watch brings comes back here.
+                self.queue.add_after(key_of(pod), SECOND // 20)
+                return pod
+            raise
+        self.pods.learn(stored)
+        return stored
+
+    def _delete(self, pod: Object) -> None:
+        key = key_of(pod)
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(pod)}}
+        try:
+            self.manager.client.delete(PODS, key.name, key.namespace, options=options)
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def beat(self, name: str) -> int | None:
+        """Register a node, or renew its lease."""
+        kubelet = self.nodes.get(name)
+        if kubelet is None:
+            return None
+        client = self.manager.client
+        now = rfc3339_micro(self.manager.engine.clock.now())
+        try:
+            client.patch(LEASES, name, {"spec": {"renewTime": now}}, LEASE_NAMESPACE)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": LEASE_NAMESPACE},
+                "spec": {
+                    "holderIdentity": name,
+                    "leaseDurationSeconds": LEASE_SECONDS,
+                    "renewTime": now,
+                },
+            }
+            client.create(LEASES, lease, LEASE_NAMESPACE)
+        self._register(kubelet)
+        return RENEW
+
+    def _register(self, kubelet: Kubelet) -> None:
+        client, spec = self.manager.client, kubelet.spec
+        try:
+            node = client.get(NODES, spec.name)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            labels = {
+                "kubernetes.io/hostname": spec.name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                **spec.labels,
+            }
+            metadata = {"name": spec.name, "labels": labels, "annotations": dict(spec.annotations)}
+            body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
+            node = client.create(NODES, body)
+        ready = condition_of(node, "Ready")
+        if ready is None or ready["status"] != "True" or not (node["status"].get("nodeInfo")):
+            status = self._node_status(kubelet, node)
+            client.update(NODES, {**node, "status": status}, subresource="status")
+        if not kubelet.announced:
+            kubelet.announced = True
+            kubelet.plugins.changed = partial(self._plugin_changed, kubelet)
+            self.on_node(kubelet)
+
+    def _node_status(self, kubelet: Kubelet, node: Object) -> dict[str, Any]:
+        spec, now = kubelet.spec, self.manager.now()
+        held = node.get("status") or {}
+        amounts = {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods}
+        listed = held.get("conditions") or []
+        for type_, status, reason, message in (
+            ("MemoryPressure", "False", "KubeletHasSufficientMemory", "has sufficient memory"),
+            ("DiskPressure", "False", "KubeletHasNoDiskPressure", "has no disk pressure"),
+            ("PIDPressure", "False", "KubeletHasSufficientPID", "has sufficient PID"),
+            ("Ready", "True", "KubeletReady", "is posting ready status"),
+        ):
+            condition = {
+                "type": type_,
+                "status": status,
+                "reason": reason,
+                "message": f"kubelet {message}",
+                "lastHeartbeatTime": now,
+            }
+            listed = replaced(listed, condition, now=now)
+        return {
+            **held,
+            "capacity": {**amounts, **(held.get("capacity") or {})},
+            "allocatable": {**amounts, **(held.get("allocatable") or {})},
+            "conditions": listed,
+            "addresses": [
+                {"type": "InternalIP", "address": kubelet.ip},
+                {"type": "Hostname", "address": spec.name},
+            ],
+            "nodeInfo": {
+                "machineID": spec.name,
+                "systemUUID": spec.name,
+                "bootID": "",
+                "kernelVersion": "6.6.0",
+                "osImage": "dralab",
+                "containerRuntimeVersion": f"{self.runtime.name}://{self.runtime.version}",
+                "kubeletVersion": VERSION,
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
+        }
+
+    def _plugin_changed(self, kubelet: Kubelet, driver: str, there: bool) -> None:  # noqa: FBT001 - the seam's shape
+        engine = self.manager.engine
+        if there:
+            engine.soon(kubelet.wake_all)
+        else:
+            engine.soon(lambda: self._wipe_later(kubelet, driver))
+
+    def _wipe_later(self, kubelet: Kubelet, driver: str) -> None:
+        self.manager.engine.after(self.wipe_after, lambda: self.wipe(kubelet, driver))
+
+    def wipe(self, kubelet: Kubelet, driver: str = "") -> None:
+        """Delete the slices of a driver that has not come back; without a name, of all drivers."""
+        if driver and kubelet.plugins.get(driver) is not None:
+            return
+        selector = f"spec.nodeName={kubelet.name}" + (f",spec.driver={driver}" if driver else "")
+        try:
+            for obj in self.manager.client.list(SLICES, field_selector=selector).items:
+                self.manager.client.delete(SLICES, obj["metadata"]["name"])
+        except ApiError:
+            self.manager.engine.after(SECOND, lambda: self.wipe(kubelet, driver))

@@ -1,0 +1,72 @@
+"""What containers wrote, and who wants to read on while they write.
+
+Containers write from an engine's thread or from threads of their own; readers ask from the
+server's.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from dralab.kernel.clock import rfc3339_micro
+
+MOST_LINES: Final = 20_000
+
+
+class Log:
+    """The lines of one run of a container, with the time of each."""
+
+    def __init__(self, most: int = MOST_LINES) -> None:
+        self._lock = threading.Lock()
+        self._lines: deque[tuple[int, str]] = deque(maxlen=most)
+        self._count = 0
+        self._ended = False
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._ended
+
+    def write(self, when: int, line: str) -> None:
+        """Add a line without its end, written at `when` (ns since the epoch)."""
+        with self._lock:
+            self._lines.append((when, line))
+            self._count += 1
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def end(self) -> None:
+        """Say that nothing more will come."""
+        with self._lock:
+            self._ended = True
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def read(self, after: int = 0) -> tuple[list[tuple[int, str]], int]:
+        """Return the lines after the first `after` ones, and where to go on."""
+        with self._lock:
+            missing = self._count - len(self._lines)
+            skip = max(0, after - missing)
+            return list(self._lines)[skip:], self._count
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` from any thread when there is more; returns what ends that."""
+        with self._lock:
+            self._listeners.append(listener)
+
+        def forget() -> None:
+            with self._lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return forget
+
+
+def shown(entry: tuple[int, str], *, timestamps: bool) -> bytes:
+    """Return a line as `kubectl logs` shows it."""
+    when, line = entry
+    return (f"{rfc3339_micro(when)} {line}\n" if timestamps else f"{line}\n").encode()

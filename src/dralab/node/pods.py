@@ -1,0 +1,462 @@
+"""One pod's life on its node: claims, init containers, containers, their ends, and its own.
+
+`PodLife.sync` looks at where things stand and does what is next; it is called again whenever
+something happens. Source of phases, conditions and their reasons: kubelet 1.36.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from dralab.contracts.cdi import CdiError
+from dralab.contracts.cdi_cache import Cache
+from dralab.kernel.clock import SECOND, Clock, from_rfc3339, rfc3339
+from dralab.node.claims import ClaimsOfNode
+from dralab.node.containers import ContainerRuntime, ContainerStart, Exit, StartError
+from dralab.node.environment import ConfigError, argv_of, config_of
+from dralab.node.probing import probe
+from dralab.node.running import Probing, Running
+from dralab.node.statuses import Verdict, conditions
+from dralab.runtime.client import Client, Object
+from dralab.runtime.events import Recorder
+from dralab.runtime.objects import controller_of, is_deleting, key_of, uid_of
+
+Wire = Mapping[str, Any]
+TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is tried again soon
+LONGEST_TRY: Final = 60 * SECOND
+BUSY: Final = SECOND // 10
+REFUSED_FOR: Final = 10 * SECOND
+PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+class Surroundings(Protocol):
+    """What a pod needs of its node."""
+
+    name: str
+    ip: str
+    client: Client
+    claims: ClaimsOfNode
+    cdi: Cache
+    runtime: ContainerRuntime
+    recorder: Recorder
+
+    @property
+    def clock(self) -> Clock:
+        """The node's time."""
+        ...
+
+    def wake(self, pod: Object) -> None:
+        """Have a pod looked at soon."""
+        ...
+
+    def wake_after(self, pod: Object, delay: int) -> None:
+        """Have a pod looked at in `delay` nanoseconds."""
+        ...
+
+    def new_ip(self) -> str:
+        """Return an address for a pod."""
+        ...
+
+
+class PodLife:
+    """One pod, by its UID."""
+
+    def __init__(self, node: Surroundings, pod: Object) -> None:
+        self.node = node
+        self.pod = pod
+        self.uid = uid_of(pod)
+        status = pod.get("status") or {}
+        spec = pod["spec"]
+        self.inits = [Running(item, init=True) for item in spec.get("initContainers") or ()]
+        self.mains = [Running(item) for item in spec.get("containers") or ()]
+        self.started = status.get("startTime") or rfc3339(node.clock.now())
+        self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
+        self.prepared = not (
+            spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")
+        )
+        self.preparing = False
+        self.released = False
+        self.releasing = False
+        self.tries = 0
+        self.verdict: Verdict | None = None
+        self.stopped = False
+        self._remember(status)
+
+    @property
+    def containers(self) -> list[Running]:
+        """All containers, init containers first."""
+        return [*self.inits, *self.mains]
+
+    def at_rest(self) -> bool:
+        """Whether nothing of it runs or is held any more."""
+        return self.released and not any(each.alive for each in self.containers)
+
+    def container(self, name: str) -> Running | None:
+        """Return a container by its name."""
+        return next((each for each in self.containers if each.name == name), None)
+
+    # --- what is next -----------------------------------------------------------------------
+
+    def sync(self, pod: Object) -> int | None:
+        """Do what is next; return in how many nanoseconds to look again."""
+        self.pod = pod
+        if is_deleting(pod):
+            return self.end(self._grace())
+        if self.verdict is not None:
+            return self._release()
+        deadline = self._deadline()
+        if deadline is not None and deadline <= 0:
+            self.verdict = Verdict(
+                "Failed",
+                "DeadlineExceeded",
+                "Pod was active on the node longer than the specified deadline",
+            )
+            return self.end(self._grace())
+        if not self.prepared:
+            again = self._prepare()
+            return again if again is not None else deadline
+        delays = [deadline] if deadline is not None else []
+        again = self._init()
+        if again is None and self._initialized():
+            again = self._main()
+        if again is not None:
+            delays.append(again)
+        delays += self._probe()
+        if self._judge():
+            return self._release()
+        return min(delays, default=None)
+
+    def end(self, grace: float) -> int | None:
+        """Stop all containers, then give everything back."""
+        self.stopped = True
+        for each in reversed(self.containers):
+            if each.container is not None and not each.stopping:
+                each.stopping = True
+                self.node.recorder.event(
+                    self.pod, "Pod", "Killing", f"Stopping container {each.name}"
+                )
+                each.container.stop(grace)
+        if any(each.alive for each in self.containers):
+            return None
+        self._judge()
+        return self._release()
+
+    # --- claims -----------------------------------------------------------------------------
+
+    def _prepare(self) -> int | None:
+        if self.preparing:
+            return None
+        self.preparing = True
+        if not self.node.claims.prepare(self.pod, self._prepared):
+            self.preparing = False
+            return BUSY
+        return None
+
+    def _prepared(self, problem: str) -> None:
+        self.preparing = False
+        self.prepared = not problem
+        if problem:
+            self._failed(
+                "FailedPrepareDynamicResources",
+                f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}",
+            )
+        else:
+            self.tries = 0
+            self.node.wake(self.pod)
+
+    def _failed(self, reason: str, message: str) -> None:
+        self.node.recorder.event(self.pod, "Pod", reason, message, type="Warning")
+        delay = min(TRY_AGAIN << min(self.tries, 10), LONGEST_TRY)
+        self.tries += 1
+        self.node.wake_after(self.pod, delay)
+
+    def _release(self) -> int | None:
+        if any(each.alive for each in self.containers) or self.releasing or self.released:
+            return None
+        if self.preparing:
+            return BUSY
+        self.releasing = True
+        if not self.node.claims.unprepare(self.uid, self._unprepared):
+            self.releasing = False
+            return BUSY
+        return None
+
+    def _unprepared(self, problem: str) -> None:
+        self.releasing = False
+        if problem:
+            self._failed(
+                "FailedUnprepareDynamicResources",
+                f"Failed to unprepare dynamic resources: unprepare dynamic resources: {problem}",
+            )
+            return
+        self.released = True
+        self.node.wake(self.pod)
+
+    # --- containers ---------------------------------------------------------------------------
+
+    def _init(self) -> int | None:
+        policy = self.pod["spec"].get("restartPolicy", "Always")
+        for each in self.inits:
+            if each.alive:
+                if each.sidecar and each.has_started:
+                    continue
+                return None
+            if each.exit is None:
+                return self._start(each)
+            if each.sidecar:
+                again = self._again(each)
+                if again is not None:
+                    return again
+                continue
+            if each.exit.code == 0:
+                continue
+            if policy == "Never":
+                return None  # The pod has failed.
+            return self._again(each)
+        return None
+
+    def _initialized(self) -> bool:
+        return all(
+            each.has_started if each.sidecar else each.exit is not None and each.exit.code == 0
+            for each in self.inits
+        )
+
+    def _main(self) -> int | None:
+        policy = self.pod["spec"].get("restartPolicy", "Always")
+        delays = []
+        for each in self.mains:
+            if each.alive:
+                continue
+            if each.exit is None:
+                again = self._start(each)
+            elif policy == "Always" or (policy == "OnFailure" and each.exit.code != 0):
+                again = self._again(each)
+            else:
+                continue
+            if again is not None:
+                delays.append(again)
+        return min(delays, default=None)
+
+    def _again(self, each: Running) -> int | None:
+        left = each.due(self.node.clock.now())
+        if left > 0:
+            each.waiting = "CrashLoopBackOff"
+            each.message = (
+                f"back-off {each.back_off // 2 // SECOND or 10}s restarting failed "
+                f"container={each.name} pod={key_of(self.pod).name}"
+            )
+            return left
+        each.waiting, each.message = "ContainerCreating", ""
+        each.again()
+        return self._start(each)
+
+    def _start(self, each: Running) -> int | None:
+        node, now = self.node, self.node.clock.now()
+        if not self.ip:
+            self.ip = node.new_ip()
+        if each.not_before > now:
+            return each.not_before - now
+        metadata = self.pod["metadata"]
+        owner = controller_of(self.pod)
+        try:
+            config = config_of(node.client, self._with_ip(), each.spec)
+            node.cdi.inject(config, node.claims.cdi_ids(self.pod, each.spec))
+            start = ContainerStart(
+                namespace=metadata.get("namespace", ""),
+                pod=metadata["name"],
+                pod_uid=self.uid,
+                node=node.name,
+                name=each.name,
+                image=each.spec.get("image", ""),
+                argv=argv_of(each.spec, config.env),
+                working_dir=each.spec.get("workingDir", ""),
+                config=config,
+                annotations=metadata.get("annotations") or {},
+                of_job=owner is not None and owner["kind"] == "Job",
+                log=each.log,
+                limits=(each.spec.get("resources") or {}).get("limits") or {},
+            )
+            each.number += 1
+            number = each.number
+            each.started = now
+            each.container = node.runtime.start(start, lambda over: self._ended(each, number, over))
+        except ConfigError as error:
+            return self._refused(each, "CreateContainerConfigError", f"{error}")
+        except (CdiError, StartError) as error:
+            return self._refused(
+                each,
+                "CreateContainerError",
+                f"CDI device injection failed: {error}"
+                if isinstance(error, CdiError)
+                else f"{error}",
+            )
+        each.waiting, each.message = "", ""
+        each.probes = {
+            kind: Probing(
+                each.spec[kind], now + each.spec[kind].get("initialDelaySeconds", 0) * SECOND
+            )
+            for kind in PROBES
+            if each.spec.get(kind)
+        }
+        node.recorder.event(self.pod, "Pod", "Started", f"Container started: {each.name}")
+        return None
+
+    def _refused(self, each: Running, reason: str, message: str) -> int:
+        if each.message != message:
+            self.node.recorder.event(self.pod, "Pod", "Failed", f"Error: {message}", type="Warning")
+        each.waiting, each.message = reason, message
+        each.not_before = self.node.clock.now() + REFUSED_FOR
+        return REFUSED_FOR
+
+    def _ended(self, each: Running, number: int, exit: Exit) -> None:
+        if each.number == number:
+            each.ended(exit, self.node.clock.now())
+            self.node.wake(self.pod)
+
+    def _probe(self) -> list[int]:
+        """Ask the probes that are due; return when the next ones are."""
+        delays, now = [], self.node.clock.now()
+        for each in self.containers:
+            for kind, probing in list(each.probes.items()):
+                if each.container is None or each.stopping:
+                    break
+                if kind != "startupProbe" and not each.has_started:
+                    continue
+                if kind == "startupProbe" and probing.good:
+                    continue
+                if probing.next <= now:
+                    success = probe(each.container, probing.spec, self.ip)
+                    if probing.take(success=success, now=now) and kind != "readinessProbe":
+                        self._kill(each, kind)
+                        break
+                delays.append(max(0, probing.next - now))
+        return delays
+
+    def _kill(self, each: Running, kind: str) -> None:
+        word = "startup" if kind == "startupProbe" else "liveness"
+        self.node.recorder.event(
+            self.pod,
+            "Pod",
+            "Killing",
+            f"Container {each.name} failed {word} probe, will be restarted",
+        )
+        each.stopping = True
+        if each.container is not None:
+            each.container.stop(self._grace())
+
+    # --- the whole ------------------------------------------------------------------------------
+
+    def _judge(self) -> bool:
+        """Decide whether the pod is over, and how; return whether it is."""
+        if self.verdict is not None:
+            return True
+        policy = self.pod["spec"].get("restartPolicy", "Always")
+        for each in self.inits:
+            failed = each.exit is not None and each.exit.code != 0 and not each.alive
+            if failed and not each.sidecar and policy == "Never":
+                self.verdict = Verdict("Failed")
+        if any(each.alive for each in self.mains) or self.verdict is not None:
+            self._stop_sidecars()
+            return self.verdict is not None
+        over = all(each.exit is not None for each in self.mains)
+        if not self.stopped and (
+            not over
+            or policy == "Always"
+            or (policy == "OnFailure" and any(e.exit and e.exit.code for e in self.mains))
+        ):
+            return False
+        failed = not over or any(each.exit is not None and each.exit.code for each in self.mains)
+        self.verdict = Verdict("Failed" if failed else "Succeeded")
+        self._stop_sidecars()
+        return True
+
+    def _stop_sidecars(self) -> None:
+        if self.verdict is None:
+            return
+        for each in self.inits:
+            if each.container is not None and not each.stopping:
+                each.stopping = True
+                each.container.stop(self._grace())
+
+    def status(self) -> dict[str, Any]:
+        """Return the fields of the pod's status that are the kubelet's."""
+        runtime = self.node.runtime.name
+        found: dict[str, Any] = {
+            "phase": self._phase(),
+            "hostIP": self.node.ip,
+            "hostIPs": [{"ip": self.node.ip}],
+            "startTime": self.started,
+            "observedGeneration": self.pod["metadata"].get("generation", 1),
+        }
+        if self.ip:
+            found |= {"podIP": self.ip, "podIPs": [{"ip": self.ip}]}
+        if self.verdict is not None and self.verdict.reason:
+            found |= {"reason": self.verdict.reason, "message": self.verdict.message}
+        for key, runs in (("initContainerStatuses", self.inits), ("containerStatuses", self.mains)):
+            entries = []
+            for each in runs:
+                entry = each.status(runtime, self.uid)
+                health = self.node.claims.health_of(self.pod, each.spec) if self.prepared else []
+                if health:
+                    entry["allocatedResourcesStatus"] = health
+                if self.inits and not each.init and not each.number:
+                    entry["state"] = {"waiting": {"reason": "PodInitializing"}}
+                entries.append(entry)
+            if entries:
+                found[key] = entries
+        found["conditions"] = conditions(
+            self.inits,
+            self.mains,
+            over=self.verdict,
+            initialized=self._initialized(),
+            started=self.prepared and bool(self.ip),
+        )
+        return found
+
+    def _phase(self) -> str:
+        # The end is told when the claims are given back, not before (kubelet).
+        if self.verdict is not None and self.released:
+            return self.verdict.phase
+        ran = any(each.number for each in self.mains)
+        return "Running" if ran and self._initialized() else "Pending"
+
+    def _grace(self) -> float:
+        given = self.pod["metadata"].get("deletionGracePeriodSeconds")
+        if given is None:
+            given = self.pod["spec"].get("terminationGracePeriodSeconds", 30)
+        return float(given)
+
+    def _deadline(self) -> int | None:
+        seconds = self.pod["spec"].get("activeDeadlineSeconds")
+        if seconds is None:
+            return None
+        left: int = from_rfc3339(self.started) + seconds * SECOND - self.node.clock.now()
+        return left
+
+    def _with_ip(self) -> Object:
+        status = {
+            **(self.pod.get("status") or {}),
+            "podIP": self.ip,
+            "hostIP": self.node.ip,
+        }
+        return {**self.pod, "status": status}
+
+    def _remember(self, status: Wire) -> None:
+        """Go on from what an earlier kubelet wrote: what ended stays so, what ran runs again."""
+        for runs, key in (
+            (self.inits, "initContainerStatuses"), (self.mains, "containerStatuses"),
+        ):  # fmt: skip
+            by_name = {entry["name"]: entry for entry in status.get(key) or ()}
+            for each in runs:
+                entry = by_name.get(each.name)
+                if entry is None or not entry.get("containerID"):
+                    continue
+                each.number = entry.get("restartCount", 0) + 1
+                each.restarts = entry.get("restartCount", 0)
+                terminated = (entry.get("state") or {}).get("terminated")
+                if terminated is not None:
+                    each.started = from_rfc3339(terminated["startedAt"])
+                    each.finished = from_rfc3339(terminated["finishedAt"])
+                    each.exit = Exit(terminated["exitCode"], terminated.get("reason", ""))
+                    each.log.end()
+                else:
+                    each.restarts += 1

@@ -1,0 +1,197 @@
+"""Containers that are only pretended: no process, no image, and logs that show what they would.
+
+Commands that `shell` understands are acted out in the engine's time. Others run until they are
+told to stop; those of a Job end after a second. Annotations of the pod decide otherwise, for all
+containers or with `.<container>` for one:
+
+- `dralab.dev/start-delay`: seconds before the container runs
+- `dralab.dev/runs-for`: seconds until it ends
+- `dralab.dev/exit-code`: the code it ends with
+- `dralab.dev/log`: a line it writes at the start
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from dralab.kernel.clock import SECOND
+from dralab.node.containers import Container, ContainerStart, Exit, StartError
+from dralab.node.shell import Say, Sleep, State, Steps, run, trapped, understood
+from dralab.runtime.engine import Engine, Timer
+
+PREFIX: Final = "dralab.dev/"
+JOB_SECONDS: Final = 1.0
+MOST_STEPS_AT_ONCE: Final = 10_000
+# A program of the image that does something here: `dralab.parts` adds its own.
+Program = Callable[[ContainerStart], Callable[[], None]]
+
+
+class PretendRuntime:
+    """Acts containers out. `programs` are started and stopped for real, by the command's name."""
+
+    name = "dralab-pretend"
+    version = "1.0.0"
+
+    def __init__(self, engine: Engine, programs: Mapping[str, Program] | None = None) -> None:
+        self.engine = engine
+        self.programs = dict(programs or {})
+
+    def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
+        """Start a container. StartError: an annotation is no number."""
+        return PretendContainer(self, start, ended)
+
+
+class PretendContainer:
+    """One run of a pretended container."""
+
+    def __init__(
+        self, runtime: PretendRuntime, start: ContainerStart, ended: Callable[[Exit], None]
+    ) -> None:
+        self.engine = runtime.engine
+        self.start = start
+        self._ended = ended
+        self._over = False
+        self._timer: Timer | None = None
+        self._killer: Timer | None = None
+        self._state = State(dict(start.config.env))
+        self._end_program: Callable[[], None] = lambda: None
+        delay = self._number("start-delay") or 0.0
+        self._runs_for = self._number("runs-for")
+        code = self._number("exit-code")
+        self._code = None if code is None else int(code)
+        program = runtime.programs.get(start.argv[0].rpartition("/")[2]) if start.argv else None
+        self._steps = self._script(program)
+        self._later(delay, self._begin)
+
+    def stop(self, grace: float) -> None:
+        """Tell it to end: a trap decides how, and whether it goes on until `grace` is over."""
+        if self._over or self._killer is not None:
+            return
+        steps = trapped(self._state, "TERM")
+        code = 143
+        if steps is not None:
+            code = self._drain(steps)
+        if code >= 0 and "" not in {
+            self._state.traps.get("TERM"),
+            self._state.traps.get("SIGTERM"),
+        }:
+            self._end(0 if steps is not None and code == 0 else code)
+            return
+        self._killer = self.engine.after(
+            int(max(grace, 0) * SECOND), lambda: self._end(137, "Error")
+        )
+
+    def run(self, argv: Sequence[str], output: Callable[[int, bytes], None]) -> int:
+        """Act a command out at once; time that it would sleep does not pass."""
+        if self._over:
+            raise StartError("the container does not run")
+        if not understood(argv):
+            raise StartError(
+                f'exec: "{argv[0] if argv else ""}": not understood by the pretend runtime; '
+                "`--runtime process` runs real commands"
+            )
+        steps = run(argv, self._state.env)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as over:
+                return int(over.value or 0)
+            if isinstance(step, Say):
+                output(1, f"{step.line}\n".encode())
+            elif step.seconds is None:
+                return 0
+
+    # --- acting -----------------------------------------------------------------------------
+
+    def _script(self, program: Program | None) -> Steps:
+        start = self.start
+
+        def act() -> Steps:
+            line = self._annotation("log")
+            if line:
+                yield Say(line)
+            if program is not None:
+                self._end_program = program(start)
+                yield Sleep(None)
+            elif understood(start.argv):
+                return (yield from run(start.argv, start.config.env, self._state))
+            elif start.of_job:
+                yield Sleep(JOB_SECONDS)
+            else:
+                yield Sleep(None)
+            return 0
+
+        return act()
+
+    def _begin(self) -> None:
+        if self._runs_for is not None:
+            self.engine.after(int(self._runs_for * SECOND), lambda: self._end(0))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._timer = None
+        for _ in range(MOST_STEPS_AT_ONCE):
+            if self._over:
+                return
+            try:
+                step = next(self._steps)
+            except StopIteration as over:
+                if self._runs_for is None:
+                    self._end(int(over.value or 0))
+                return
+            except Exception as error:  # noqa: BLE001 - a program's failure is the container's
+                self._write(str(error))
+                self._end(1)
+                return
+            if isinstance(step, Say):
+                self._write(step.line)
+            else:
+                if step.seconds is not None:
+                    self._later(step.seconds, self._go_on)
+                return
+        self._later(1.0, self._go_on)
+
+    def _drain(self, steps: Steps) -> int:
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as over:
+                return int(over.value)
+            if isinstance(step, Say):
+                self._write(step.line)
+
+    def _end(self, code: int, reason: str = "") -> None:
+        if self._over:
+            return
+        self._over = True
+        for timer in (self._timer, self._killer):
+            if timer is not None:
+                timer.cancel()
+        with contextlib.suppress(Exception):
+            self._end_program()
+        if self._code is not None and code == 0:
+            code = self._code
+        self.start.log.end()
+        self._ended(Exit(code, reason or ("Completed" if code == 0 else "Error")))
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._timer = self.engine.after(int(seconds * SECOND), action)
+
+    def _write(self, line: str) -> None:
+        self.start.log.write(self.engine.clock.now(), line)
+
+    def _annotation(self, name: str) -> str:
+        annotations = self.start.annotations
+        own = annotations.get(f"{PREFIX}{name}.{self.start.name}")
+        return own if own is not None else annotations.get(f"{PREFIX}{name}", "")
+
+    def _number(self, name: str) -> float | None:
+        text = self._annotation(name).removesuffix("s")
+        if not text:
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            raise StartError(
+                f'annotation {PREFIX}{name}: "{text}" is no number; it is one such as "1.5"'
+            ) from None

@@ -1,0 +1,158 @@
+"""One container of a pod over all its runs: started, probed, ended, started again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dralab.kernel.clock import SECOND, rfc3339
+from dralab.node.containers import Container, Exit
+from dralab.node.logs import Log
+
+Wire = Mapping[str, Any]
+
+FIRST_BACK_OFF: Final = 10 * SECOND  # kubelet: MaxContainerBackOff 300 s, doubled from 10 s
+LONGEST_BACK_OFF: Final = 300 * SECOND
+LONG_ENOUGH: Final = 600 * SECOND
+
+
+@dataclass(slots=True)
+class Running:
+    """What is known of one container of one pod."""
+
+    spec: Wire
+    init: bool = False
+    restarts: int = 0
+    back_off: int = 0
+    not_before: int = 0
+    number: int = 0
+    container: Container | None = None
+    started: int = 0
+    exit: Exit | None = None
+    finished: int = 0
+    waiting: str = "ContainerCreating"
+    message: str = ""
+    last: dict[str, Any] | None = None
+    log: Log = field(default_factory=Log)
+    previous: Log | None = None
+    probes: dict[str, "Probing"] = field(default_factory=dict)
+    stopping: bool = False
+
+    @property
+    def name(self) -> str:
+        """The container's name."""
+        name: str = self.spec["name"]
+        return name
+
+    @property
+    def sidecar(self) -> bool:
+        """Whether it is an init container that goes on running."""
+        return self.init and self.spec.get("restartPolicy") == "Always"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs at this moment."""
+        return self.container is not None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its startup probe, if any, has succeeded."""
+        probe = self.probes.get("startupProbe")
+        return self.alive and (probe is None or probe.good)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it counts as ready."""
+        if self.init and not self.sidecar:
+            return self.exit is not None and self.exit.code == 0
+        probe = self.probes.get("readinessProbe")
+        return self.has_started and not self.stopping and (probe is None or probe.good)
+
+    def ended(self, exit: Exit, now: int) -> None:
+        """Take it that the run is over."""
+        self.container = None
+        self.exit = exit
+        self.finished = now
+        self.probes = {}
+        self.stopping = False
+
+    def due(self, now: int) -> int:
+        """Return in how many nanoseconds it may be started again after an end."""
+        if self.not_before == 0:
+            if now - self.started > LONG_ENOUGH:
+                self.back_off = 0
+            self.not_before = self.finished + self.back_off
+            self.back_off = min(max(self.back_off * 2, FIRST_BACK_OFF), LONGEST_BACK_OFF)
+        return max(0, self.not_before - now)
+
+    def again(self) -> None:
+        """Make room for another run."""
+        self.last = {"terminated": self._terminated()}
+        self.restarts += 1
+        self.exit = None
+        self.previous, self.log = self.log, Log()
+        self.not_before = 0
+
+    def status(self, runtime: str, uid: str) -> dict[str, Any]:
+        """Return the entry of containerStatuses."""
+        identity = f"{runtime}://{uid}/{self.name}/{self.number}"
+        if self.alive:
+            state: dict[str, Any] = {"running": {"startedAt": rfc3339(self.started)}}
+        elif self.exit is not None and self.waiting != "CrashLoopBackOff":
+            state = {"terminated": self._terminated() | {"containerID": identity}}
+        else:
+            state = {"waiting": {"reason": self.waiting}}
+            if self.message:
+                state["waiting"]["message"] = self.message
+        last = self.last or {}
+        if self.exit is not None and self.waiting == "CrashLoopBackOff":
+            last = {"terminated": self._terminated() | {"containerID": identity}}
+        found: dict[str, Any] = {
+            "name": self.name,
+            "state": state,
+            "lastState": last,
+            "ready": self.ready,
+            "restartCount": self.restarts,
+            "image": self.spec.get("image", ""),
+            "imageID": f"{runtime}://{self.spec.get('image', '')}" if self.number else "",
+            "started": self.has_started,
+        }
+        if self.number:
+            found["containerID"] = identity
+        return found
+
+    def _terminated(self) -> dict[str, Any]:
+        over = self.exit or Exit(0)
+        found = {
+            "exitCode": over.code,
+            "reason": over.reason or ("Completed" if over.code == 0 else "Error"),
+            "startedAt": rfc3339(self.started),
+            "finishedAt": rfc3339(self.finished),
+        }
+        if over.message:
+            found["message"] = over.message
+        return found
+
+
+@dataclass(slots=True)
+class Probing:
+    """One probe of a running container: when it is next, and what it has said so far."""
+
+    spec: Wire
+    next: int
+    good: bool = False
+    successes: int = 0
+    failures: int = 0
+
+    def take(self, *, success: bool, now: int) -> bool:
+        """Take one answer; return whether the probe has now failed for good."""
+        self.next = now + max(1, self.spec.get("periodSeconds", 10)) * SECOND
+        if success:
+            self.successes, self.failures = self.successes + 1, 0
+            if self.successes >= self.spec.get("successThreshold", 1):
+                self.good = True
+            return False
+        self.successes, self.failures = 0, self.failures + 1
+        if self.failures >= self.spec.get("failureThreshold", 3):
+            self.good = False
+            return True
+        return False

@@ -1,0 +1,207 @@
+"""Nodes and drivers put together: kubelets on one manager, drivers in the same process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from dralab.api.status import ApiError
+from dralab.kernel.clock import Clock
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.client import Client, Object
+from dralab.runtime.live import LiveEngine
+from dralab.runtime.manager import Manager
+from dralab.runtime.resources import CLASSES
+
+if TYPE_CHECKING:
+    from dralab.apiserver.server import ApiServer
+    from dralab.drivers.driver import Driver
+    from dralab.drivers.publishing import Publisher
+    from dralab.node.kubelets import Kubelet, Kubelets
+    from dralab.node.pretend import Program
+
+# With the fake driver alone there is one node, of the name that its documentation shows.
+FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
+PRETEND: Final = "pretend"
+PROCESS: Final = "process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which nodes there are to be, and what is on them.
+
+    Without `nodes` there is one, or as many as the fleet's shape has of its own.
+    """
+
+    nodes: int | None = None
+    fleet: str = ""
+    drivers: Sequence[str] = ()
+    runtime: str = PRETEND
+    classic: bool = False
+    images: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.fleet or self.drivers)
+
+
+class Host(Protocol):
+    """What nodes need of a cluster."""
+
+    @property
+    def client(self) -> Client:
+        """A client of its server."""
+        ...
+
+    @property
+    def server(self) -> "ApiServer":
+        """The server, for logs and commands in containers."""
+        ...
+
+    clock: Clock
+    seed: int | None
+
+
+class Nodes:
+    """Nodes as a part of a cluster."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.engine: LiveEngine | None = None
+        self.manager: Manager | None = None
+        self.kubelets: Kubelets | None = None
+
+    def start(self, cluster: Host) -> None:
+        """Begin beside a server that answers."""
+        from dralab.parts.containers import connect
+
+        randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
+        engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)
+        manager = self.manager = Manager(engine, cluster.client, randomness)
+        kubelets = self.kubelets = assemble(manager, self.wanted)
+        connect(cluster.server, kubelets)
+        engine.soon(manager.start)
+        engine.start()
+
+    def stop(self) -> None:
+        """End; containers that are processes end too."""
+        if self.kubelets is not None:
+            self.kubelets.stop()
+        if self.manager is not None:
+            self.manager.stop()
+        if self.engine is not None:
+            self.engine.stop()
+        self.engine = self.manager = self.kubelets = None
+
+
+def assemble(
+    manager: Manager, wanted: Wanted, programs: Mapping[str, "Program"] | None = None
+) -> "Kubelets":
+    """Put nodes and their drivers on a manager, live or simulated."""
+    from dralab.drivers.publishing import Publisher
+    from dralab.node.kubelets import Kubelets
+    from dralab.node.pretend import PretendRuntime
+
+    kubelets = Kubelets(manager, PretendRuntime(manager.engine, programs))
+    publisher = Publisher(manager)
+    found = _described(wanted)
+
+    def on_node(kubelet: "Kubelet") -> None:
+        for driver in found.get(kubelet.name, ()):
+            install(kubelet, driver, publisher)
+
+    kubelets.on_node = on_node
+    classes = [] if manager.client is None else list(_classes(wanted, found))
+    manager.caches.when_synced(lambda: _create(manager.client, classes))
+    for spec in _specs(wanted):
+        kubelets.add(spec)
+    return kubelets
+
+
+def install(kubelet: "Kubelet", driver: "Driver", publisher: "Publisher") -> None:
+    """Have a driver in this process serve a node and publish its devices."""
+    from dralab.drivers.hosting import HostedPlugin
+
+    plugin = HostedPlugin(driver, kubelet.client, kubelet.directory)
+    kubelet.register(plugin)
+    publisher.publish(driver)
+
+
+def _sample(wanted: Wanted) -> Any:
+    from dralab.fleet import shapes
+
+    return shapes.sample(wanted.fleet, nodes=wanted.nodes, seed=wanted.seed)
+
+
+def names(wanted: Wanted) -> list[str]:
+    """Return the names of the nodes that are described by number alone."""
+    if wanted.nodes is None and "fake" in wanted.drivers:
+        return [FAKE_NODE]
+    return [f"node-{number}" for number in range(wanted.nodes or 1)]
+
+
+def _specs(wanted: Wanted) -> list[Any]:
+    from dralab.node.kubelets import NodeSpec
+
+    if not wanted.fleet:
+        return [NodeSpec(name=name) for name in names(wanted)]
+    return [
+        NodeSpec(name=node.name, cpu=node.cpu, memory=node.memory, labels=node.labels)
+        for node in _sample(wanted).nodes
+    ]
+
+
+def _described(wanted: Wanted) -> dict[str, list["Driver"]]:
+    """Return the drivers of each node."""
+    from dralab.drivers.catalog import DRIVERS
+    from dralab.drivers.driver import SliceOf
+    from dralab.drivers.fake.sample import Described
+
+    found: dict[str, list[Driver]] = {}
+    every = names(wanted)
+    if wanted.fleet:
+        from dralab.fleet import rendering
+
+        sample = _sample(wanted)
+        every = [node.name for node in sample.nodes]
+        contents: dict[tuple[str, str], list[SliceOf]] = {}
+        for obj in rendering.v1(sample):
+            spec = obj["spec"]
+            if obj["kind"] == "ResourceSlice" and spec.get("nodeName"):
+                part = SliceOf(
+                    devices=spec.get("devices") or (), counters=spec.get("sharedCounters") or ()
+                )
+                contents.setdefault((spec["nodeName"], spec["driver"]), []).append(part)
+        for (node, name), parts in contents.items():
+            found.setdefault(node, []).append(Described(node, name, parts))
+    for name in wanted.drivers:
+        if name == "fake" and wanted.classic:
+            continue
+        for node in every:
+            found.setdefault(node, []).append(DRIVERS[name](node))
+    return found
+
+
+def _classes(wanted: Wanted, found: Mapping[str, Sequence["Driver"]]) -> list[Object]:
+    from dralab.drivers.catalog import classes, device_class
+    from dralab.drivers.fake.sample import Described
+
+    first: dict[str, Driver] = {}
+    for drivers in found.values():
+        for driver in drivers:
+            first.setdefault(driver.name, driver)
+    del wanted
+    return [
+        obj
+        for name, driver in sorted(first.items())
+        for obj in ([device_class(name)] if isinstance(driver, Described) else classes(driver))
+    ]
+
+
+def _create(client: Client, objects: Sequence[Object]) -> None:
+    for obj in objects:
+        try:
+            client.create(CLASSES, obj)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
