@@ -82,6 +82,8 @@ def edited(  # noqa: PLR0917 - all of it decides
         raise _refused(patch, str(error), type) from error
     if not isinstance(value, dict):
         raise _refused(patch, "a patched object must be an object", type)
+    # No patch turns an object into one of another kind.
+    value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
         value, unknown = typing.typed(context, kind, value)
     except DecodingError as error:
