@@ -231,7 +231,7 @@ func inform(ctx context.Context, l *lab) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(l.client, 0, informers.WithNamespace(namespace))
 	var added, updated, deleted atomic.Int32
 	informer := factory.Core().V1().ConfigMaps().Informer()
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { added.Add(1) },
 		UpdateFunc: func(any, any) { updated.Add(1) },
 		DeleteFunc: func(any) { deleted.Add(1) },
@@ -247,6 +247,9 @@ func inform(ctx context.Context, l *lab) error {
 		if !synced {
 			return fmt.Errorf("%v did not sync", kind)
 		}
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
+		return fmt.Errorf("the handler did not hear of what was there")
 	}
 	before := added.Load()
 	maps := l.client.CoreV1().ConfigMaps(namespace)
