@@ -266,6 +266,13 @@ BAD = {
             "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
         ],
     ),
+    "a template with a name for its claims": (
+        template(name="c", finalizers=["a/b"]),
+        [
+            "spec.metadata.finalizers: Forbidden: cannot be set",
+            "spec.metadata.name: Forbidden: cannot be set",
+        ],
+    ),
     "a template with a bad claim": (
         obj("ResourceClaimTemplate", "t", spec={"spec": claim("c", {"name": "r"})["spec"]}),
         [

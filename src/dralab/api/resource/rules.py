@@ -8,7 +8,7 @@ All of it is pure: time comes in as a text, CEL as a compiler, gates as a set.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.api.fields import FieldError, invalid_value, too_long
+from dralab.api.fields import FieldError, forbidden, invalid_value, too_long
 from dralab.api.resource.conversion import convert, errors_in, hub_version
 from dralab.api.resource.defaulting import default, default_update
 from dralab.api.resource.disabling import without_disabled
@@ -166,4 +166,9 @@ def _template_metadata_errors(metadata: Object, path: str) -> list[FieldError]:
     size = sum(len(key.encode()) + len(str(value).encode()) for key, value in annotations.items())
     if size > MAX_ANNOTATIONS:
         found.append(too_long(f"{path}.annotations", MAX_ANNOTATIONS))
-    return found + labels_errors(f"{path}.labels", metadata.get("labels") or {})
+    found += labels_errors(f"{path}.labels", metadata.get("labels") or {})
+    return found + [
+        forbidden(f"{path}.{name}", "cannot be set")
+        for name in sorted(metadata)
+        if name not in {"labels", "annotations"} and metadata[name]
+    ]
