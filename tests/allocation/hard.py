@@ -13,7 +13,7 @@ from allocation.builders import (
     problem,
     request,
 )
-from dralab.allocation.problem import Device, Problem, Slice
+from dralab.allocation.problem import Constraint, Device, Problem, Request, Slice
 
 
 def mig(gpus: int, *, quarters: int = 4) -> tuple[Slice, ...]:
@@ -142,6 +142,20 @@ def hard() -> Iterator[tuple[str, Problem, bool]]:
         yield f"E2: {k} GPU+NIC pairs, and a kind that is missing", pairs(k, missing=True), False
         yield f"E2: {k} GPU+NIC pairs", pairs(k, missing=False), True
     yield "E2: 5 GPU+NIC pairs where 4 fit", pairs(5, missing=False), False
+    many = [device(f"g{i}", kind="gpu", root=i // 2) for i in range(16)]
+    many += [device(f"n{i}", kind="nic", root=i // 4) for i in range(28)]
+    rows: list[Request | Constraint] = []
+    for i in range(15):
+        rows += [
+            request(f"g{i}", carries("kind", "gpu")),
+            request(f"n{i}", carries("kind", "nic")),
+            match("root", f"g{i}", f"n{i}"),
+        ]
+    yield (
+        "E2: 15 GPU+NIC pairs on 8 roots where 14 fit",
+        problem(pool(*many), claim("c", *rows)),
+        False,
+    )
     for n in (8, 12, 16):
         claims = [claim(f"c{i}", request("r", count=2)) for i in range(3)]
         yield (

@@ -32,6 +32,8 @@ class Carried(dict[tuple[str, Scalar], int]):
     def __init__(self, by_value: Mapping[tuple[str, Scalar], int]) -> None:
         super().__init__(by_value)
         self.any = self.of(by_value)
+        # Whether every device carries one value: no lists.
+        self.single = sum(mask.bit_count() for mask in by_value.values()) == self.any.bit_count()
 
     def of(self, values: Iterable[tuple[str, Scalar]]) -> int:
         """Return the devices that carry at least one of these values."""

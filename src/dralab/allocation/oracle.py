@@ -11,7 +11,8 @@ The answer is exact wherever it is True or False. None means that the rest is of
 no polynomial method is built in; the search then has to look, within its budget.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
@@ -366,8 +367,10 @@ class Oracle:
         first = previous[1] if previous and previous[0] == likeness else 0
         answer: Answer = False
         tried: set[tuple[int, ...]] = set()
-        for index, narrowed in enumerate(masks.values()):
-            if index < first or tuple(narrowed) in tried:
+        failed: set[object] = set()
+        alike = self._interchangeable(demands, rules)
+        for index, (value, narrowed) in enumerate(masks.items()):
+            if index < first or tuple(narrowed) in tried or (failed and alike(value) in failed):
                 continue
             tried.add(tuple(narrowed))
             self.effort.spend()
@@ -377,13 +380,53 @@ class Oracle:
             if any(after[place].mask.bit_count() < after[place].need for place in covered):
                 continue
             if isinstance(self.matching(after, state), Shortfall):
+                failed.add(alike(value))
                 continue
             found = self._bind(after, state, rules[1:], (likeness, index) if alone else ())
             if found:
                 return True
             if found is None:
                 answer = None
+            failed.add(alike(value))
         return answer
+
+    def _interchangeable(
+        self, demands: Sequence[Demand], rules: Sequence[Bound]
+    ) -> Callable[[object], object]:
+        """Return what tells values from each other: of those that are alike one is enough.
+
+        Two roots with equal numbers of equal devices are alike, as long as nothing else (another
+        attribute, counters, a list of values) tells their devices apart.
+        """
+        name = rules[0].rule.constraint.name
+        carried = [
+            self._carried(demand.term, name)
+            for demand in demands
+            if any(each.covers(demand.term) for each in rules)
+        ]
+        involved = 0
+        for demand in demands:
+            involved |= demand.mask
+        simple = (
+            not involved & (self.board.drawing | self.board.shareable)
+            and all(each.rule.constraint.name == name for each in rules)
+            and len(carried) > 0
+            and all(each.single for each in carried)
+        )
+        if not simple:
+            return lambda value: value
+
+        def alike(value: object) -> object:
+            devices = 0
+            for each in carried:
+                devices |= each.get(value, 0)  # type: ignore[call-overload]  # a value of a rule
+            kinds = Counter(
+                tuple(demand.mask >> number & 1 for demand in demands)
+                for number in bits(devices & involved)
+            )
+            return frozenset(kinds.items())
+
+        return alike
 
     # --- units
 
