@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver.resources.asking import Asked
-from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.storage import MemoryStore, StorageUnavailable
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FOOS = "/apis/x.io/v1/namespaces/default/foos"
@@ -256,3 +256,34 @@ def test_webhooks_that_are_not_called_are_told():
     answer = Asked().full("POST", CRDS, body)
     assert answer.status == 201
     assert "conversion webhooks are not called" in dict(answer.headers)["Warning"]
+
+
+class Refusing(MemoryStore):
+    """A store whose medium fails when it is told to."""
+
+    full = False
+
+    def _persist(self, changes):
+        if self.full:
+            raise StorageUnavailable("the disk is full")
+
+
+def test_what_a_full_disk_took_back_is_not_served():
+    store = Refusing()
+    ask = Asked(store)
+    store.full = True
+    services = "/api/v1/namespaces/default/services"
+    body = {"metadata": {"name": "s"}, "spec": {"clusterIP": "10.0.0.7", "ports": [{"port": 1}]}}
+
+    def write():
+        with store.batch():
+            assert ask("POST", CRDS, definition())[0] == 201
+            assert ask("POST", FOOS, foo(n=1))[0] == 201
+            assert ask("POST", services, body)[0] == 201
+
+    with pytest.raises(StorageUnavailable):
+        write()
+    store.full = False
+    assert ask.full("GET", FOOS).status == 404
+    write()
+    assert ask("GET", f"{FOOS}/a")[0] == 200

@@ -1,6 +1,7 @@
 """Services get their addresses and node ports here: each from a range, none twice."""
 
 import random
+from collections.abc import Iterable
 from ipaddress import IPv4Network
 from typing import Any, Final
 
@@ -27,6 +28,13 @@ class ServiceAddresses:
         self.chance = chance
         self.addresses: dict[str, int] = {}
         self.ports: dict[int, int] = {}
+
+    def reset(self, services: Iterable[Object]) -> None:
+        """Forget everything but what these services have."""
+        self.addresses.clear()
+        self.ports.clear()
+        for service in services:
+            self.stored(None, service)
 
     def stored(self, before: Object | None, after: Object | None) -> None:
         """Take note of a change of a service: what it has now, and no longer has."""

@@ -124,6 +124,7 @@ class Application:
         return user
 
     def _answer(self, request: HttpRequest, user: User) -> Answer:
+        self.resources.context.catch_up()
         parts = routing.segments_of(request.path)
         depth = len(parts)
         if (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis"):

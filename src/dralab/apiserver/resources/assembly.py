@@ -58,8 +58,12 @@ def new_resources(
         rules=rules,
         admission=[*plugins, addresses, limits],
     )
-    for service in store.list("services").items:
-        addresses.stored(None, service.value)
+
+    def count_addresses() -> None:
+        addresses.reset(service.value for service in store.list("services").items)
+
+    count_addresses()
+    context.reloads.append(count_addresses)
     for quota in store.list(QUOTAS).items:
         limits.stored(None, quota.value)
     resources = Resources(context)

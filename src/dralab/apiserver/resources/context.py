@@ -47,6 +47,25 @@ class Context:
         self.issuer = TokenIssuer(self.clock)
         self.indexes = Indexes(self.store, self.rules)
         self._second, self._text = -1, ""
+        self._last = 0
+        # Make anew what was derived from objects, after writes were taken back.
+        self.reloads: list[Callable[[], None]] = []
+
+    def stored(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+        """Tell whoever observes a collection that an object of it was written."""
+        self._last = self.store.revision
+        self.rules.stored(kind, before, after)
+
+    def catch_up(self) -> None:
+        """Notice that the store took writes back: its medium failed, and its revision fell.
+
+        Whoever is about to write or to serve kinds calls this first.
+        """
+        revision = self.store.revision
+        if revision < self._last:
+            self._last = revision
+            for reload in self.reloads:
+                reload()
 
     def user_of_token(self, token: str) -> User | None:
         """Return who has a token: an account that we signed it for, or one the server knows."""

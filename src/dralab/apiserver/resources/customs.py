@@ -26,13 +26,22 @@ class CustomResources:
         self._served: dict[str, list[Kind]] = {}
         self._busy: set[str] = set()
         self._watched: set[str] = set()
+        self._own: dict[str, Mapping[str, Any]] = {}
         context.rules.observe(HUB, self.definition_changed)
 
     def load(self) -> None:
-        """Serve the definitions that are stored already."""
-        for stored in self.context.store.list(HUB).items:
-            if _is_established(stored.value):
-                self.serve(stored.key.name, stored.value["spec"])
+        """Serve the definitions that are stored, and no others but the server's own."""
+        there = {stored.key.name: stored.value for stored in self.context.store.list(HUB).items}
+        for name in [name for name in self._served if name not in there | self._own]:
+            self._forget(name)
+        for name, definition in there.items():
+            if _is_established(definition):
+                self.serve(name, definition["spec"])
+
+    def serve_own(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Serve the kinds of a definition that belongs to the server and is not stored."""
+        self._own[name] = spec
+        self.serve(name, spec)
 
     def definition_changed(self, before: Object | None, after: Object | None) -> None:
         """Bring everything in line with a definition that was written."""

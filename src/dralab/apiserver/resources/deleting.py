@@ -212,7 +212,7 @@ def _update(context: Context, kind: Kind, live: Stored, value: Object) -> Stored
         stored = context.store.update(live.key, value, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
-    context.rules.stored(kind, live.value, stored.value)
+    context.stored(kind, live.value, stored.value)
     return stored
 
 
@@ -222,5 +222,5 @@ def remove(context: Context, kind: Kind, live: Stored) -> Stored:
         stored = context.store.delete(live.key, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
-    context.rules.stored(kind, live.value, None)
+    context.stored(kind, live.value, None)
     return stored

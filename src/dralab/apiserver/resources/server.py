@@ -39,6 +39,7 @@ class Resources:
         self.context = context
         self.customs = CustomResources(context)
         self.customs.load()
+        context.reloads.append(self.customs.load)
 
     @property
     def kinds(self) -> Kinds:
@@ -89,6 +90,7 @@ class Resources:
         """Store a new object."""
         # What admission has seen (names, addresses, the namespace) is still so when it is stored.
         with self.context.store.lock:
+            self.context.catch_up()
             return writing.create(self.context, kind, value, namespace, options or WriteOptions())
 
     def update(
@@ -211,7 +213,7 @@ class Resources:
 
         For kinds that belong to the server, such as older device APIs.
         """
-        self.customs.serve(f"{spec['names']['plural']}.{spec['group']}", spec)
+        self.customs.serve_own(f"{spec['names']['plural']}.{spec['group']}", spec)
 
     def extend(self, kind: Kind, fields: Fields) -> None:
         """Let objects of a built-in kind have more fields: paths and structural schemas.

@@ -84,7 +84,7 @@ def create(
         stored = context.store.create(key, ordered)
     except KeyExists as error:
         raise _exists(kind, error.current) from error
-    context.rules.stored(kind, None, stored.value)
+    context.stored(kind, None, stored.value)
     return stored
 
 
@@ -339,7 +339,7 @@ def _replace(
         stored = context.store.update(live.key, value, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
-    context.rules.stored(kind, old, stored.value)
+    context.stored(kind, old, stored.value)
     return stored
 
 
