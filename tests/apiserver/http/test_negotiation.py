@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apiserver.resources.asking import Asked
+from dralab.apiserver.http.application import quoted
 from dralab.apiserver.http.negotiation import discovery_form, form_of
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -157,3 +158,9 @@ def test_what_only_a_client_can_mend_is_said_in_a_warning():
 )
 def test_paths_lead_where_they_should(method, path, status):
     assert Asked().full(method, path).status == status
+
+
+def test_a_warning_about_a_field_of_any_name_fits_into_a_header():
+    assert quoted('unknown field "spec.Ⱦ\n"').encode("latin-1").decode() == (
+        '"unknown field \\"spec.Ⱦ \\""'
+    )

@@ -455,9 +455,13 @@ def response(
 
 
 def quoted(text: str) -> str:
-    """Return a text as a quoted string of a header."""
+    """Return a text as a quoted string of a header, in UTF-8 as Go writes it.
+
+    Headers are texts of bytes (latin-1) up to the edge; a field may have any name.
+    """
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(character if character.isprintable() else " " for character in plain) + '"'
+    shown = "".join(character if character.isprintable() else " " for character in plain)
+    return f'"{shown}"'.encode(errors="replace").decode("latin-1")
 
 
 def refusal(error: ApiError) -> HttpResponse:
