@@ -19,6 +19,7 @@ from dralab.simulation.scenarios.fleet import Fleet
 from dralab.simulation.scenarios.workload import Work
 
 EXTERNAL: Final = "external"
+OWN: Final = "dralab"
 Engine = Simulation | PodSimulation
 
 
@@ -99,9 +100,9 @@ def load(
     own_seed = fields.whole("seed", 0)
     own_scheduler, blocking = _scheduler(fields)
     chosen = scheduler or own_scheduler
-    if chosen not in SCHEDULERS and chosen not in POLICIES and chosen != EXTERNAL:
+    if chosen not in SCHEDULERS and chosen not in POLICIES and chosen not in {EXTERNAL, OWN}:
         if not custom.is_file(chosen):
-            known = ", ".join([*SCHEDULERS, *POLICIES, EXTERNAL, "file.py:Class"])
+            known = ", ".join([*SCHEDULERS, *POLICIES, OWN, EXTERNAL, "file.py:Class"])
             raise fields.error("scheduler", f"{chosen!r} is none of {known}")
         custom.check(chosen, path)
     used_seed = own_seed if seed is None else seed

@@ -1,0 +1,1 @@
+"""dralab's own scheduler and controllers in simulated time, with real objects and claims."""
