@@ -1,5 +1,6 @@
 """The engine and the schedulers, on small cases that can be worked out by hand."""
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -8,11 +9,12 @@ from hypothesis import strategies as st
 
 from dralab.simulation.batch import outputs, runs
 from dralab.simulation.batch.availability import Availability
-from dralab.simulation.batch.engine import Simulation
-from dralab.simulation.batch.messages import Answer, CallMe, Kill, Start
+from dralab.simulation.batch.engine import Options, Simulation
+from dralab.simulation.batch.messages import Answer, CallMe, Kill, Start, Switch
 from dralab.simulation.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.machines import members
+from dralab.simulation.platforms import xml
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Delay
@@ -188,3 +190,82 @@ def test_the_same_input_gives_the_same_bytes(workload_file):
         outputs.jobs_csv(runs.batsim([path], platform=None, scheduler="easy")) for _ in range(2)
     }
     assert len(texts) == 1
+
+
+def test_the_files_of_version_5_have_its_names_and_its_makespan(workload_file, tmp_path):
+    path = workload_file((1, 5, 1, 50, 10), machines=2)
+    run = runs.batsim([path], platform=None, scheduler="easy")
+    names = [p.name for p in outputs.write(run, str(tmp_path / "out-"), dialect=5)]
+    assert names == ["out-jobs.csv", "out-machine_states.csv", "out-schedule.json"]
+    row = (tmp_path / "out-jobs.csv").read_text().splitlines()[1]
+    assert (
+        row
+        == "1,w0,w0!d10,5.000000,1,50.000000,1,COMPLETED_SUCCESSFULLY,5.000000,10.000000,15.000000,0.000000,10.000000,1.000000,0,-1.000000,"
+    )
+    schedule = json.loads((tmp_path / "out-schedule.json").read_text())
+    assert schedule["makespan"] == 10
+    assert list(schedule) == sorted(schedule)
+    assert "simulation_time" not in schedule
+    assert [p.name for p in outputs.write(run, str(tmp_path / "out"))][-1] == "out_schedule.csv"
+
+
+POWER = """<platform version="4.1"><zone id="z" routing="None">
+<host id="master_host" speed="1Gf"/>
+<host id="a" speed="1Gf, 1f, 0.5f, 0.25f"><prop id="wattage_per_state" value="100:200, 10:10, 50:50, 80:80"/>
+<prop id="sleep_pstates" value="1:2:3"/></host></zone></platform>
+"""
+
+
+def test_energy_follows_what_a_job_does_and_a_delay_draws_idle_power(tmp_path, workload_file):
+    (tmp_path / "p.xml").write_text(POWER)
+    path = workload_file(
+        ("wait", 0, 1, 50, 10),
+        profiles={
+            "d10": {"type": "delay", "delay": 10},
+            "work": {"type": "parallel", "cpu": [2e10], "com": []},
+        },
+        jobs=[
+            {"id": "wait", "subtime": 0, "res": 1, "walltime": 50, "profile": "d10"},
+            {"id": "work", "subtime": 15, "res": 1, "walltime": 50, "profile": "work"},
+        ],
+    )
+    run = runs.batsim(
+        [path], platform=tmp_path / "p.xml", scheduler="fcfs", options=Options(energy=True)
+    )
+    assert [record.joules for record in run.records.values()] == [1000.0, 4000.0]
+    assert run.hosts.joules == 10 * 100 + 5 * 100 + 20 * 200
+    text = outputs.consumed_energy_csv(run).splitlines()
+    assert text == [
+        "time,energy,event_type,wattmin,epower",
+        "0,0,s,100,NA", "10,1000,e,100,100", "15,1500,s,200,100", "35,5500,e,100,200",
+    ]  # fmt: skip
+    names = [p.name for p in outputs.write(run, str(tmp_path / "e"))]
+    assert {"e_consumed_energy.csv", "e_pstate_changes.csv"} <= set(names)
+
+
+def test_a_machine_goes_to_sleep_and_wakes_by_way_of_its_virtual_states(tmp_path):
+    (tmp_path / "p.xml").write_text(POWER)
+    platform = xml.read(tmp_path / "p.xml")
+    scheduler = Scripted(
+        lambda news: [Switch(0b1, 1), CallMe(10 * S)],
+        lambda news: [],  # asleep since 2 s: one flop takes 2 s in the state on the way
+        lambda news: [Switch(0b1, 0)],
+        lambda news: [],
+    )
+    simulation = Simulation(
+        platform, [workload((0, 1, 9, 1))], scheduler, options=Options(energy=True)
+    )
+    simulation.run()
+    switched = [
+        (news.now // S, news.switched) for news in scheduler.heard if getattr(news, "switched", ())
+    ]
+    assert switched == [(2, ((1, 1),)), (14, ((1, 0),))]
+    assert simulation.hosts.joules == 2 * 50 + 8 * 10 + 4 * 80
+    assert simulation.hosts.booked["switching_off"] == 2 * S
+    assert simulation.hosts.booked["sleeping"] == 8 * S
+    assert simulation.hosts.booked["switching_on"] == 4 * S
+    asleep = Scripted(
+        lambda news: [Switch(0b1, 1)], lambda news: [Start(simulation.records["w0!0"].job, 0b1)]
+    )
+    with pytest.raises(DecisionError, match="asleep"):
+        Simulation(platform, [workload((0, 1, 9, 1))], asleep).run()

@@ -77,7 +77,7 @@ def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twi
             break
     assert set(most.values()) == {1000}
     assert len(most) == 4
-    assert "H100" in run.pods["default/other"].reason
+    assert "cannot allocate claim default/other" in run.pods["default/other"].reason
 
 
 def test_the_same_scenario_and_seed_give_the_same_bytes(load, tmp_path):

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from dralab.simulation.errors import Complaints, InputError
+
+if TYPE_CHECKING:
+    from dralab.simulation.batch.engine import Simulation
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
@@ -19,6 +22,11 @@ OUTPUT = click.option(
     default="json",
     show_default=True,
     help="How to print the result.",
+)
+REPORT = click.option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write tables and a page to look at here.",
 )
 LENIENT = click.option("--lenient", is_flag=True, help="Skip broken entries, and count them.")
 
@@ -47,6 +55,15 @@ def report_skipped(complaints: Complaints) -> None:
         click.echo(f"skipped: {error}", err=True)
     if len(complaints.skipped) > 10:
         click.echo(f"skipped: {len(complaints.skipped) - 10} more", err=True)
+
+
+def report_jobs(run: "Simulation", folder: Path | None, name: str, scheduler: str) -> None:
+    """Write the page and the tables of a run of rigid jobs, where that is wanted."""
+    if folder is not None:
+        from dralab.simulation.reports import run as reports
+        from dralab.simulation.scenarios import collect
+
+        reports.write(collect.of_jobs(run, name=name, scheduler=scheduler), folder)
 
 
 def show(values: Mapping[str, Any], output: str) -> None:
@@ -81,6 +98,10 @@ def _cell(value: object) -> str:
 @click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
 @click.option("--forward-unknown-events", "unknown", is_flag=True, help="To it.")
 @click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Jobs may share machines.")
+@click.option(
+    "--dialect", type=click.Choice(["4", "5"]), default="4", help="Of the files: Batsim's version."
+)
+@REPORT
 @LENIENT
 @OUTPUT
 def batsim(
@@ -97,6 +118,8 @@ def batsim(
     profiles: bool,
     unknown: bool,
     sharing: bool,
+    dialect: str,
+    report: Path | None,
     lenient: bool,
     output: str,
 ) -> None:
@@ -126,7 +149,8 @@ def batsim(
             socket=socket,
             complaints=complaints,
         )
-        outputs.write(run, prefix)
+        outputs.write(run, prefix, dialect=int(dialect))
+    report_jobs(run, report, workloads[0].stem, socket or scheduler)
     report_skipped(complaints)
     for warning in runs.warnings(run):
         click.echo(f"warning: {warning}", err=True)
@@ -141,6 +165,7 @@ def batsim(
 @click.option("--walltime-factor", default=2.0, show_default=True, help="Of the run time.")
 @click.option("--requested-only", is_flag=True, help="Take only the requested time as walltime.")
 @click.option("--grain", default=0, show_default=True, help="Round run times up; Batsim's is 1.")
+@REPORT
 @LENIENT
 @OUTPUT
 def swf(
@@ -151,6 +176,7 @@ def swf(
     walltime_factor: float,
     requested_only: bool,
     grain: int,
+    report: Path | None,
     lenient: bool,
     output: str,
 ) -> None:
@@ -174,6 +200,7 @@ def swf(
         )
         if prefix is not None:
             outputs.write(run, prefix)
+    report_jobs(run, report, trace.stem, scheduler)
     report_skipped(complaints)
     show(outputs.summary(run) | {"nb_entries_skipped": len(complaints.skipped)}, output)
 
@@ -194,6 +221,7 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
 )
 @click.option("--seed", default=42, show_default=True)
 @click.option("--curve", type=FILE, help="Write the measures after every pod to this CSV file.")
+@REPORT
 @LENIENT
 @OUTPUT
 def openb(
@@ -203,6 +231,7 @@ def openb(
     inflate: float,
     seed: int,
     curve: Path | None,
+    report: Path | None,
     lenient: bool,
     output: str,
 ) -> None:
@@ -227,6 +256,10 @@ def openb(
     report_skipped(complaints)
     if curve is not None:
         experiment.write_curve(outcome, curve)
+    if report is not None:
+        from dralab.simulation.reports import openb as pages
+
+        pages.write(outcome, report)
     show(outcome.table(), output)
 
 

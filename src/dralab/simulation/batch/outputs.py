@@ -26,35 +26,47 @@ PSTATE_COLUMNS: Final = "time,machine_id,new_pstate"
 Number = int | float
 
 
-def write(simulation: Simulation, prefix: str) -> list[Path]:
-    """Write `PREFIX_jobs.csv` and the others; return their paths."""
+def write(simulation: Simulation, prefix: str, *, dialect: int = 4) -> list[Path]:
+    """Write `PREFIX_jobs.csv` and the others; return their paths.
+
+    Version 5 joins the prefix without `_`, names profiles `w0!name`, writes `schedule.json`, and
+    counts the makespan from the first submission.
+    """
+    joint = "" if dialect == 5 else "_"
     texts = {
-        "jobs": jobs_csv(simulation),
-        "schedule": schedule_csv(simulation),
-        "machine_states": machine_states_csv(simulation),
+        "jobs.csv": jobs_csv(simulation, dialect=dialect),
+        "machine_states.csv": machine_states_csv(simulation),
     }
+    if dialect == 5:
+        texts["schedule.json"] = schedule_json(simulation)
+    else:
+        texts["schedule.csv"] = schedule_csv(simulation)
     hosts = simulation.hosts
     if hosts.energy:
-        texts["consumed_energy"] = consumed_energy_csv(simulation)
+        texts["consumed_energy.csv"] = consumed_energy_csv(simulation)
     if hosts.energy or hosts.switches:
         rows = [f"{_general(r.when)},{render(r.machines)},{r.pstate}" for r in hosts.pstate_rows]
-        texts["pstate_changes"] = _lines(PSTATE_COLUMNS, rows)
+        texts["pstate_changes.csv"] = _lines(PSTATE_COLUMNS, rows)
     paths = []
     for name, text in texts.items():
-        path = Path(f"{prefix}_{name}.csv")
+        path = Path(f"{prefix}{joint}{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         paths.append(path)
     return paths
 
 
-def jobs_csv(simulation: Simulation) -> str:
+def jobs_csv(simulation: Simulation, *, dialect: int = 4) -> str:
     """Return one row per job that is over, in the order in which they ended."""
     energy = simulation.hosts.energy
-    return _lines(
-        ",".join(JOB_COLUMNS),
-        (",".join(_row(record, energy=energy)) for record in simulation.finished),
-    )
+    rows = []
+    for record in simulation.finished:
+        row = _row(record, energy=energy)
+        if dialect == 5:
+            row[2] = f"{record.job.workload}!{record.job.profile}"
+            row[-1] = row[-1] if record.metadata else ""
+        rows.append(",".join(row))
+    return _lines(",".join(JOB_COLUMNS), rows)
 
 
 def _row(record: Record, *, energy: bool) -> list[str]:
@@ -138,6 +150,20 @@ def schedule_csv(simulation: Simulation) -> str:
     values = summary(simulation)
     row = ",".join(f"{v:f}" if isinstance(v, float) else str(v) for v in values.values())
     return _lines(",".join(values), [row])
+
+
+def schedule_json(simulation: Simulation) -> str:
+    """Return version 5's `schedule.json`: no real times, numbers with six digits."""
+    values = summary(simulation)
+    del values["scheduling_time"], values["simulation_time"]
+    first = min((r.job.submitted for r in simulation.records.values()), default=0) / SECOND
+    values["makespan"] = max(0.0, float(values["makespan"]) - first)
+    lines = [
+        f'  "{key}": '
+        + (f"{v:f}" if isinstance(v, float) else f'"{v}"' if isinstance(v, str) else str(v))
+        for key, v in values.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def machine_states_csv(simulation: Simulation) -> str:
