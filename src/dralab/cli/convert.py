@@ -7,7 +7,7 @@ import orjson
 import yaml
 
 from dralab.cli import generations
-from dralab.prototypes.conversion import reading
+from dralab.prototypes.conversion import classic, reading
 from dralab.prototypes.conversion.neutral import Scene
 from dralab.prototypes.conversion.to_evolution import ToEvolution
 from dralab.prototypes.conversion.to_k8srm import ToK8srm
@@ -21,12 +21,15 @@ WRITERS: Mapping[str, Callable[[Scene], Writer]] = {
     "k8srm": ToK8srm,
 }
 
+# Classic DRA is read only.
+SOURCES = (*generations.API_NAMES, "classic")
+
 
 @click.command(epilog="Example: dralab convert --to v1 -f k8srm-manifests/ > today.yaml")
 @generations.files_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option("--to", "target", type=click.Choice(list(WRITERS)), required=True)
-@click.option("--from", "source", type=click.Choice(generations.API_NAMES))
+@click.option("--from", "source", type=click.Choice(SOURCES))
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
 def convert(
     files: tuple[str, ...], more: tuple[str, ...], target: str, source: str | None, output: str
@@ -39,7 +42,8 @@ def convert(
     names = (*files, *more)
     if not names:
         raise click.UsageError("nothing to convert: give files with -f")
-    source = generations.chosen((item for _, item, _ in generations.raw(names)), source)
+    items = [item for _, item, _ in generations.raw(names)]
+    source = generations.chosen(items, source, readable=SOURCES)
     if source == target:
         raise click.UsageError(f"the input is {source} already")
     scene = read_scene(names, source)
@@ -57,6 +61,8 @@ def convert(
 
 def read_scene(names: tuple[str, ...], source: str) -> Scene:
     """Return what files of a generation mean; exit code 2 where they are invalid."""
+    if source == "classic":
+        return classic.read([item for _, item, _ in generations.raw(names)])
     if source == "v1":
         objects: list[Object] = [item for _, item, _ in generations.raw(names)]
     else:

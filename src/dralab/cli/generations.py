@@ -70,11 +70,19 @@ def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:
     return found
 
 
-def chosen(items: Iterable[Any], api: str | None) -> str:
-    """Return the generation to read documents as; a clear error where it cannot be told."""
+def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = API_NAMES) -> str:
+    """Return the generation to read documents as; a clear error where it cannot be told.
+
+    `readable` are those that the command understands.
+    """
     if api:
         return api
     found = detected(items)
+    if "classic" in found and "classic" not in readable:
+        raise click.UsageError(
+            "the input is of classic DRA, where only the driver knows its devices: translate it "
+            "with dralab convert --to v1, or serve it with dralab up --profile v1,classic"
+        )
     if len(found) == 1:
         return found.pop()
     if not found:

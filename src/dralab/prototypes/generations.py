@@ -63,6 +63,8 @@ def detected(items: Iterable[Any]) -> set[str]:
             version = part.get("apiVersion") if isinstance(part, dict) else None
             if version == K8SRM:
                 found.add("k8srm")
+            elif version == EVOLUTION and _is_classic(part):
+                found.add("classic")
             elif version == EVOLUTION or (
                 version == "resource.k8s.io/v1alpha3" and part.get("kind") == "ResourcePool"
             ):
@@ -70,3 +72,11 @@ def detected(items: Iterable[Any]) -> set[str]:
             elif version in TODAY:
                 found.add("v1")
     return found
+
+
+def _is_classic(item: Mapping[str, Any]) -> bool:
+    """Return whether an object of the version that two APIs share is of Kubernetes' own."""
+    if item.get("kind") in {"ResourceClass", "PodSchedulingContext", "ResourceClaimParameters"}:
+        return True
+    spec = item.get("spec") or {}
+    return "resourceClassName" in spec or "resourceClassName" in (spec.get("spec") or {})

@@ -1,0 +1,184 @@
+"""Objects of classic DRA as neutral values; there is no way back.
+
+A class names its driver and nothing else, parameters mean what the driver makes of them: those of
+the fake driver are understood, others are copied as opaque configuration.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dralab.allocation.problem import Attribute
+from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, STATE_GROUP
+from dralab.prototypes.conversion.neutral import (
+    Claim,
+    Config,
+    Device,
+    DeviceClass,
+    Entry,
+    Expression,
+    Note,
+    Object,
+    Option,
+    Pod,
+    Pool,
+    Request,
+    Scene,
+)
+
+Wire = Mapping[str, Any]
+REQUEST = "devices"
+
+
+def read(items: Sequence[Object]) -> Scene:
+    """Return what objects of classic DRA mean; parameters go into the claims that name them."""
+    scene = Scene()
+    parameters = {_place(item): item for item in items if item.get("kind") == "FakeClaimParameters"}
+    for item in items:
+        version, kind = item.get("apiVersion"), item.get("kind")
+        match kind:
+            case "ResourceClass" if version == API_VERSION:
+                scene.parts.append(_class(item, scene.notes))
+            case "ResourceClaim" | "ResourceClaimTemplate" if version == API_VERSION:
+                scene.parts.append(_claim(item, parameters, scene.notes))
+            case "NodeAllocationState" if str(version).startswith(STATE_GROUP):
+                scene.parts.append(_state(item))
+            case "PodSchedulingContext" | "FakeClaimParameters" | "DeviceClassParameters":
+                continue  # the first has no meaning today, the others are in what names them
+            case "Pod" if any("source" in e for e in item["spec"].get("resourceClaims") or ()):
+                scene.parts.append(_pod(item))
+            case _ if "template" in (item.get("spec") or {}):
+                scene.others.append(_workload(item))
+            case _:
+                scene.others.append(item)
+    return scene
+
+
+def _place(item: Wire) -> tuple[str, str]:
+    metadata = item["metadata"]
+    return str(metadata.get("namespace") or "default"), metadata["name"]
+
+
+def _class(item: Wire, notes: list[Note]) -> DeviceClass:
+    name = item["metadata"]["name"]
+    where = f"ResourceClass {name}"
+    if item.get("suitableNodes"):
+        message = "classes name no nodes any more: say it in the pods' node affinity"
+        notes.append(Note("lost", where, "suitableNodes", message))
+    if item.get("parametersRef"):
+        message = "the driver's own: write them into the class' config by hand"
+        notes.append(Note("lost", where, "parametersRef", message))
+    driver = str(item.get("driverName") or "")
+    return DeviceClass(name=name, drivers=(driver,) if driver else ())
+
+
+def _claim(
+    item: Wire,
+    parameters: Mapping[tuple[str, str], Wire],
+    notes: list[Note],
+) -> Claim:
+    template = item["kind"] == "ResourceClaimTemplate"
+    spec = item["spec"]["spec"] if template else item["spec"]
+    namespace, name = _place(item)
+    where = f"{item['kind']} {namespace}/{name}"
+    class_name = spec["resourceClassName"]
+    option = Option(class_name=class_name)
+    configs: tuple[Config, ...] = ()
+    reference = spec.get("parametersRef")
+    if reference is not None:
+        found = parameters.get((namespace, reference["name"]))
+        fake = (reference.get("apiGroup"), reference["kind"]) == (DRIVER, "FakeClaimParameters")
+        if fake and found is not None:
+            option, configs = _fake(found.get("spec") or {}, option)
+        else:
+            why = "is not among the input" if fake else "is another driver's: only it knows what"
+            message = f"{reference['kind']} {reference['name']} {why}; one device is asked for"
+            notes.append(Note("lost", where, "parametersRef", message))
+    if spec.get("allocationMode") == IMMEDIATE:
+        message = "devices are always given when the first consumer is scheduled"
+        notes.append(Note("lost", where, "allocationMode: Immediate", message))
+    return Claim(
+        name=name,
+        namespace=namespace,
+        template=template,
+        requests=(Request(name=REQUEST, options=(option,)),),
+        configs=configs,
+        labels=(item["spec"].get("metadata") or {}).get("labels") or {} if template else {},
+    )
+
+
+def _fake(spec: Wire, option: Option) -> tuple[Option, tuple[Config, ...]]:
+    model = (spec.get("selector") or {}).get("model")
+    words = f"device.attributes['{DRIVER}'].model == '{model}'"
+    expressions = (Expression(words, "v1", (DRIVER,)),) if model else ()
+    found = Option(
+        class_name=option.class_name, expressions=expressions, count=int(spec.get("count", 1))
+    )
+    if not spec.get("split"):
+        return found, ()
+    parameters = {
+        "apiVersion": f"{DRIVER}/v1alpha1",
+        "kind": "FakeClaimParameters",
+        "spec": {"split": spec["split"]},
+    }
+    return found, (Config(driver=DRIVER, parameters=parameters),)
+
+
+def _state(item: Wire) -> Pool:
+    """Return a node's allocatable devices; what was allocated or prepared is not carried over."""
+    node = item["metadata"]["name"]
+    fakes = [d["fake"] for d in (item.get("spec") or {}).get("allocatableDevice") or ()]
+    return Pool(
+        name=node,
+        driver=DRIVER,
+        node=node,
+        devices=tuple(
+            Device(
+                name=fake["uuid"],
+                attributes={
+                    "uuid": Attribute("string", (fake["uuid"],)),
+                    "model": Attribute("string", (fake["name"],)),
+                },
+            )
+            for fake in fakes
+        ),
+    )
+
+
+def _entries(claims: Iterable[Wire]) -> tuple[Entry, ...]:
+    found = []
+    for entry in claims:
+        source = entry.get("source") or {}
+        template = source.get("resourceClaimTemplateName")
+        found.append(
+            Entry(
+                name=entry["name"],
+                how="template" if template else "claim",
+                source=template or source.get("resourceClaimName") or "",
+            )
+        )
+    return tuple(found)
+
+
+def _pod(item: Object) -> Pod:
+    uses = {
+        container["name"]: tuple(
+            (use["name"], "") for use in (container.get("resources") or {}).get("claims") or ()
+        )
+        for container in item["spec"].get("containers") or ()
+    }
+    return Pod(item=item, entries=_entries(item["spec"]["resourceClaims"]), uses=uses)
+
+
+def _workload(item: Object) -> Object:
+    """Return a workload whose template's entries have their sources one level higher."""
+    template = item["spec"]["template"]
+    spec = template.get("spec") or {}
+    claims = spec.get("resourceClaims")
+    if not claims:
+        return item
+    flat = [
+        {"name": entry["name"], **(entry.get("source") or {})} if "source" in entry else entry
+        for entry in claims
+    ]
+    changed = {**template, "spec": {**spec, "resourceClaims": flat}}
+    return {**item, "spec": {**item["spec"], "template": changed}}
