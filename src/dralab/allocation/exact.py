@@ -13,13 +13,23 @@ from dralab.allocation.board import State, lowest_first
 from dralab.allocation.eligibility import SearchError, Values
 from dralab.allocation.observers import Answer
 from dralab.allocation.oracle import Bound, Oracle
-from dralab.allocation.plain import BudgetError, Effort, Position, first, taken_by, walked
+from dralab.allocation.plain import (
+    BudgetError,
+    Effort,
+    Position,
+    first,
+    onward,
+    taken_by,
+    walked,
+)
 from dralab.allocation.rules import Match, agreed
 from dralab.allocation.setup import Picked, Setup
 from dralab.allocation.terms import Term
 
 # How long errors of selectors are looked for in Kubernetes' own order (see `solve`).
 REPLAY = 20_000
+# How often the search tries to go straight ahead again after it had to ask.
+MOST_STRAYS = 3
 
 
 def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
@@ -79,6 +89,8 @@ class _Reduction:
         self.oracle = oracle
         self.effort = effort
         self.failed: set[object] = set()
+        # How often going straight ahead led into another dead end.
+        self.strays = 0
 
     def request(self, at: int, position: Position) -> tuple[Picked, ...] | None:
         """Serve the requests from `at` on."""
@@ -143,7 +155,7 @@ class _Reduction:
             observer.asked(term.name, device, answer)
             if answer is not False:
                 observer.taken(term.name, device)
-                found = self.some(next_step, after)
+                found = self.onward(next_step, after, answer) or self.some(next_step, after)
                 if found is not None:
                     return found
                 observer.given_back(term.name, device)
@@ -152,6 +164,17 @@ class _Reduction:
             rejected.add(likeness)
         self.failed.add(key)
         return None
+
+    def onward(self, step: _Step, position: Position, answer: Answer) -> tuple[Picked, ...] | None:
+        """Try to go straight ahead from here: often one choice was the only obstacle."""
+        if not answer or self.strays >= MOST_STRAYS:
+            return None
+        begun = Picked(step.term, step.devices)
+        found = onward(self.setup, self.effort, step.at, begun, position)
+        if found is None:
+            self.strays += 1
+            return None
+        return tuple(found)
 
     def candidates(self, step: _Step, position: Position) -> Iterable[int]:  # noqa: ARG002
         """Return the devices to try next, in order: later ones than those of the request."""
@@ -242,6 +265,8 @@ class _Guided(_Reduction):
     def __init__(self, setup: Setup, oracle: Oracle, effort: Effort, cost: Cost) -> None:
         super().__init__(setup, oracle, effort)
         self.cost = cost
+        # Straight ahead is Kubernetes' way, not the cheapest.
+        self.strays = MOST_STRAYS
 
     def candidates(self, step: _Step, position: Position) -> Iterable[int]:
         """Return the devices to try next, the cheapest first; of equals only the first."""

@@ -168,25 +168,44 @@ def walked(setup: Setup, effort: Effort) -> Sequence[Picked] | None:
     Where this succeeds it is the first solution: nothing earlier was passed over but what could
     not be taken.
     """
-    walk = _Walk(setup, effort)
-    picked: list[Picked] = []
     if not setup.requests:
-        return picked
-    position = _fresh(setup, setup.requests[0][0].claim, setup.start)
-    for at, terms in enumerate(setup.requests):
-        term = terms[0]
-        if term.request == 0 and at:
+        return []
+    start = _fresh(setup, setup.requests[0][0].claim, setup.start)
+    return _ahead(_Walk(setup, effort), 0, start)
+
+
+def onward(
+    setup: Setup, effort: Effort, at: int, begun: Picked, position: Position
+) -> Sequence[Picked] | None:
+    """Return what going straight ahead gives from here on, None at a dead end.
+
+    `begun` is what request `at` has so far, `position` where that leaves the search.
+    """
+    walk = _Walk(setup, effort)
+    found = _straight(walk, begun.term, position, begun.devices)
+    if found is None:
+        return None
+    rest = _ahead(walk, at + 1, found[1])
+    return None if rest is None else [Picked(begun.term, found[0]), *rest]
+
+
+def _ahead(walk: _Walk, at: int, position: Position) -> list[Picked] | None:
+    setup = walk.setup
+    picked: list[Picked] = []
+    for number in range(at, len(setup.requests)):
+        term = setup.requests[number][0]
+        if term.request == 0 and number:
             if not all(rule.met for rule in position.rules):
                 return None
             position = _fresh(setup, term.claim, position.state)
-        if position.devices + setup.count(term) + setup.least_after[at] > (
+        if position.devices + setup.count(term) + setup.least_after[number] > (
             setup.claims[term.claim].limit
         ):
             return None
         if term.all:
             found = next(walk.fixed(term, position), None)
         else:
-            found = _straight(walk, term, position)
+            found = _straight(walk, term, position, ())
         if found is None:
             return None
         picked.append(Picked(term, found[0]))
@@ -195,10 +214,15 @@ def walked(setup: Setup, effort: Effort) -> Sequence[Picked] | None:
 
 
 def _straight(
-    walk: _Walk, term: Term, position: Position
+    walk: _Walk, term: Term, position: Position, begun: tuple[int, ...]
 ) -> tuple[tuple[int, ...], Position] | None:
-    devices: list[int] = []
+    devices = list(begun)
+    if len(devices) == term.count:
+        return begun, position
+    start = devices[-1] + 1 if devices else 0
     for number in _candidates(walk.setup, term, position.state):
+        if number < start:
+            continue
         walk.effort.spend()
         after = walk.with_device(term, number, position)
         if after is not None:
