@@ -15,7 +15,7 @@ from dralab.node.plugins import Plugins
 from dralab.runtime.client import Client, Object
 from dralab.runtime.engine import Engine
 from dralab.runtime.objects import key_of, uid_of
-from dralab.runtime.resources import CLAIMS
+from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS
 
 Wire = Mapping[str, Any]
 Done = Callable[[str], None]
@@ -25,6 +25,14 @@ UNPREPARE: Final = "Unprepare"
 
 class _Refused(Exception):  # noqa: N818 - a fact about a claim
     """A pod's claims cannot be made ready; nothing has happened yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where the name of a claim comes from."""
+
+    entry: str
+    generated: bool
 
 
 @dataclass(slots=True)
@@ -270,27 +278,35 @@ class ClaimsOfNode:
             item["name"]: item
             for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
         }
-        names: list[tuple[str, bool]] = []
+        names: dict[str, _Found] = {}
+        classic: set[str] = set()
         for entry in pod["spec"].get("resourceClaims") or ():
-            if entry.get("resourceClaimName"):
-                names.append((entry["resourceClaimName"], False))
+            named = entry.get("resourceClaimName")
+            if entry.get("source"):
+                classic.add(entry["name"])
+                named = entry["source"].get("resourceClaimName")
+            if named:
+                names[named] = _Found(entry["name"], generated=False)
             elif entry["name"] not in statuses:
                 raise _Refused(f'pod "{key}": ResourceClaim not created yet')
             elif statuses[entry["name"]].get("resourceClaimName"):
-                names.append((statuses[entry["name"]]["resourceClaimName"], True))
+                named = statuses[entry["name"]]["resourceClaimName"]
+                names[named] = _Found(entry["name"], generated=True)
         extended = (pod.get("status") or {}).get("extendedResourceClaimStatus")
         if extended:
-            names.append((extended["resourceClaimName"], True))
+            names[extended["resourceClaimName"]] = _Found("", generated=True)
         return [
-            self._checked(pod, name, generated=generated) for name, generated in dict(names).items()
+            self._checked(pod, name, generated=each.generated, classic=each.entry in classic)
+            for name, each in names.items()
         ]
 
     def _checked(
-        self, pod: Object, name: str, *, generated: bool
+        self, pod: Object, name: str, *, generated: bool, classic: bool
     ) -> tuple[ClaimRef, tuple[str, ...]]:
         key, uid = key_of(pod), uid_of(pod)
         try:
-            claim = self.client.get(CLAIMS, name, key.namespace)
+            resource = CLASSIC_CLAIMS if classic else CLAIMS
+            claim = self.client.get(resource, name, key.namespace)
         except ApiError as error:
             raise _Refused(f"fetch ResourceClaim {name}: {error.message}") from error
         owners = {owner["uid"] for owner in claim["metadata"].get("ownerReferences") or ()}
@@ -313,6 +329,8 @@ class ClaimsOfNode:
             raise _Refused(f"ResourceClaim {name}: not allocated")
         results = (status["allocation"].get("devices") or {}).get("results") or ()
         drivers = tuple(dict.fromkeys(result["driver"] for result in results))
+        if classic:
+            drivers = (status.get("driverName", ""),)
         for driver in drivers:
             if self.plugins.get(driver) is None:
                 raise _Refused(f"DRA driver {driver} is not registered")
@@ -334,6 +352,9 @@ def claim_names(pod: Object) -> dict[str, str]:
         for entry in pod["spec"].get("resourceClaims") or ()
         if entry.get("resourceClaimName")
     }
+    for entry in pod["spec"].get("resourceClaims") or ():
+        if (entry.get("source") or {}).get("resourceClaimName"):
+            names[entry["name"]] = entry["source"]["resourceClaimName"]
     for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ():
         if item.get("resourceClaimName"):
             names[item["name"]] = item["resourceClaimName"]

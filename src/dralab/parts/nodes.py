@@ -10,7 +10,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client, Object
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import CLASSES
+from dralab.runtime.resources import CLASSES, CLASSIC_CLASSES, NAMESPACES
 
 if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 # With the fake driver alone there is one node, of the name that its documentation shows.
 FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
+FAKE_NAMESPACE: Final = "fake-system"
+CLASSIC_CLASS: Final[Object] = {
+    "apiVersion": "resource.k8s.io/v1alpha2",
+    "kind": "ResourceClass",
+    "metadata": {"name": "fake.3-shake.com"},
+    "driverName": "fake.resource.3-shake.com",
+}
 PRETEND: Final = "pretend"
 PROCESS: Final = "process"
 
@@ -106,13 +113,23 @@ def assemble(
     publisher = Publisher(manager)
     found = _described(wanted)
 
+    classic = wanted.classic and "fake" in wanted.drivers
+    if classic:
+        from dralab.drivers.classic.controller import ClassicController
+
+        ClassicController(manager)
+
     def on_node(kubelet: "Kubelet") -> None:
+        if classic:
+            install_classic(kubelet)
         for driver in found.get(kubelet.name, ()):
             install(kubelet, driver, publisher)
 
     kubelets.on_node = on_node
-    classes = [] if manager.client is None else list(_classes(wanted, found))
-    manager.caches.when_synced(lambda: _create(manager.client, classes))
+    objects = _classes(found)
+    if classic:
+        objects += [_namespace(FAKE_NAMESPACE), CLASSIC_CLASS]
+    manager.caches.when_synced(lambda: _create(manager.client, objects))
     for spec in _specs(wanted):
         kubelets.add(spec)
     return kubelets
@@ -125,6 +142,15 @@ def install(kubelet: "Kubelet", driver: "Driver", publisher: "Publisher") -> Non
     plugin = HostedPlugin(driver, kubelet.client, kubelet.directory)
     kubelet.register(plugin)
     publisher.publish(driver)
+
+
+def install_classic(kubelet: "Kubelet") -> None:
+    """Have the classic fake driver serve a node."""
+    from dralab.drivers.classic.plugin import ClassicPlugin
+
+    plugin = ClassicPlugin(kubelet.name, kubelet.client, kubelet.directory)
+    plugin.start()
+    kubelet.register(plugin)
 
 
 def _sample(wanted: Wanted) -> Any:
@@ -182,7 +208,7 @@ def _described(wanted: Wanted) -> dict[str, list["Driver"]]:
     return found
 
 
-def _classes(wanted: Wanted, found: Mapping[str, Sequence["Driver"]]) -> list[Object]:
+def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[Object]:
     from dralab.drivers.catalog import classes, device_class
     from dralab.drivers.fake.sample import Described
 
@@ -190,7 +216,6 @@ def _classes(wanted: Wanted, found: Mapping[str, Sequence["Driver"]]) -> list[Ob
     for drivers in found.values():
         for driver in drivers:
             first.setdefault(driver.name, driver)
-    del wanted
     return [
         obj
         for name, driver in sorted(first.items())
@@ -198,10 +223,19 @@ def _classes(wanted: Wanted, found: Mapping[str, Sequence["Driver"]]) -> list[Ob
     ]
 
 
+def _namespace(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
 def _create(client: Client, objects: Sequence[Object]) -> None:
+    resources = {
+        "DeviceClass": CLASSES,
+        "ResourceClass": CLASSIC_CLASSES,
+        "Namespace": NAMESPACES,
+    }
     for obj in objects:
         try:
-            client.create(CLASSES, obj)
+            client.create(resources[obj["kind"]], obj)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
