@@ -5,7 +5,6 @@ from pathlib import Path
 
 import yaml
 
-from dralab.api.kinds import Kinds
 from dralab.drivers.catalog import device_class
 from dralab.drivers.publishing import Publisher
 from dralab.node.kubelets import Kubelets, NodeSpec
@@ -46,7 +45,7 @@ class DeviceLab(SimulatedCluster):
             for obj in yaml.safe_load_all(document) if isinstance(document, str) else [document]:
                 if obj is None:
                     continue
-                resource = resource_of(obj)
+                resource = resource_of(obj, self.server.resources.kinds)
                 made.append(self.client.create(resource, obj, obj["metadata"].get("namespace", "")))
         self.wait(10)
         return made
@@ -67,9 +66,9 @@ class DeviceLab(SimulatedCluster):
         self.wait(60)
 
 
-def resource_of(obj):
+def resource_of(obj, kinds):
     group, _, version = obj["apiVersion"].rpartition("/")
-    for kind in Kinds.standard():
+    for kind in kinds:
         if (kind.group, kind.version, kind.kind) == (group, version, obj["kind"]):
             return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
     raise AssertionError(f"no kind {obj['apiVersion']} {obj['kind']}")

@@ -165,7 +165,7 @@ class TestNamespaces:
         lab.add(CONFIG_MAPS, config_map("held", namespace="team", finalizers=["example.com/x"]))
         lab.settle()
         lab.delete(NAMESPACES, "team")
-        lab.settle()
+        lab.wait(2)
         assert lab.names(CONFIG_MAPS, "team") == ["held"]
         namespace = lab.get(NAMESPACES, "team")
         assert namespace["status"]["phase"] == "Terminating"

@@ -10,6 +10,9 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, is_deleting, key_of, uid_of, with_condition
 from dralab.runtime.resources import NAMESPACES
 
+# Upstream waits five seconds, for other servers. Clients that delete all that is in a file, its
+# namespace first, find the rest as long as this.
+GRACE: Final = SECOND
 AGAIN: Final = 5 * SECOND
 
 
@@ -27,9 +30,10 @@ class Namespaces:
         )
         self.namespaces.subscribe(self._namespace)
 
-    def _namespace(self, _old: Object | None, new: Object | None) -> None:
+    def _namespace(self, old: Object | None, new: Object | None) -> None:
         if new is not None and is_deleting(new):
-            self.queue.add(key_of(new))
+            begins = old is None or not is_deleting(old)
+            self.queue.add_after(key_of(new), GRACE if begins else 0)
 
     def reconcile(self, key: Key) -> int | None:
         """Delete what is in a namespace; finish its own deletion once it is empty."""

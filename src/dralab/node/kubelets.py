@@ -300,9 +300,9 @@ class Kubelets:
             status = self._node_status(kubelet, node)
             client.update(NODES, {**node, "status": status}, subresource="status")
         if not kubelet.announced:
-            kubelet.announced = True
             kubelet.plugins.changed = partial(self._plugin_changed, kubelet)
-            self.on_node(kubelet)
+            self.on_node(kubelet)  # what fails there is tried again with the node
+            kubelet.announced = True
 
     def _node_status(self, kubelet: Kubelet, node: Object) -> dict[str, Any]:
         spec, now = kubelet.spec, self.manager.now()

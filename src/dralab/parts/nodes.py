@@ -129,7 +129,15 @@ def assemble(
     objects = _classes(found)
     if classic:
         objects += [_namespace(FAKE_NAMESPACE), CLASSIC_CLASS]
-    manager.caches.when_synced(lambda: _create(manager.client, objects))
+
+    def create(index: int) -> int | None:
+        _create(manager.client, objects[index])
+        return None
+
+    # A queue tries again what a server that has only begun refuses.
+    queue = manager.queue("nodes/objects", create)
+    for index in range(len(objects)):
+        queue.add(index)
     for spec in _specs(wanted):
         kubelets.add(spec)
     return kubelets
@@ -227,15 +235,14 @@ def _namespace(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _create(client: Client, objects: Sequence[Object]) -> None:
+def _create(client: Client, obj: Object) -> None:
     resources = {
         "DeviceClass": CLASSES,
         "ResourceClass": CLASSIC_CLASSES,
         "Namespace": NAMESPACES,
     }
-    for obj in objects:
-        try:
-            client.create(resources[obj["kind"]], obj)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
+    try:
+        client.create(resources[obj["kind"]], obj)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise

@@ -7,7 +7,7 @@
 4
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dralab.apiserver.server import ApiServer
@@ -15,6 +15,7 @@ from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.kernel.events import Events
 from dralab.kernel.randomness import Randomness
+from dralab.parts.profiles import install
 from dralab.parts.running import assemble
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
@@ -32,7 +33,8 @@ class SimulatedCluster:
     """Server, scheduler and controllers, exactly those that run live; nothing ever waits.
 
     Same seed, same calls, same objects, to the byte. `events` may be the heap of a larger
-    simulation; `without` leaves out parts as `dralab up --without` does.
+    simulation; `without` leaves out parts as `dralab up --without` does, `profiles` are those of
+    `dralab up --profile`.
     """
 
     def __init__(
@@ -42,15 +44,23 @@ class SimulatedCluster:
         seed: int = 0,
         beginning: str = BEGINNING,
         events: Events | None = None,
+        profiles: Sequence[str] = (),
     ) -> None:
         self.engine = SimulatedEngine(events)
         if events is None:
             self.engine.clock.advance_to(from_rfc3339(beginning))
         randomness = Randomness(seed)
         self.server = ApiServer(MemoryStore(), clock=self.engine.clock, randomness=randomness)
+        if profiles:
+            install(self.server.resources, profiles)
         self.client = LocalClient(self.server.resources, self.server.hub)
         self.manager = Manager(self.engine, self.client, randomness)
-        self.scheduler: Scheduler | None = assemble(self.manager, without=without)
+        self.scheduler: Scheduler | None = assemble(
+            self.manager,
+            without=without,
+            kinds=self.server.resources.kinds,
+            classic="classic" in profiles,
+        )
         self.manager.start()
         self.settle()
 

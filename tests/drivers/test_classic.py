@@ -1,0 +1,183 @@
+"""The fake driver's demonstrations, as the original documents them, in both generations."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from devicelab import DeviceLab
+from dralab.drivers.catalog import device_class
+from dralab.drivers.classic.plugin import ClassicPlugin
+from dralab.drivers.fake.mission import DRIVER, Fakes, children, parents
+from dralab.parts.nodes import FAKE_NODE, Wanted, assemble
+from dralab.parts.simulated import SimulatedCluster
+from dralab.runtime.resources import (
+    ALLOCATION_STATES,
+    CLAIMS,
+    CLASSES,
+    CLASSIC_CLAIMS,
+    EVENTS,
+    NAMESPACES,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PARENTS = parents(FAKE_NODE)
+
+
+class ClassicLab(DeviceLab):
+    """One node with the fake driver of classic DRA."""
+
+    def __init__(self):
+        SimulatedCluster.__init__(self, profiles=("v1", "classic"))
+        self.kubelets = assemble(self.manager, Wanted(drivers=("fake",), classic=True))
+        self.wait(1)
+
+    folder = EXAMPLES / "50-fake-driver"
+
+    def apply(self, *numbers):
+        for number in numbers:
+            self.create((self.folder / f"fake-test{number}.yaml").read_text())
+        self.wait(40)
+
+    def devices(self, namespace, pod, container="ctr0"):
+        log = self.log(namespace, pod, container)
+        found = re.findall(r"^export FAKE_DEVICE_(\d+)='(.+)'$", log, re.MULTILINE)
+        assert sorted(int(number) for number, _ in found) == list(range(len(found)))
+        return [name for _, name in sorted(found, key=lambda each: int(each[0]))]
+
+    def remove(self, *namespaces):
+        for namespace in namespaces:
+            self.client.delete(NAMESPACES, namespace)
+        self.wait(60)
+
+    def state(self):
+        return self.client.get(ALLOCATION_STATES, FAKE_NODE, "fake-system")
+
+
+class TodayLab(ClassicLab):
+    """The same node and devices by today's API."""
+
+    folder = EXAMPLES / "51-fake-driver-today"
+
+    def __init__(self):
+        DeviceLab.__init__(self, Fakes, nodes=(FAKE_NODE,))
+        self.client.create(CLASSES, device_class(DRIVER, name="fake.3-shake.com"))
+
+
+LABS = pytest.mark.parametrize("make", [ClassicLab, TodayLab], ids=["classic", "today"])
+
+
+@LABS
+def test_the_first_four_demonstrations_take_all_devices_of_a_node(make):
+    lab = make()
+    lab.apply(1, 2, 3, 4)
+    one, two = lab.devices("test1", "pod0"), lab.devices("test1", "pod1")
+    assert len(one) == len(two) == 1
+    assert one != two
+    shared = lab.devices("test2", "pod0", "ctr0")
+    assert shared == lab.devices("test2", "pod0", "ctr1")
+    named = lab.devices("test3", "pod0")
+    assert named == lab.devices("test3", "pod1")
+    four = lab.devices("test4", "pod0")
+    assert len(four) == 4
+    assert sorted([*one, *two, *shared, *named, *four]) == sorted(PARENTS)
+
+
+@LABS
+def test_split_devices_are_the_children_of_their_parents(make):
+    lab = make()
+    lab.apply(5)
+    wanted = [child for parent in PARENTS[:4] for child in children(parent, 2)]
+    assert lab.devices("test5", "pod0") == wanted
+
+
+@LABS
+def test_two_replicas_take_all_devices_in_twenty_parts_each(make):
+    lab = make()
+    lab.apply(6)
+    pods = list(lab.pods("test6"))
+    assert len(pods) == 2
+    found = [name for pod in pods for name in lab.devices("test6", pod, "ctr")]
+    assert len(set(found)) == 40
+    assert set(found) == {child for parent in PARENTS for child in children(parent, 5)}
+
+
+def test_the_nodes_state_shows_what_is_given_and_prepared_and_goes_back():
+    lab = ClassicLab()
+    before = lab.state()
+    assert before["status"] == "Ready"
+    assert [d["fake"]["uuid"] for d in before["spec"]["allocatableDevice"]] == PARENTS
+    assert set(before["spec"]) == {"allocatableDevice"}
+    lab.apply(1, 3)
+    state = lab.state()["spec"]
+    assert len(state["allocatedClaims"]) == len(state["preparedDevices"]) == 3
+    (shared,) = [
+        c for c in lab.client.list(CLASSIC_CLAIMS).items if len(c["status"]["reservedFor"]) == 2
+    ]
+    assert shared["metadata"]["name"] == "shared-fake"
+    lab.remove("test1", "test3")
+    after = lab.state()
+    assert after["spec"] == before["spec"]
+    assert not lab.client.list(CLASSIC_CLAIMS).items
+    (kubelet,) = lab.kubelets.nodes.values()
+    (left,) = kubelet.directory.texts()
+    assert left.endswith("_common.yaml")
+
+
+def test_split_devices_outlive_the_restart_of_their_driver():
+    lab = ClassicLab()
+    lab.apply(5)
+    (kubelet,) = lab.kubelets.nodes.values()
+    before = lab.state()["spec"]
+    assert all(
+        "parentUUID" in d for d in next(iter(before["preparedDevices"].values()))["fake"]["devices"]
+    )
+    kubelet.directory.clear()
+    again = ClassicPlugin(FAKE_NODE, lab.client, kubelet.directory)
+    again.start()
+    assert lab.state()["spec"] == before
+    assert len(kubelet.directory.texts()) == 2
+
+
+def test_a_ninth_pod_waits_until_a_device_is_given_back():
+    lab = ClassicLab()
+    lab.apply(1, 2, 3, 4)
+    manifest = (lab.folder / "fake-test2.yaml").read_text().replace("test2", "ninth")
+    lab.create(manifest)
+    lab.wait(60)
+    assert lab.pods("ninth")["pod0"]["status"]["phase"] == "Pending"
+    lab.remove("test1")
+    lab.wait(60)
+    assert len(lab.devices("ninth", "pod0")) == 1
+
+
+@pytest.mark.parametrize("bad", ["count: 0", "count: 4\n  split: -1"])
+def test_a_bad_parameter_is_told_and_the_pod_waits(bad):
+    lab = ClassicLab()
+    lab.create((lab.folder / "fake-test4.yaml").read_text().replace("count: 4", bad))
+    lab.wait(60)
+    assert lab.pods("test4")["pod0"]["status"]["phase"] == "Pending"
+    events = [e for e in lab.client.list(EVENTS, "test4").items if e["reason"] == "Failed"]
+    assert any(bad.split()[-2].rstrip(":") in e["message"] for e in events)
+
+
+def test_nobody_is_placed_on_a_node_that_is_not_ready():
+    lab = ClassicLab()
+    (kubelet,) = lab.kubelets.nodes.values()
+    plugin = kubelet.plugins.get(DRIVER)
+    plugin.stop()
+    lab.apply(1)
+    assert {pod["status"]["phase"] for pod in lab.pods("test1").values()} == {"Pending"}
+    plugin.tell("Ready")
+    lab.wait(90)
+    assert {pod["status"]["phase"] for pod in lab.pods("test1").values()} == {"Running"}
+
+
+def test_today_nothing_is_left_when_all_is_deleted():
+    lab = TodayLab()
+    lab.apply(1, 3, 5)
+    lab.remove("test1", "test3", "test5")
+    assert not lab.client.list(CLAIMS).items
+    (kubelet,) = lab.kubelets.nodes.values()
+    (left,) = kubelet.directory.texts()
+    assert left.endswith("_common.yaml")
