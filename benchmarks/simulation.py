@@ -3,11 +3,12 @@
     python -m benchmarks.simulation                 all rows, each in a process of its own
     python -m benchmarks.simulation openb swf       some: openb swf fleet kube-scheduler
 
-`openb` and `swf` need the reference traces beside the project, `kube-scheduler` one in PATH.
-Beside: the FGD authors' own simulator (10 minutes on 2 vCPU, their statement) and batkube's
-published times on a laptop. One core each, but for the row with an outside scheduler.
+`openb` and `swf` need the reference traces beside the project, `kube-scheduler` one in PATH or
+DRALAB_KUBE_SCHEDULER. Beside: the FGD authors' own simulator (10 minutes on 2 vCPU, their
+statement) and batkube's published times. One core each, but for the rows with an outside scheduler.
 """
 
+import os
 import random
 import resource
 import shutil
@@ -89,9 +90,9 @@ def rows_fleet() -> Iterator[Row]:
 
 
 def rows_kube_scheduler() -> Iterator[Row]:
-    program = shutil.which("kube-scheduler")
+    program = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
     if program is None:
-        print("skipped: there is no kube-scheduler in PATH")
+        print("skipped: no kube-scheduler (set DRALAB_KUBE_SCHEDULER)")
         return
     cases = [
         ("burst, 200 x 170 s on 16 nodes", 200, 16, 14.0, "batkube: 14 to 53 s"),

@@ -1,5 +1,6 @@
 """Schedulers that know nothing of simulated time, each through the API it has always used."""
 
+import os
 import shutil
 import sys
 import textwrap
@@ -232,11 +233,11 @@ def test_silence_is_waited_for_and_patience_ends():
     timer.join()
 
 
-KUBE_SCHEDULER = shutil.which("kube-scheduler")
+KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
 
 
 @pytest.mark.conformance
-@pytest.mark.skipif(KUBE_SCHEDULER is None, reason="there is no kube-scheduler in PATH")
+@pytest.mark.skipif(KUBE_SCHEDULER is None, reason="no kube-scheduler: set DRALAB_KUBE_SCHEDULER")
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [

@@ -321,3 +321,23 @@ def test_means_over_seeds_have_a_deviation_and_an_interval_and_a_test_of_differe
     assert metrics.over_seeds([5.0])["sd"] is None
     assert metrics.difference([1, 2, 3], [11, 12, 13])["significant"] == 1
     assert metrics.difference([1, 2, 3], [1.5, 2, 3])["significant"] == 0
+
+
+@pytest.mark.parametrize("policy", ["kubernetes", "pack", "spread", "fragmentation-aware"])
+def test_the_policies_of_the_allocator_place_pods_and_give_no_gpu_twice(scenario, policy):
+    path = scenario(WEEK.replace("faults:\n- {node: gpu-1, at: 6h, for: 1h}\n", ""))
+    result = run(path, scheduler=f"allocation:{policy}")
+    assert metrics.of(result)["ended"] >= len(result.tasks) - 3
+    events = []
+    for task in result.tasks:
+        if task.ended is None:
+            continue
+        share = task.gpu_milli // len(task.lanes)
+        events += [(task.started, 1, lane, share) for lane in task.lanes]
+        events += [(task.ended + 15 * S, 0, lane, -share) for lane in task.lanes]
+    held = {}
+    for _, _, lane, share in sorted(events):
+        held[lane] = held.get(lane, 0) + share
+        assert held[lane] <= 1000
+    again = run(path, scheduler=f"allocation:{policy}")
+    assert outputs.task_rows(again) == outputs.task_rows(result)

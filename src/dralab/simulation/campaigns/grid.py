@@ -12,6 +12,7 @@ from dralab.simulation.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import InputError
 from dralab.simulation.openb import experiment
 from dralab.simulation.openb.policies import POLICIES
+from dralab.simulation.pods.allocating import NAMES
 from dralab.simulation.scenarios import custom, execute, scenario
 from dralab.simulation.scenarios.fields import Fields, load
 from dralab.simulation.workloads import openb
@@ -84,7 +85,7 @@ def read(path: Path) -> Campaign:
     fields = load(path)
     schedulers = _texts(fields, "schedulers")
     for name in schedulers:
-        known = name in SCHEDULERS or name in POLICIES or custom.is_file(name)
+        known = name in SCHEDULERS or name in {*POLICIES, *NAMES} or custom.is_file(name)
         if not known:
             raise fields.error("schedulers", f"{name!r} is no scheduler that can run here")
     seeds = list(_seeds(fields))

@@ -7,7 +7,7 @@ capacity of a device that several claims may share.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import BEGINNING, ENDING
@@ -16,14 +16,13 @@ from dralab.runtime.client import Object
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.simulation.errors import InputError
 from dralab.simulation.outside import objects
+from dralab.simulation.pods import gpu_claims
 from dralab.simulation.pods.model import Pod
 from dralab.simulation.results import Result, Sample, Task
 from dralab.simulation.scenarios.scenario import Scenario
-from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
+from dralab.simulation.workloads.openb import WHOLE_GPU
 
 NAME: Final = "dralab"
-DRIVER: Final = "gpu.simulation.dralab.dev"
-CLASS: Final = "gpu"
 # Nothing was bound for so long, and nothing runs or is to come: it will never be.
 PATIENCE: Final = 600 * SECOND
 
@@ -68,9 +67,7 @@ class InsideRun:
     def _prepare(self) -> None:
         client = self.cluster.client
         if any(node.gpus for node in self.nodes.values()):
-            expression = f'device.driver == "{DRIVER}"'
-            spec = {"selectors": [{"cel": {"expression": expression}}]}
-            client.create(CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
+            client.create(CLASSES, gpu_claims.device_class())
         for node in self.nodes.values():
             body = objects.node(node, self.cluster.now)
             # GPUs are devices here, not a number.
@@ -78,7 +75,7 @@ class InsideRun:
                 amounts.pop(objects.GPU, None)
             client.create(NODES, body)
             if node.gpus:
-                client.create(SLICES, _slice(node))
+                client.create(SLICES, gpu_claims.slice_of(node))
 
     def go(
         self,
@@ -116,7 +113,9 @@ class InsideRun:
         container["resources"]["requests"].pop(objects.GPU, None)
         container["resources"]["limits"].pop(objects.GPU, None)
         if pod.shape.gpus:
-            client.create(CLAIMS, _claim(pod), pod.namespace)
+            client.create(
+                CLAIMS, gpu_claims.claim_of(pod.name, pod.shape, pod.namespace), pod.namespace
+            )
             container["resources"]["claims"] = [{"name": "gpus"}]
             body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": pod.name}]
             body["spec"].get("nodeSelector", {}).pop(objects.MODEL_LABEL, None)
@@ -240,35 +239,3 @@ def run(
     if any(pod.gang for pod in scenario.pods()):
         raise InputError(scenario.file, "gangs are for the built-in policies", where="workload")
     return InsideRun(scenario).go(progress, stop)
-
-
-def _slice(node: GpuNode) -> Object:
-    policy = {"default": str(WHOLE_GPU), "validRange": {"min": "1", "max": str(WHOLE_GPU)}}
-    devices: list[dict[str, Any]] = [
-        {
-            "name": f"gpu-{index}",
-            "attributes": {"model": {"string": node.model}},
-            "capacity": {"share": {"value": str(WHOLE_GPU), "requestPolicy": policy}},
-            "allowMultipleAllocations": True,
-        }
-        for index in range(node.gpus)
-    ]
-    pool = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": DRIVER, "nodeName": node.name, "pool": pool, "devices": devices}
-    return {"metadata": {"name": f"{node.name}-gpus"}, "spec": spec}
-
-
-def _claim(pod: Pod) -> Object:
-    exactly: dict[str, Any] = {
-        "deviceClassName": CLASS,
-        "count": pod.shape.gpus,
-        "capacity": {"requests": {"share": str(pod.shape.milli)}},
-    }
-    if pod.shape.models:
-        listed = ", ".join(f'"{model}"' for model in pod.shape.models.split("|"))
-        expression = f'device.attributes["{DRIVER}"].model in [{listed}]'
-        exactly["selectors"] = [{"cel": {"expression": expression}}]
-    return {
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
-    }

@@ -8,7 +8,7 @@ the authors' simulator; -1 is a node that cannot take the pod.
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -283,6 +283,9 @@ class Chooser:
             if masked[node] < 0:
                 return None
         return node, self._gpus(node, shape, int(wished[node]))
+
+    def released(self, node: int, shape: Shape, gpus: Sequence[int]) -> None:
+        """Hear that a pod has given its GPUs back; scores follow the cluster by themselves."""
 
     def _gpus(self, node: int, shape: Shape, wished: int) -> list[int]:
         if not shape.gpus:

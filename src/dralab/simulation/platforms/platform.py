@@ -5,7 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NewType
 
+from dralab.simulation.errors import InputError
+
 Role = Literal["master", "compute_node", "storage"]
+MOST_HOSTS: Final = 1 << 20
 DIGITS: Final = re.compile(r"(\d+)")
 
 
@@ -98,6 +101,8 @@ def plain(count: int) -> Platform:
     >>> [host.name for host in plain(2).compute]
     ['host0', 'host1']
     """
+    if count > MOST_HOSTS:
+        raise InputError(f"{count} hosts", f"at most {MOST_HOSTS} hosts can be simulated")
     zone = Zone(id="hosts", routing="None", parent=None)
     names = [f"host{index}" for index in range(count)]
     master = Host(name="master_host", speeds=(1e9,), zone="hosts", role="master")

@@ -13,6 +13,7 @@ from xml.parsers import expat
 from dralab.simulation.errors import InputError
 from dralab.simulation.platforms import units
 from dralab.simulation.platforms.platform import (
+    MOST_HOSTS,
     Host,
     Link,
     Platform,
@@ -24,7 +25,6 @@ from dralab.simulation.platforms.platform import (
 )
 
 LARGEST_FILE: Final = 64 << 20
-MOST_HOSTS: Final = 1 << 20
 DEEPEST: Final = 64
 ROUTINGS: Final = frozenset({"Full", "Cluster", "None", "Vivaldi"})
 RADICAL: Final = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")

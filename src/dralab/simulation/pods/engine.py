@@ -15,6 +15,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.simulation.openb.cluster import GpuCluster, model_names
 from dralab.simulation.openb.fragmentation import Fragmentation, typical_pods
 from dralab.simulation.openb.policies import Chooser, Policy
+from dralab.simulation.pods.allocating import PREFIX, FleetChooser
 from dralab.simulation.pods.model import (
     Fault,
     LifeCycle,
@@ -79,7 +80,11 @@ class PodSimulation:
         typical = typical_pods(GpuPod(pod.name, pod.shape, 0) for pod in pods)
         fragmentation = Fragmentation(typical, model_names(nodes)) if typical else None
         self.cluster = GpuCluster(nodes, fragmentation or Fragmentation({}, model_names(nodes)))
-        self.chooser = Chooser(self.cluster, policy, self.chance.stream("policy"), custom)
+        self.chooser: Chooser | FleetChooser = (
+            FleetChooser(self.cluster, policy, shared=any(p.shape.milli % 1000 for p in pods))
+            if policy.startswith(PREFIX)
+            else Chooser(self.cluster, policy, self.chance.stream("policy"), custom)
+        )
         self.runs = [PodRun(pod, number) for number, pod in enumerate(pods)]
         self.by_key = {run.pod.key: run for run in self.runs}
         self.waiting = Waiting()
@@ -198,6 +203,7 @@ class PodSimulation:
             cluster.place(node, pod.shape, pod.memory, gpus)
         else:
             cluster.release(node, pod.shape, pod.memory, gpus)
+            self.chooser.released(node, pod.shape, gpus)
         self.fragmented += float(cluster.lost[node])
         self.used_cpu += sign * pod.shape.cpu
         if pod.queue in self.held:

@@ -17,7 +17,7 @@ from dralab.simulation.batch.messages import Scheduler
 from dralab.simulation.errors import InputError, inside
 from dralab.simulation.openb.cluster import GpuCluster
 from dralab.simulation.openb.fragmentation import Ints
-from dralab.simulation.openb.policies import POLICIES, Policy
+from dralab.simulation.openb.policies import Policy
 from dralab.simulation.workloads.openb import WHOLE_GPU, Shape
 
 SCALE = 1_000_000
@@ -102,7 +102,7 @@ def check(scheduler: str, scenario: Path) -> None:
 
 def policy(scheduler: str, scenario: Path) -> Policy | None:
     """Return the user's policy for pods; None for a built-in name."""
-    if scheduler in POLICIES:
+    if not is_file(scheduler):
         return None
     return PreferencePolicy(_load(scheduler, scenario)())
 

@@ -10,6 +10,7 @@ from dralab.simulation.batch.messages import Scheduler
 from dralab.simulation.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.openb.policies import POLICIES
+from dralab.simulation.pods.allocating import NAMES
 from dralab.simulation.pods.engine import Circumstances, PodSimulation
 from dralab.simulation.pods.model import Fault, LifeCycle, Pod, Quota, RandomFaults, Stage
 from dralab.simulation.scenarios import custom, fleet, workload
@@ -100,9 +101,13 @@ def load(
     own_seed = fields.whole("seed", 0)
     own_scheduler, blocking = _scheduler(fields)
     chosen = scheduler or own_scheduler
-    if chosen not in SCHEDULERS and chosen not in POLICIES and chosen not in {EXTERNAL, OWN}:
+    if (
+        chosen not in SCHEDULERS
+        and chosen not in POLICIES
+        and chosen not in {EXTERNAL, OWN, *NAMES}
+    ):
         if not custom.is_file(chosen):
-            known = ", ".join([*SCHEDULERS, *POLICIES, OWN, EXTERNAL, "file.py:Class"])
+            known = ", ".join([*SCHEDULERS, *POLICIES, *NAMES, OWN, EXTERNAL, "file.py:Class"])
             raise fields.error("scheduler", f"{chosen!r} is none of {known}")
         custom.check(chosen, path)
     used_seed = own_seed if seed is None else seed

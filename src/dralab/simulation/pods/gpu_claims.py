@@ -1,0 +1,61 @@
+"""GPUs as devices and pods' wishes for them as claims (resource.k8s.io/v1).
+
+A part of one GPU is a consumable capacity `share` of a device that several claims may have.
+"""
+
+from typing import Any, Final
+
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, Shape
+
+DRIVER: Final = "gpu.simulation.dralab.dev"
+CLASS: Final = "gpu"
+PREFIX: Final = "gpu-"
+Object = dict[str, Any]
+
+
+def device_class() -> Object:
+    """Return the class of all simulated GPUs."""
+    expression = f'device.driver == "{DRIVER}"'
+    return {
+        "metadata": {"name": CLASS},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
+
+
+def slice_of(node: GpuNode, *, shared: bool = True) -> Object:
+    """Return the GPUs of a node as its one ResourceSlice; `shared`: parts of one can be had."""
+    policy = {"default": str(WHOLE_GPU), "validRange": {"min": "1", "max": str(WHOLE_GPU)}}
+    sharing = {
+        "capacity": {"share": {"value": str(WHOLE_GPU), "requestPolicy": policy}},
+        "allowMultipleAllocations": True,
+    }
+    devices: list[Object] = [
+        {
+            "name": f"{PREFIX}{index}",
+            "attributes": {"model": {"string": node.model}},
+            **(sharing if shared else {}),
+        }
+        for index in range(node.gpus)
+    ]
+    pool = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node.name, "pool": pool, "devices": devices}
+    return {"metadata": {"name": f"{node.name}-gpus"}, "spec": spec}
+
+
+def claim_of(name: str, shape: Shape, namespace: str = "default", *, shared: bool = True) -> Object:
+    """Return what a pod of a shape claims."""
+    exactly: Object = {
+        "deviceClassName": CLASS,
+        "allocationMode": "ExactCount",
+        "count": shape.gpus,
+    }
+    if shared:
+        exactly["capacity"] = {"requests": {"share": str(shape.milli)}}
+    if shape.models:
+        listed = ", ".join(f'"{model}"' for model in shape.models.split("|"))
+        expression = f'device.attributes["{DRIVER}"].model in [{listed}]'
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": name},
+        "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
+    }
