@@ -121,6 +121,8 @@ def test_a_written_dialogue_is_answered_as_written(name):
     [
         ("[]", "no message"),
         ('{"now": "x", "events": []}', "time"),
+        ('{"now": 1, "events": [7]}', "lacks"),
+        ('{"now": 1, "events": [{"type": "CALL_ME_LATER", "data": {}}]}', "lacks 'timestamp'"),
         ('{"now": 1, "events": [{"type": "DANCE", "data": {}}]}', "no event of the protocol"),
         (
             '{"now": 1, "events": [{"type": "EXECUTE_JOB", "data": {"job_id": "w0!9", "alloc": "0"}}]}',

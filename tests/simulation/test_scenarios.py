@@ -203,6 +203,10 @@ def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_p
         "deletion_time,scheduled_time\np0,1000,10,1,500,,LS,Running,5,25,5\n"
     )
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,8000,1000000,2,T4\n")
+    (tmp_path / "ticks.yaml").write_text(
+        "tick: 5\ncluster:\n- metadata: {name: left}\n"
+        "  status: {allocatable: {cpu: 4, memory: 8Gi, nvidia.com/gpu: 2, pods: 9}}\n"
+    )
     (tmp_path / "pods.yaml").write_text(
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: one\n  annotations:\n"
         "    simulation.dralab.dev/arrives: 3s\n    simulation.dralab.dev/runs: 10s\n"
@@ -218,6 +222,8 @@ def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_p
         ("hosts: 2", "swf: log.swf", "easy", {"1": (0, 10)}),
         ("openb: nodes.csv", "openb: pods.csv", "fgd", {"p0": (5, 25)}),
         ("openb: nodes.csv", "manifests: pods.yaml", "fgd",
+         {"one": (3, 13), "two-0": (0, 15), "two-1": (0, 15)}),
+        ("simulator: ticks.yaml", "manifests: pods.yaml", "bestfit",
          {"one": (3, 13), "two-0": (0, 15), "two-1": (0, 15)}),
         ("shape: {name: h100, nodes: 1}", "manifests: pods.yaml", "packing",
          {"one": (3, 13), "two-0": (0, 15), "two-1": (0, 15)}),

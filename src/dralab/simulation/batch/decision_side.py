@@ -54,7 +54,14 @@ class DecisionSide:
             elif kind == "SIMULATION_ENDS":
                 self.over = True
             else:
-                self._hear(heard, str(kind), data, at)
+                try:
+                    self._hear(heard, str(kind), data, at)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    if isinstance(error, DecisionError):
+                        raise
+                    raise DecisionError(
+                        f"sent a {kind} that cannot be understood: {error}", scheduler="Batsim"
+                    ) from None
         if self.over:
             self.scheduler.end(now)
             return {"now": message["now"], "events": []}

@@ -176,10 +176,15 @@ class Reader:
             raise DecisionError(f"answered with the time {now!r}")
         decisions: list[Decision] = []
         for item in message["events"]:
-            kind, data = item.get("type"), item.get("data") or {}
-            # A float of seconds loses nanoseconds: what was now must not become the past.
-            at = max(asked_at, nanoseconds(float(item.get("timestamp", now))))
-            decisions += self._decisions(str(kind), data, at)
+            try:
+                kind, data = item.get("type"), item.get("data") or {}
+                # A float of seconds loses nanoseconds: what was now must not become the past.
+                at = max(asked_at, nanoseconds(float(item.get("timestamp", now))))
+                decisions += self._decisions(str(kind), data, at)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                if isinstance(error, DecisionError):
+                    raise
+                raise DecisionError(f"answered with an event that lacks {error}") from None
         return Answer(decisions, max(asked_at, nanoseconds(float(now))))
 
     def _job(self, key: Any) -> Job:

@@ -56,7 +56,7 @@ class InsideRun:
             PODS, revision=self.cluster.client.list(PODS).revision
         )
         self._to_come = 0
-        self._running = 0
+        self._waiting = self._running = self._cpu = self._gpu = self._over = 0
         self._last = self.begin
         for seen in self.pods.values():
             self._to_come += 1
@@ -95,18 +95,18 @@ class InsideRun:
             steps += 1
             if steps % 256 == 0:
                 if progress is not None:
-                    over = sum(seen.ended is not None for seen in self.pods.values())
-                    progress(when - self.begin, over, len(self.pods))
+                    progress(when - self.begin, self._over, len(self.pods))
                 if stop is not None and stop():
                     complete = False
                     break
-            if all(seen.state != "Pending" for seen in self.pods.values()) and not self._running:
+            if self._over == len(self.pods):
                 break
         return self._result(complete=complete)
 
     def _arrive(self, seen: _Seen) -> None:
         pod, client = seen.pod, self.cluster.client
         self._to_come -= 1
+        self._waiting += 1
         self._last = self.cluster.now
         body = objects.pod(pod, "default-scheduler")
         container: Object = body["spec"]["containers"][0]
@@ -142,17 +142,24 @@ class InsideRun:
     def _bound(self, seen: _Seen, node: str) -> None:
         seen.state, seen.node, seen.reason = "Running", node, ""
         seen.started = self._last = self.cluster.now
-        self._running += 1
+        self._count(seen.pod, 1)
         self._status(seen, "Running")
         if seen.pod.duration is not None:
             self.cluster.engine.after(seen.pod.duration, partial(self._end, seen), priority=ENDING)
 
     def _end(self, seen: _Seen) -> None:
         seen.state, seen.ended = "Succeeded", self.cluster.now
-        self._running -= 1
+        self._count(seen.pod, -1)
+        self._over += 1
         self._last = self.cluster.now
         self._status(seen, "Succeeded")
         self._sample()
+
+    def _count(self, pod: Pod, sign: int) -> None:
+        self._running += sign
+        self._waiting -= sign > 0
+        self._cpu += sign * pod.shape.cpu
+        self._gpu += sign * pod.shape.demand
 
     def _status(self, seen: _Seen, phase: str) -> None:
         self.cluster.client.patch(
@@ -164,18 +171,12 @@ class InsideRun:
         )
 
     def _sample(self) -> None:
-        running = [seen.pod for seen in self.pods.values() if seen.state == "Running"]
-        here = [
-            seen
-            for seen in self.pods.values()
-            if seen.state == "Pending" and seen.pod.arrives <= self.cluster.now - self.begin
-        ]
         sample = Sample(
             when=self.cluster.now - self.begin,
-            waiting=len(here),
-            running=len(running),
-            cpu=sum(pod.shape.cpu for pod in running),
-            gpu=sum(pod.shape.demand for pod in running),
+            waiting=self._waiting,
+            running=self._running,
+            cpu=self._cpu,
+            gpu=self._gpu,
             fragmented=0.0,
         )
         if self.samples and self.samples[-1].when == sample.when:

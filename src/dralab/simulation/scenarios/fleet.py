@@ -9,7 +9,7 @@ from dralab.fleet import shapes
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.platforms import xml
 from dralab.simulation.platforms.platform import Platform, plain
-from dralab.simulation.scenarios.fields import Fields
+from dralab.simulation.scenarios.fields import Fields, load
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.quantity import QuantityError, parse_any
@@ -61,6 +61,7 @@ def read(scenario: Fields, complaints: Complaints) -> Fleet:
         ),
         "manifests": lambda f: Fleet(nodes=_from_manifests(f)),
         "shape": _from_shape,
+        "simulator": _from_simulator,
     }
     fleet: Fleet = fields.one_of(readers)
     fields.done()
@@ -137,6 +138,15 @@ def _from_manifests(fields: Fields) -> tuple[GpuNode, ...]:
     path = fields.file("manifests")
     nodes = [m.object for m in load_manifests([str(path)]).objects if m.kind == "Node"]
     return tuple(node_of(node, path.name) for node in nodes)
+
+
+def _from_simulator(fields: Fields) -> Fleet:
+    """The nodes of a k8s-cluster-simulator configuration: objects with what they can allocate."""
+    path = fields.file("simulator")
+    listed = load(path).raw("cluster")
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise InputError(path, "must be a list of nodes", where="cluster")
+    return Fleet(nodes=tuple(node_of(item, path.name) for item in listed))
 
 
 def node_of(node: Mapping[str, Any], file: str) -> GpuNode:

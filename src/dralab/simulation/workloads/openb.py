@@ -116,7 +116,7 @@ def _read(
 ) -> Iterator[Item]:
     complaints = Complaints() if complaints is None else complaints
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from None
     reader = csv.reader(text.splitlines())
