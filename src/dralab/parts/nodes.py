@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
     from dralab.drivers.driver import Driver
     from dralab.drivers.publishing import Publisher
+    from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.pretend import Program
 
@@ -109,7 +110,12 @@ def assemble(
     from dralab.node.kubelets import Kubelets
     from dralab.node.pretend import PretendRuntime
 
-    kubelets = Kubelets(manager, PretendRuntime(manager.engine, programs))
+    runtime: ContainerRuntime = PretendRuntime(manager.engine, programs)
+    if wanted.runtime == PROCESS:
+        from dralab.node.process import ProcessRuntime
+
+        runtime = ProcessRuntime(manager.engine, wanted.images)
+    kubelets = Kubelets(manager, runtime)
     publisher = Publisher(manager)
     found = _described(wanted)
 

@@ -1,0 +1,66 @@
+"""What commands share that run a part against any cluster."""
+
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dralab.runtime.live import LiveEngine
+    from dralab.runtime.manager import Manager
+    from dralab.runtime.remote import RemoteClient
+
+KUBECONFIG = click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    envvar="KUBECONFIG",
+    help="Which cluster, and as whom.",
+)
+ROOT = click.option(
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("/var/lib/kubelet"),
+    show_default=True,
+    help="The kubelet's directory: plugins, registrations, checkpoints.",
+)
+CDI = click.option(
+    "--cdi-root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("/var/run/cdi"),
+    show_default=True,
+    help="Where CDI files lie.",
+)
+
+
+def connected(kubeconfig: Path) -> "RemoteClient":
+    """Return a client of the cluster, once it has answered."""
+    from dralab.api.status import ApiError
+    from dralab.runtime.kubeconfig import KubeconfigError, read
+    from dralab.runtime.remote import RemoteClient
+    from dralab.runtime.resources import NODES
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        client = RemoteClient(read(kubeconfig, ""))
+    except KubeconfigError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        client.list(NODES)
+    except ApiError as error:
+        raise click.ClickException(error.message) from error
+    return client
+
+
+def run_until_told(manager: "Manager", engine: "LiveEngine") -> None:
+    """Run a manager until Ctrl-C or SIGTERM; says `ready` when it knows the cluster."""
+    manager.caches.when_synced(lambda: click.echo("ready"))
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    manager.start()
+    engine.start()
+    over.wait()

@@ -1,0 +1,86 @@
+"""`dralab node`: one node as a process of its own, for any cluster."""
+
+from pathlib import Path
+
+import click
+
+from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
+
+
+@click.command()
+@KUBECONFIG
+@click.option("--name", required=True, help="The node's name.")
+@ROOT
+@CDI
+@click.option(
+    "--runtime",
+    type=click.Choice(["pretend", "process"]),
+    default="pretend",
+    show_default=True,
+    help="Act containers out, or run their commands as processes of this machine.",
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="IMAGE=COMMAND",
+    help="With --runtime process: what is run for an image.",
+)
+def node(
+    kubeconfig: Path,
+    name: str,
+    root: Path,
+    cdi_root: Path,
+    runtime: str,
+    images: tuple[str, ...],
+) -> None:
+    """Be a node of any cluster until Ctrl-C or SIGTERM.
+
+    Drivers find it as they find a kubelet: by the sockets below --root. Prints `ready` when pods
+    are run.
+
+    Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
+    """
+    from dralab.contracts.cdi_cache import FileDirectory
+    from dralab.kernel.randomness import Randomness
+    from dralab.node.checkpoint import CheckpointError, FileCheckpoint
+    from dralab.node.containers import ContainerRuntime
+    from dralab.node.kubelets import Kubelets, NodeSpec
+    from dralab.node.pretend import PretendRuntime
+    from dralab.node.process import ProcessRuntime
+    from dralab.node.sockets import PluginSockets
+    from dralab.runtime.live import LiveEngine
+    from dralab.runtime.manager import Manager
+
+    pairs = dict(text.partition("=")[::2] for text in images)
+    client = connected(kubeconfig)
+    engine = LiveEngine(name="node", workers=8)
+    manager = Manager(engine, client, Randomness.from_system())
+    containers: ContainerRuntime = (
+        ProcessRuntime(engine, pairs) if runtime == "process" else PretendRuntime(engine)
+    )
+    kubelets = Kubelets(manager, containers, only=name)
+    try:
+        kubelet = kubelets.add(
+            NodeSpec(name=name),
+            directories=[FileDirectory(Path("/etc/cdi")), FileDirectory(cdi_root)],
+            checkpoint=FileCheckpoint(root / "dra_manager_state"),
+        )
+    except CheckpointError as error:
+        raise click.ClickException(str(error)) from error
+    sockets = PluginSockets(engine, root / "plugins_registry", kubelet.plugins, kubelet.wake_all)
+
+    def begin() -> None:
+        # What an earlier life of the node published is not to be trusted (kubelet, at its start).
+        kubelets.wipe(kubelet)
+        sockets.start()
+
+    engine.soon(begin)
+    try:
+        run_until_told(manager, engine)
+    finally:
+        sockets.stop()
+        kubelets.stop()
+        manager.stop()
+        engine.stop()
+        client.close()

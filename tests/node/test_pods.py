@@ -1,0 +1,243 @@
+"""What becomes of pods on a node, in simulated time."""
+
+import pytest
+
+from devicelab import DeviceLab
+from dralab.drivers.fake.gpu import Gpus
+from dralab.node.checkpoint import CheckpointError, decode, encode
+from dralab.runtime.objects import condition_of, is_ready
+from dralab.runtime.resources import EVENTS, JOBS, LEASES, NODES, PODS, SLICES
+
+
+def pod(name="p", *, command=None, inits=(), annotations=None, container=None, **spec):
+    main = {"name": "main", "image": "busybox"} | ({"command": command} if command else {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations or {}},
+        "spec": {"containers": [main | (container or {})], "initContainers": list(inits), **spec},
+    }
+
+
+def shell(script):
+    return ["sh", "-c", script]
+
+
+@pytest.fixture
+def lab():
+    return DeviceLab()
+
+
+def run(lab, body, seconds=0):
+    lab.create(body)
+    lab.wait(seconds)
+    return lab.client.get(PODS, body["metadata"]["name"], "default")
+
+
+def state(found, index=0, key="containerStatuses"):
+    return found["status"][key][index]["state"]
+
+
+def test_a_node_is_ready_and_keeps_its_lease(lab):
+    node = lab.client.get(NODES, "n1")
+    assert condition_of(node, "Ready")["status"] == "True"
+    before = lab.client.get(LEASES, "n1", "kube-node-lease")["spec"]["renewTime"]
+    lab.wait(600)
+    assert lab.client.get(LEASES, "n1", "kube-node-lease")["spec"]["renewTime"] > before
+    assert condition_of(lab.client.get(NODES, "n1"), "Ready")["status"] == "True"
+
+
+def test_a_pod_runs_and_writes_its_log(lab):
+    found = run(lab, pod(command=shell("echo hello $HOSTNAME; sleep infinity")))
+    assert found["status"]["phase"] == "Running"
+    assert is_ready(found)
+    assert lab.log("default", "p", "main") == "hello p\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "script", "phase"),
+    [
+        ("Never", "exit 0", "Succeeded"),
+        ("Never", "exit 3", "Failed"),
+        ("OnFailure", "exit 0", "Succeeded"),
+        ("OnFailure", "exit 3", "Running"),
+        ("Always", "exit 0", "Running"),
+    ],
+)
+def test_the_restart_policy_decides_what_an_end_means(lab, policy, script, phase):
+    found = run(lab, pod(command=shell(script), restartPolicy=policy), 300)
+    assert found["status"]["phase"] == phase
+    assert (found["status"]["containerStatuses"][0]["restartCount"] > 0) == (phase == "Running")
+
+
+def test_a_container_that_keeps_failing_is_restarted_ever_more_slowly(lab):
+    found = run(lab, pod(command=shell("exit 1")), 590)
+    status = found["status"]["containerStatuses"][0]
+    assert status["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    # At once, then after 10, 20, 40, 80, 160 and 300 seconds.
+    assert status["restartCount"] == 6
+
+
+def test_init_containers_run_one_after_the_other_and_first(lab):
+    inits = [
+        {"name": name, "image": "busybox", "command": shell("sleep 30")} for name in ("a", "b")
+    ]
+    found = run(lab, pod(command=shell("sleep infinity"), inits=inits), 25)
+    assert found["status"]["phase"] == "Pending"
+    assert "terminated" in state(found, 0, "initContainerStatuses")
+    assert "running" in state(found, 1, "initContainerStatuses")
+    assert state(found)["waiting"]["reason"] == "PodInitializing"
+    lab.wait(60)
+    assert is_ready(lab.client.get(PODS, "p", "default"))
+
+
+def test_a_failed_init_container_fails_a_pod_that_is_not_restarted(lab):
+    inits = [{"name": "a", "image": "busybox", "command": shell("exit 1")}]
+    assert run(lab, pod(inits=inits, restartPolicy="Never"), 5)["status"]["phase"] == "Failed"
+
+
+def test_a_sidecar_starts_first_and_does_not_keep_the_pod(lab):
+    inits = [
+        {
+            "name": "side",
+            "image": "x",
+            "command": shell("sleep infinity"),
+            "restartPolicy": "Always",
+        }
+    ]
+    body = pod(command=shell("sleep 20"), inits=inits, restartPolicy="Never")
+    found = run(lab, body)
+    assert "running" in state(found, 0, "initContainerStatuses")
+    lab.wait(60)
+    assert lab.client.get(PODS, "p", "default")["status"]["phase"] == "Succeeded"
+
+
+def test_probes_decide_about_readiness_and_restarts(lab):
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 5, "failureThreshold": 2}
+    found = run(lab, pod(command=shell("sleep infinity"), container={"readinessProbe": probe}), 60)
+    assert found["status"]["phase"] == "Running"
+    assert not is_ready(found)
+    body = pod("q", command=shell("sleep infinity"), container={"livenessProbe": probe})
+    assert run(lab, body, 60)["status"]["containerStatuses"][0]["restartCount"] > 0
+
+
+@pytest.mark.parametrize(("trap", "seconds"), [("trap '' TERM; ", 20), ("", 0)])
+def test_a_deleted_pod_has_its_grace_period(lab, trap, seconds):
+    body = pod(command=shell(f"{trap}sleep infinity"), terminationGracePeriodSeconds=20)
+    run(lab, body)
+    lab.client.delete(PODS, "p", "default")
+    lab.wait(15)
+    left = [each["metadata"]["name"] for each in lab.client.list(PODS, "default").items]
+    assert left == (["p"] if seconds else [])
+    lab.wait(10)
+    assert not lab.client.list(PODS, "default").items
+
+
+def test_annotations_decide_how_long_a_container_runs_and_how_it_ends(lab):
+    notes = {"dralab.dev/runs-for": "30", "dralab.dev/exit-code": "7", "dralab.dev/log": "hi"}
+    body = pod(annotations=notes, restartPolicy="Never")
+    assert run(lab, body, 10)["status"]["phase"] == "Running"
+    lab.wait(30)
+    found = lab.client.get(PODS, "p", "default")
+    assert found["status"]["phase"] == "Failed"
+    assert state(found)["terminated"]["exitCode"] == 7
+    assert lab.log("default", "p", "main") == "hi\n"
+
+
+def test_a_bad_annotation_is_told(lab):
+    found = run(lab, pod(annotations={"dralab.dev/runs-for": "soon"}))
+    waiting = state(found)["waiting"]
+    assert waiting["reason"] == "CreateContainerError"
+    assert '"soon" is no number' in waiting["message"]
+
+
+def test_a_pod_has_no_more_than_its_time(lab):
+    found = run(lab, pod(command=shell("sleep infinity"), activeDeadlineSeconds=30), 60)
+    assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_jobs_come_to_their_end(lab):
+    template = pod()["spec"] | {"restartPolicy": "Never"}
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {"completions": 3, "parallelism": 2, "template": {"spec": template}},
+    }
+    lab.create(body)
+    lab.wait(60)
+    assert lab.client.get(JOBS, "j", "default")["status"]["succeeded"] == 3
+
+
+def test_variables_come_from_fields_and_config_maps(lab):
+    lab.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "m", "namespace": "default"},
+            "data": {"k": "v"},
+        }
+    )
+    env = [
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "K", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
+        {"name": "ALL", "value": "$(NAME)-$(K)-$(WHAT)"},
+    ]
+    run(lab, pod(command=shell("echo $ALL on $NODE; sleep 1d"), container={"env": env}))
+    assert lab.log("default", "p", "main") == "p-v-$(WHAT) on n1\n"
+
+
+def test_a_driver_that_is_not_there_is_named_in_an_event():
+    lab = DeviceLab(lambda node: Gpus(node, count=1))
+    (kubelet,) = lab.kubelets.nodes.values()
+    plugin = kubelet.plugins.get("gpu.example.com")
+    kubelet.plugins.deregister(plugin)
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]
+            }
+        },
+    }
+    body = pod(
+        command=shell("export; sleep 1d"), resourceClaims=[{"name": "c", "resourceClaimName": "c"}]
+    )
+    body["spec"]["containers"][0]["resources"] = {"claims": [{"name": "c"}]}
+    lab.create(claim, body)
+    messages = [event["message"] for event in lab.client.list(EVENTS, "default").items]
+    assert (
+        "Failed to prepare dynamic resources: prepare dynamic resources: "
+        "DRA driver gpu.example.com is not registered"
+    ) in messages
+    kubelet.plugins.register(plugin)
+    lab.wait(70)
+    assert "GPU_DEVICE_0='gpu-0'" in lab.log("default", "p", "main")
+
+
+def test_slices_of_a_driver_that_stays_away_are_deleted_after_thirty_seconds():
+    lab = DeviceLab(lambda node: Gpus(node, count=1))
+    (kubelet,) = lab.kubelets.nodes.values()
+    lab.publisher.forget(lab.drivers[0])
+    plugin = kubelet.plugins.get("gpu.example.com")
+    kubelet.plugins.deregister(plugin)
+    lab.wait(20)
+    kubelet.plugins.register(plugin)
+    lab.wait(20)
+    assert lab.client.list(SLICES).items
+    kubelet.plugins.deregister(plugin)
+    lab.wait(29)
+    assert lab.client.list(SLICES).items
+    lab.wait(2)
+    assert not lab.client.list(SLICES).items
+
+
+def test_a_checkpoint_that_somebody_changed_is_refused():
+    with pytest.raises(CheckpointError, match="corrupted"):
+        decode(encode([]).replace(b"DRACheckpoint", b"DRACheckpoinT"))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        decode(b"{}")
