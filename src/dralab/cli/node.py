@@ -20,11 +20,12 @@ from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
     help="Act containers out, or run their commands as processes of this machine.",
 )
 @click.option(
-    "--image",
+    "--image-map",
     "images",
     multiple=True,
     metavar="IMAGE=COMMAND",
-    help="With --runtime process: what is run for an image.",
+    help="With --runtime process: the program of this machine that stands for an image; "
+    "@FILE for a YAML file of them.",
 )
 def node(
     kubeconfig: Path,
@@ -45,6 +46,7 @@ def node(
     from dralab.kernel.randomness import Randomness
     from dralab.node.checkpoint import CheckpointError, FileCheckpoint
     from dralab.node.containers import ContainerRuntime
+    from dralab.node.images import ImageMapError, image_map
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.pretend import PretendRuntime
     from dralab.node.process import ProcessRuntime
@@ -52,13 +54,17 @@ def node(
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-    pairs = dict(text.partition("=")[::2] for text in images)
+    try:
+        commands = image_map(images)
+    except ImageMapError as error:
+        raise click.BadParameter(str(error), param_hint="--image-map") from error
+    if images and runtime != "process":
+        raise click.BadParameter("only --runtime process runs programs", param_hint="--image-map")
     client = connected(kubeconfig)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
-    containers: ContainerRuntime = (
-        ProcessRuntime(engine, pairs) if runtime == "process" else PretendRuntime(engine)
-    )
+    processes = ProcessRuntime(engine, commands, lambda: {"KUBECONFIG": str(kubeconfig.resolve())})
+    containers: ContainerRuntime = processes if runtime == "process" else PretendRuntime(engine)
     kubelets = Kubelets(manager, containers, only=name)
     try:
         kubelet = kubelets.add(
@@ -80,7 +86,9 @@ def node(
         run_until_told(manager, engine)
     finally:
         sockets.stop()
-        kubelets.stop()
         manager.stop()
         engine.stop()
+        # Now nobody starts again what ends.
+        processes.stop()
+        kubelets.stop()
         client.close()

@@ -43,6 +43,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Act containers out, or run their commands as processes of this machine.",
 )
+@click.option(
+    "--image-map",
+    "images",
+    multiple=True,
+    metavar="IMAGE=COMMAND",
+    help="With --runtime process: the program of this machine that stands for an image; "
+    "@FILE for a YAML file of them.",
+)
 def up(
     *,
     empty: bool,
@@ -51,6 +59,7 @@ def up(
     fleet: str,
     drivers: tuple[str, ...],
     runtime: str,
+    images: tuple[str, ...],
     profile: str,
     **options: Any,
 ) -> None:
@@ -62,11 +71,20 @@ def up(
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
-    from dralab.parts.nodes import Nodes, Wanted
+    from dralab.node.images import ImageMapError, image_map
+    from dralab.parts.nodes import PROCESS, Nodes, Wanted
     from dralab.parts.profiles import ProfileError, checked
     from dralab.parts.running import Running
 
-    wanted = Wanted(nodes=nodes, fleet=fleet, drivers=drivers, runtime=runtime)
+    if images and runtime != PROCESS:
+        raise click.BadParameter("only --runtime process runs programs", param_hint="--image-map")
+    try:
+        commands = image_map(images)
+    except ImageMapError as error:
+        raise click.BadParameter(str(error), param_hint="--image-map") from error
+    wanted = Wanted(nodes=nodes, fleet=fleet, drivers=drivers, runtime=runtime, images=commands)
+    if runtime == PROCESS:
+        note("pods' commands run as processes of this machine, as you, with no isolation")
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     try:
         profiles = checked([name.strip() for name in profile.split(",") if name.strip()])

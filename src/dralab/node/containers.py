@@ -1,7 +1,9 @@
 """The seam between a pod's life and what runs its containers."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Protocol
 
 from dralab.contracts.cdi_cache import ContainerConfig
@@ -10,7 +12,10 @@ from dralab.node.logs import Log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerStart:
-    """All that a runtime is told of a container; `argv` is empty where the image decides."""
+    """All that a runtime is told of a container; `argv` is empty where the image decides.
+
+    `args` is the part of it that the image's own command would get.
+    """
 
     namespace: str
     pod: str
@@ -25,6 +30,7 @@ class ContainerStart:
     of_job: bool
     log: Log
     limits: Mapping[str, str] = field(default_factory=dict)
+    args: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,67 @@ class StartError(Exception):
     """A container cannot be started; the text goes into the pod's events."""
 
 
+class Session:
+    """Who asked for a command in a container: what they type, and whether they are still there.
+
+    The server's thread puts things in, a thread of the session hands them to the command: it
+    may be slow to read.
+    """
+
+    def __init__(self, *, stdin: bool = False, tty: bool = False) -> None:
+        self.stdin = stdin
+        self.tty = tty
+        self._lock = threading.Lock()
+        self._typed: SimpleQueue[bytes | None] = SimpleQueue()
+        self._size: tuple[int, int] | None = None
+        self._gone = False
+        self._resize: Callable[[int, int], None] | None = None
+        self._leave: Callable[[], None] | None = None
+
+    def typed(self, data: bytes | None) -> None:
+        """Hand input on; None ends it."""
+        self._typed.put(data)
+
+    def resize(self, width: int, height: int) -> None:
+        """Say how large the terminal is."""
+        with self._lock:
+            self._size, told = (width, height), self._resize
+        if told is not None:
+            told(width, height)
+
+    def leave(self) -> None:
+        """Say that nobody waits for the command any more."""
+        with self._lock:
+            self._gone, told = True, self._leave
+        self._typed.put(None)
+        if told is not None:
+            told()
+
+    def connect(
+        self,
+        take: Callable[[bytes | None], None],
+        resize: Callable[[int, int], None],
+        leave: Callable[[], None],
+    ) -> None:
+        """Hand everything to a command, also what came before it."""
+        with self._lock:
+            self._resize, self._leave = resize, leave
+            size, gone = self._size, self._gone
+        if size is not None:
+            resize(*size)
+        if gone:
+            leave()
+        if self.stdin:
+            threading.Thread(target=self._hand_on, args=(take,), daemon=True).start()
+
+    def _hand_on(self, take: Callable[[bytes | None], None]) -> None:
+        while True:
+            data = self._typed.get()
+            take(data)
+            if data is None:
+                return
+
+
 class Container(Protocol):
     """One run of a container."""
 
@@ -47,10 +114,16 @@ class Container(Protocol):
         """Ask it to end, and end it after `grace` seconds; `ended` is told as ever."""
         ...
 
-    def run(self, argv: Sequence[str], output: Callable[[int, bytes], None]) -> int:
+    def run(
+        self,
+        argv: Sequence[str],
+        output: Callable[[int, bytes], None],
+        session: Session | None = None,
+        timeout: float | None = None,
+    ) -> int:
         """Run a command in it (exec, probes), output by channel 1 or 2; return its exit code.
 
-        StartError: this runtime cannot.
+        It is given up after `timeout` seconds, with code 124. StartError: this runtime cannot.
         """
         ...
 

@@ -34,8 +34,17 @@ def config_of(client: Client, pod: Object, container: Wire) -> ContainerConfig:
                 continue
             value = found
         own[entry["name"]] = expand(value, {**env, **own})
+    paths = {
+        volume["name"]: volume["hostPath"]["path"]
+        for volume in pod["spec"].get("volumes") or ()
+        if volume.get("hostPath")
+    }
     mounts = [
-        {"hostPath": "", "containerPath": mount["mountPath"], "volume": mount["name"]}
+        {
+            "hostPath": paths.get(mount["name"], ""),
+            "containerPath": mount["mountPath"],
+            "volume": mount["name"],
+        }
         for mount in container.get("volumeMounts") or ()
     ]
     return ContainerConfig(env={**env, **own}, mounts=list(mounts))
@@ -45,6 +54,11 @@ def argv_of(container: Wire, env: Mapping[str, str]) -> list[str]:
     """Return the command line, with `$(NAME)` expanded; empty where the image decides."""
     words: Sequence[str] = [*(container.get("command") or ()), *(container.get("args") or ())]
     return [expand(word, env) for word in words]
+
+
+def args_of(container: Wire, env: Mapping[str, str]) -> list[str]:
+    """Return the part of the command line that an image's own command is given."""
+    return [expand(word, env) for word in container.get("args") or ()]
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:

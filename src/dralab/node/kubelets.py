@@ -101,6 +101,10 @@ class Kubelet:
         for life in self.pods.values():
             self.wake(life.pod)
 
+    def offload(self, work: Callable[[], bool], done: Callable[[bool | Exception], None]) -> None:
+        """Do work that takes real time beside the events, then `done` as one of them."""
+        self.kubelets.manager.engine.offload(work, done)
+
     def new_ip(self) -> str:
         """Return an address for a pod; they repeat after 60,000 pods of one node."""
         self._addresses += 1

@@ -7,11 +7,13 @@ server's.
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from dralab.kernel.clock import rfc3339_micro
 
 MOST_LINES: Final = 20_000
+MOST_CHARACTERS: Final = 8 * 1024 * 1024
 
 
 class Log:
@@ -19,7 +21,9 @@ class Log:
 
     def __init__(self, most: int = MOST_LINES) -> None:
         self._lock = threading.Lock()
-        self._lines: deque[tuple[int, str]] = deque(maxlen=most)
+        self._most = most
+        self._lines: deque[tuple[int, str]] = deque()
+        self._weight = 0
         self._count = 0
         self._ended = False
         self._listeners: list[Callable[[], None]] = []
@@ -34,6 +38,9 @@ class Log:
         with self._lock:
             self._lines.append((when, line))
             self._count += 1
+            self._weight += len(line)
+            while len(self._lines) > self._most or self._weight > MOST_CHARACTERS:
+                self._weight -= len(self._lines.popleft()[1])
             listeners = list(self._listeners)
         for listener in listeners:
             listener()
@@ -49,9 +56,10 @@ class Log:
     def read(self, after: int = 0) -> tuple[list[tuple[int, str]], int]:
         """Return the lines after the first `after` ones, and where to go on."""
         with self._lock:
-            missing = self._count - len(self._lines)
-            skip = max(0, after - missing)
-            return list(self._lines)[skip:], self._count
+            new = min(max(0, self._count - after), len(self._lines))
+            # From the end: who follows reads one line of thousands, again and again.
+            lines = list(islice(reversed(self._lines), new))
+            return lines[::-1], self._count
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` from any thread when there is more; returns what ends that."""

@@ -4,7 +4,7 @@
 something happens. Source of phases, conditions and their reasons: kubelet 1.36.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from dralab.contracts.cdi import CdiError
@@ -12,7 +12,7 @@ from dralab.contracts.cdi_cache import Cache
 from dralab.kernel.clock import SECOND, Clock, from_rfc3339, rfc3339
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.containers import ContainerRuntime, ContainerStart, Exit, StartError
-from dralab.node.environment import ConfigError, argv_of, config_of
+from dralab.node.environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.probing import probe
 from dralab.node.running import Probing, Running
 from dralab.node.statuses import Verdict, conditions
@@ -54,6 +54,10 @@ class Surroundings(Protocol):
 
     def new_ip(self) -> str:
         """Return an address for a pod."""
+        ...
+
+    def offload(self, work: Callable[[], bool], done: Callable[[bool | Exception], None]) -> None:
+        """Do work that takes real time beside the events, then `done` as one of them."""
         ...
 
 
@@ -268,6 +272,7 @@ class PodLife:
                 name=each.name,
                 image=each.spec.get("image", ""),
                 argv=argv_of(each.spec, config.env),
+                args=args_of(each.spec, config.env),
                 working_dir=each.spec.get("workingDir", ""),
                 config=config,
                 annotations=metadata.get("annotations") or {},
@@ -323,6 +328,9 @@ class PodLife:
                     continue
                 if kind == "startupProbe" and probing.good:
                     continue
+                if probing.next <= now and getattr(each.container, "real", False):
+                    self._ask(each, kind, probing)
+                    continue
                 if probing.next <= now:
                     success = probe(each.container, probing.spec, self.ip)
                     if probing.take(success=success, now=now) and kind != "readinessProbe":
@@ -330,6 +338,24 @@ class PodLife:
                         break
                 delays.append(max(0, probing.next - now))
         return delays
+
+    def _ask(self, each: Running, kind: str, probing: Probing) -> None:
+        """Ask a probe that takes real time, beside everything else."""
+        container = each.container
+        if probing.asked or container is None:
+            return
+        probing.asked = True
+
+        def answered(found: object) -> None:
+            probing.asked = False
+            if each.container is not container or each.stopping:
+                return
+            failed = probing.take(success=found is True, now=self.node.clock.now())
+            if failed and kind != "readinessProbe":
+                self._kill(each, kind)
+            self.node.wake(self.pod)
+
+        self.node.offload(lambda: probe(container, probing.spec, self.ip), answered)
 
     def _kill(self, each: Running, kind: str) -> None:
         word = "startup" if kind == "startupProbe" else "liveness"

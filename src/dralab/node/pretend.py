@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.node.containers import Container, ContainerStart, Exit, StartError
+from dralab.node.containers import Container, ContainerStart, Exit, Session, StartError
 from dralab.node.shell import Say, Sleep, State, Steps, run, trapped, understood
 from dralab.runtime.engine import Engine, Timer
 
@@ -81,8 +81,15 @@ class PretendContainer:
             int(max(grace, 0) * SECOND), lambda: self._end(137, "Error")
         )
 
-    def run(self, argv: Sequence[str], output: Callable[[int, bytes], None]) -> int:
+    def run(
+        self,
+        argv: Sequence[str],
+        output: Callable[[int, bytes], None],
+        session: Session | None = None,
+        timeout: float | None = None,
+    ) -> int:
         """Act a command out at once; time that it would sleep does not pass."""
+        del session, timeout
         if self._over:
             raise StartError("the container does not run")
         if not understood(argv):

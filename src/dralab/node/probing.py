@@ -18,9 +18,10 @@ def probe(container: Container, spec: Mapping[str, Any], host: str) -> bool:
     command = (spec.get("exec") or {}).get("command")
     if command:
         try:
-            return container.run(command, lambda _channel, _data: None) == 0
+            timeout = float(max(1, spec.get("timeoutSeconds", 1)))
+            return container.run(command, lambda _channel, _data: None, timeout=timeout) == 0
         except StartError:
-            return True
+            return not getattr(container, "real", False)
     if not getattr(container, "real", False):
         return True
     del host

@@ -1,172 +1,350 @@
-"""Containers as processes of this machine. Only where the operator asked for it.
+"""Containers that are processes of this machine: opt-in, for whoever trusts what pods run.
 
-The container's command runs in a process group of its own, with its environment and nothing of
-this process's; images become commands by a map. There is no isolation: whoever may create pods
-may run commands as the user of this process.
+A container is its command in a process group and session of its own, with its own environment
+and nothing of the server's, in a directory of its own that is gone afterwards. It shares the
+machine's files, network, processes and user: this runtime isolates nothing (see the guide on
+runtimes). Mounts are symbolic links below that directory, `$DRALAB_ROOT`.
 """
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from dralab.kernel.clock import SECOND
-from dralab.node.containers import Container, ContainerStart, Exit, StartError
+from dralab.node.commands import Command
+from dralab.node.containers import Container, ContainerStart, Exit, Session, StartError
+from dralab.node.images import command_of
 from dralab.runtime.engine import Engine, Timer
 from dralab.values import quantity
 
-EXEC_SECONDS: Final = 300
+# containerd: longer lines are cut into parts.
+LONGEST_LINE: Final = 16 * 1024
+# How long output may trail behind the end of a process (a child may still hold the pipe).
+TRAILING: Final = 2.0
+# What is left for a clean end when the server stops.
+LAST_GRACE: Final = 2.0
+# What a shell sets before it becomes the command: `preexec_fn` is not safe beside threads.
+LAUNCH: Final = ("/bin/sh", "-c", '{limits}exec "$@"', "sh")
 
 
 class ProcessRuntime:
-    """Runs containers as local processes. `images` maps an image to the command that stands for it.
+    """Runs commands; `images` says which program stands for an image.
 
-    A value may use `{root}`: the directory of this runtime, where pods have theirs.
+    `extra` is added to the environment of containers whose image is in the map: they are the
+    operator's own programs, and a driver needs to know where its server is.
     """
 
     name = "dralab-process"
     version = "1.0.0"
 
     def __init__(
-        self, engine: Engine, images: Mapping[str, str] | None = None, root: Path | None = None
+        self,
+        engine: Engine,
+        images: Mapping[str, Sequence[str]] | None = None,
+        extra: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.engine = engine
         self.images = dict(images or {})
-        self._own = root is None
-        self.root = root or Path(tempfile.mkdtemp(prefix="dralab-pods-"))
-
-    def close(self) -> None:
-        """Remove the pods' directories."""
-        if self._own:
-            shutil.rmtree(self.root, ignore_errors=True)
+        self.extra = extra
+        self._lock = threading.Lock()
+        self._guard: subprocess.Popen[str] | None = None
+        self._root: Path | None = None
+        self._running: dict[str, set[ProcessContainer]] = {}
 
     def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
-        """Start a process. StartError: there is no such command."""
-        return ProcessContainer(self, start, ended)
-
-    def argv(self, start: ContainerStart) -> list[str]:
-        """Return what is run for a container. StartError: nobody says."""
-        mapped = self.images.get(start.image) or self.images.get(start.image.rpartition(":")[0])
-        words = [word.replace("{root}", str(self.root)) for word in (mapped or "").split()]
-        if start.argv:
-            program = start.argv[0].rpartition("/")[2]
-            if words and words[0].rpartition("/")[2] == program:
-                return [*words, *start.argv[1:]]
-            return list(start.argv)
-        if not words:
+        """Start a container. StartError: there is no command, or no such program."""
+        found = command_of(start, self.images)
+        argv = found or list(start.argv)
+        if not argv:
             raise StartError(
-                f'the container has no command, and image "{start.image}" is mapped to none: '
-                f"--image {start.image}=COMMAND"
+                f'image "{start.image}" has no command on this machine: give the container a '
+                f"`command`, or `--image-map {start.image}=COMMAND` to the server"
             )
-        return words
+        mapped = found is not None
+        directory = self._directory(start)
+        try:
+            container = ProcessContainer(self, start, argv, directory, mapped=mapped, ended=ended)
+        except StartError:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        with self._lock:
+            self._running.setdefault(start.pod_uid, set()).add(container)
+        container.begin()
+        return container
+
+    def stop(self) -> None:
+        """End what runs, with little time to do so itself, and remove what it left."""
+        with self._lock:
+            running = [each for group in self._running.values() for each in group]
+            guard, self._guard = self._guard, None
+            root, self._root = self._root, None
+        for each in running:
+            each.terminate()
+        clock = self.engine.clock
+        deadline = clock.now() + int(LAST_GRACE * SECOND)
+        for each in running:
+            each.wait(max(0, deadline - clock.now()) / SECOND)
+            each.kill()
+        for each in running:
+            each.wait(TRAILING)
+        if guard is not None:
+            with contextlib.suppress(OSError):
+                _input_of(guard).close()
+            guard.wait()
+        if root is not None:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def watch(self, group: int, *, there: bool = True) -> None:
+        """Have a process group killed should this process vanish, or no longer."""
+        with self._lock:
+            if self._guard is None:
+                if not there:
+                    return
+                path = Path(__file__).with_name("guard.py")
+                self._guard = subprocess.Popen(  # noqa: S603 - our own file
+                    [sys.executable, "-I", "-S", str(path)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                    text=True,
+                )
+            with contextlib.suppress(OSError):
+                line = _input_of(self._guard)
+                line.write(f"{'+' if there else '-'}{group}\n")
+                line.flush()
+
+    def over(self, container: "ProcessContainer") -> None:
+        """Forget a container; what a pod's containers share goes with the last of them."""
+        shutil.rmtree(container.directory, ignore_errors=True)
+        uid = container.start.pod_uid
+        with self._lock:
+            group = self._running.get(uid, set())
+            group.discard(container)
+            if not group:
+                self._running.pop(uid, None)
+
+    def _directory(self, start: ContainerStart) -> Path:
+        with self._lock:
+            if self._root is None:
+                self._root = Path(tempfile.mkdtemp(prefix="dralab-"))
+            pod = self._root / start.pod_uid
+        pod.mkdir(mode=0o700, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f"{start.name}-", dir=pod))
 
 
 class ProcessContainer:
-    """One process group."""
+    """One run of a container."""
 
     real = True
 
     def __init__(
-        self, runtime: ProcessRuntime, start: ContainerStart, ended: Callable[[Exit], None]
+        self,
+        runtime: ProcessRuntime,
+        start: ContainerStart,
+        argv: Sequence[str],
+        directory: Path,
+        *,
+        mapped: bool,
+        ended: Callable[[Exit], None],
     ) -> None:
-        self.engine = runtime.engine
-        self.start = start
+        self.runtime, self.start, self.directory = runtime, start, directory
         self._ended = ended
         self._killer: Timer | None = None
-        self._directory = runtime.root / start.pod_uid / start.name
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self.env = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "HOME": str(self._directory),
-            **{key: value for key, value in start.config.env.items() if key != "PATH"},
+        self._lock = threading.Lock()
+        self._commands: set[Command] = set()
+        self._over = threading.Event()
+        self._env = {
+            "HOME": str(directory),
+            "TMPDIR": str(directory),
+            **(runtime.extra() if mapped else {}),
+            **start.config.env,
+            "DRALAB_ROOT": str(directory),
         }
-        memory = start.limits.get("memory")
-        limit = int(quantity.parse(memory)) if memory else None
-        argv = runtime.argv(start)
+        _link_mounts(start, directory)
+        self._cwd = _below(directory, start.working_dir)
+        self._cwd.mkdir(parents=True, exist_ok=True)
+        self._limits = limits_of(start.limits)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - the operator asked for processes
-                argv,
-                cwd=self._cwd(),
-                env=self.env,
+            self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
+                self._launched(argv),
+                cwd=self._cwd,
+                env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=(lambda: _limit(limit)) if limit else None,  # noqa: PLW1509 - only setrlimit
             )
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise StartError(f'cannot run "{argv[0]}": {why}') from error
-        threading.Thread(target=self._read, name=f"log-{start.name}", daemon=True).start()
+        except (OSError, ValueError) as error:
+            raise StartError(f'exec: "{argv[0]}": {error}') from error
+        runtime.watch(self._process.pid)
+
+    def begin(self) -> None:
+        """Collect its output and wait for its end."""
+        reader = threading.Thread(target=self._read, name="container-log", daemon=True)
+        reader.start()
+        threading.Thread(
+            target=self._await, args=(reader,), name="container-wait", daemon=True
+        ).start()
 
     def stop(self, grace: float) -> None:
-        """Send TERM, and KILL to the whole group after the grace period."""
-        if self._process.poll() is None:
-            self._signal(signal.SIGTERM)
+        """Send SIGTERM, and SIGKILL after `grace` seconds."""
+        if grace <= 0:
+            self.kill()
+            return
+        self.terminate()
         if self._killer is None:
-            self._killer = self.engine.after(
-                int(max(grace, 0) * SECOND), lambda: self._signal(signal.SIGKILL)
-            )
+            self._killer = self.runtime.engine.after(int(grace * SECOND), self.kill)
 
-    def run(self, argv: Sequence[str], output: Callable[[int, bytes], None]) -> int:
-        """Run a command with the container's environment. StartError."""
-        if self._process.poll() is not None:
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it and the commands in it now."""
+        self._signal(signal.SIGKILL)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is over, for so long at most; return whether it is."""
+        return self._over.wait(seconds)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        output: Callable[[int, bytes], None],
+        session: Session | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Run a command beside it, with its environment, directory and limits. StartError."""
+        if self._over.is_set():
             raise StartError("the container does not run")
+        session = session or Session()
+        terminal = os.openpty() if session.tty else None
         try:
-            done = subprocess.run(  # noqa: S603 - the operator asked for processes
-                list(argv),
-                cwd=self._cwd(),
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=EXEC_SECONDS,
-                check=False,
+            words = self._launched(argv, os.ttyname(terminal[1]) if terminal else "")
+            command = Command(
+                words, self._cwd, self._env, output, session=session, terminal=terminal
             )
-        except OSError as error:
-            raise StartError(
-                f'exec: "{argv[0]}": {(error.strerror or "failed").lower()}'
-            ) from error
-        except subprocess.TimeoutExpired:
-            return 124
-        for channel, data in ((1, done.stdout), (2, done.stderr)):
-            if data:
-                output(channel, data)
-        return done.returncode if done.returncode >= 0 else 128 - done.returncode
+        finally:
+            if terminal is not None:
+                os.close(terminal[1])
+        with self._lock:
+            self._commands.add(command)
+        self.runtime.watch(command.group)
+        try:
+            return command.wait(timeout)
+        finally:
+            with self._lock:
+                self._commands.discard(command)
+            self.runtime.watch(command.group, there=False)
 
-    def _cwd(self) -> str:
-        there = self.start.working_dir
-        return there if there and Path(there).is_dir() else str(self._directory)
+    def _launched(self, argv: Sequence[str], terminal: str = "") -> list[str]:
+        """Return the words that start a command: a shell sets the limits and becomes it."""
+        path = self._env.get("PATH", "")
+        name = argv[0] if argv else ""
+        if "/" in name and not name.startswith("/"):
+            known: str | None = shutil.which(str(self._cwd / name))
+        else:
+            known = shutil.which(name, path=path)
+        if known is None:
+            where = "no such program" if "/" in name else f"executable file not found in {path}"
+            raise StartError(f'exec: "{name}": {where}')
+        prepare = self._limits
+        if terminal:
+            # Who leads a session and opens a terminal controls it.
+            prepare += f"exec <{terminal} >{terminal} 2>&1; "
+        shell, flag, script, zero = LAUNCH
+        return [shell, flag, script.format(limits=prepare), zero, *argv]
 
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+    def _signal(self, number: signal.Signals) -> None:
+        with self._lock:
+            commands = list(self._commands) if number == signal.SIGKILL else []
+            # Asked under the lock: once it is waited for, the number may be another's.
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, number)
+        for each in commands:
+            each.kill()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101 - PIPE was asked for
-        clock = self.engine.clock
-        with self._process.stdout as stream:
-            for raw in stream:
-                self.start.log.write(clock.now(), raw.decode(errors="replace").rstrip("\n"))
-        code = self._process.wait()
-        # What the command left running in its group ends with it.
-        self._signal(signal.SIGKILL)
-        self.start.log.end()
-        code = code if code >= 0 else 128 - code
-        exit_ = Exit(code, "Completed" if code == 0 else "Error")
-        self.engine.soon(lambda: self._over(exit_))
+        pipe = self._process.stdout
+        if pipe is None:
+            return
+        clock, log = self.runtime.engine.clock, self.start.log
+        with contextlib.suppress(OSError, ValueError), pipe:
+            while line := pipe.readline(LONGEST_LINE):
+                log.write(clock.now(), line.removesuffix(b"\n").decode(errors="replace"))
 
-    def _over(self, exit_: Exit) -> None:
+    def _await(self, reader: threading.Thread) -> None:
+        pid = self._process.pid
+        # Seen but not yet collected: its number, and with it the group's, stays its own.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        # As in a container, nothing outlives the first process.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        self.runtime.watch(pid, there=False)
+        with self._lock:
+            code = self._process.wait()
+            commands = list(self._commands)
+        for each in commands:
+            each.kill()
+        reader.join(TRAILING)
+        code = 128 - code if code < 0 else code
+        self.start.log.end()
+        self.runtime.over(self)
+        self._over.set()
+        self.runtime.engine.soon(lambda: self._tell(code))
+
+    def _tell(self, code: int) -> None:
         if self._killer is not None:
             self._killer.cancel()
-        self._ended(exit_)
+        self._ended(Exit(code, "Completed" if code == 0 else "Error"))
 
 
-def _limit(size: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+def limits_of(limits: Mapping[str, str]) -> str:
+    """Return the shell's words for a container's limits; they hold for each process alone.
+
+    >>> limits_of({"memory": "64Mi", "cpu": "1"})
+    'ulimit -c 0; ulimit -d 65536; '
+    """
+    text = "ulimit -c 0; "
+    # Data, not address space: run times reserve far more of the latter than they use.
+    for name, flag, unit in (("memory", "d", 1024), ("ephemeral-storage", "f", 512)):
+        if name in limits:
+            amount = int(quantity.parse(str(limits[name]))) // unit
+            text += f"ulimit -{flag} {max(1, amount)}; "
+    return text
+
+
+def _input_of(process: "subprocess.Popen[str]") -> IO[str]:
+    if process.stdin is None:
+        raise OSError("it has no input")
+    return process.stdin
+
+
+def _below(directory: Path, path: str) -> Path:
+    """Return where a container's path is on this machine; no `..` leads out."""
+    return directory / os.path.normpath(f"/{path.lstrip('/')}").lstrip("/")
+
+
+def _link_mounts(start: ContainerStart, directory: Path) -> None:
+    """Show what a container would find mounted, by links below its own directory."""
+    for mount in start.config.mounts:
+        link = _below(directory, mount["containerPath"])
+        target = Path(mount["hostPath"] or directory.parent / "volumes" / mount["volume"])
+        if not mount["hostPath"]:
+            target.mkdir(parents=True, exist_ok=True)
+        parents = [parent for parent in link.parents if parent.is_relative_to(directory)]
+        if any(parent.is_symlink() for parent in parents):
+            continue  # Inside another mount: a link there would be written onto the machine.
+        with contextlib.suppress(OSError):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)

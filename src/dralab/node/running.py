@@ -142,6 +142,7 @@ class Probing:
     good: bool = False
     successes: int = 0
     failures: int = 0
+    asked: bool = False
 
     def take(self, *, success: bool, now: int) -> bool:
         """Take one answer; return whether the probe has now failed for good."""

@@ -1,5 +1,6 @@
 """The way from the server to the containers of a cluster's nodes: logs, and commands in them."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ from dralab.apiserver.http.routing import Route
 from dralab.apiserver.resources.options import Query, User
 from dralab.apiserver.server import ApiServer
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.node.containers import StartError
+from dralab.node.containers import Session, StartError
 from dralab.node.logs import Log, shown
 from dralab.node.running import Running
 
@@ -46,7 +47,8 @@ def connect(server: ApiServer, kubelets: "Kubelets") -> None:
         if pod["spec"].get("nodeName") not in kubelets.nodes:
             raise ApiError.bad_request(f"pod {route.name} does not have a host assigned")
         name = _container(pod, query)
-        return _exec(kubelets.find(pod, name), argv, request)
+        session = Session(stdin=_one(query, "stdin") == "true", tty=_one(query, "tty") == "true")
+        return _exec(kubelets.find(pod, name), argv, request, session)
 
     application.connectors["pods", "log"] = logs
     application.connectors["pods", "exec"] = execute
@@ -137,12 +139,14 @@ def _answer(log: Log, query: Query, now: int) -> Answer:
     return ByteStream(headers=TEXT, source=feed)
 
 
-# Channels of v4 and v5: the first byte of each message.
-STDOUT, STDERR, STATUS, CLOSE = 1, 2, 3, 255
+# Channels of v4 and v5: the first byte of each message. The last says that one is closed.
+STDIN, STATUS, RESIZE, CLOSE = 0, 3, 4, 255
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 
 
-def _exec(run: Running | None, argv: Sequence[str], request: HttpRequest) -> Answer:
+def _exec(
+    run: Running | None, argv: Sequence[str], request: HttpRequest, session: Session
+) -> Answer:
     offered = [
         each.strip() for each in request.headers.get("sec-websocket-protocol", "").split(",")
     ]
@@ -153,15 +157,28 @@ def _exec(run: Running | None, argv: Sequence[str], request: HttpRequest) -> Ans
         )
     if run is None or run.container is None:
         raise ApiError("InternalError", "Internal error occurred: container not found", code=500)
-    feed, container = Feed(), run.container
+    feed, container = Feed(on_close=session.leave), run.container
 
     def output(channel: int, data: bytes) -> None:
-        feed.put(bytes([channel]) + data)
+        if not feed.put(bytes([channel]) + data):
+            session.leave()
+
+    def receive(message: bytes) -> None:
+        if not message:
+            return
+        if message[0] == STDIN and len(message) > 1:
+            session.typed(message[1:])
+        elif message[0] == CLOSE and message[1:2] == bytes([STDIN]):
+            session.typed(None)
+        elif message[0] == RESIZE:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                size = orjson.loads(message[1:])
+                session.resize(int(size["Width"]), int(size["Height"]))
 
     def work() -> None:
         status: dict[str, object] = {"metadata": {}, "status": "Success"}
         try:
-            code = container.run(argv, output)
+            code = container.run(argv, output, session)
             if code:
                 status = {
                     "metadata": {},
@@ -177,7 +194,7 @@ def _exec(run: Running | None, argv: Sequence[str], request: HttpRequest) -> Ans
         feed.end()
 
     threading.Thread(target=work, name="exec", daemon=True).start()
-    return Upgrade(source=feed, receive=lambda _message: None, protocol=protocol)
+    return Upgrade(source=feed, receive=receive, protocol=protocol)
 
 
 def _one(query: Query, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.status import ApiError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.pretend import Program
+    from dralab.node.process import ProcessRuntime
 
 # With the fake driver alone there is one node, of the name that its documentation shows.
 FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
@@ -45,7 +47,7 @@ class Wanted:
     drivers: Sequence[str] = ()
     runtime: str = PRETEND
     classic: bool = False
-    images: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
@@ -66,6 +68,11 @@ class Host(Protocol):
         """The server, for logs and commands in containers."""
         ...
 
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig file for programs that run in pods."""
+        ...
+
     clock: Clock
     seed: int | None
 
@@ -78,6 +85,7 @@ class Nodes:
         self.engine: LiveEngine | None = None
         self.manager: Manager | None = None
         self.kubelets: Kubelets | None = None
+        self.runtime: ProcessRuntime | None = None
 
     def start(self, cluster: Host) -> None:
         """Begin beside a server that answers."""
@@ -86,36 +94,44 @@ class Nodes:
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)
         manager = self.manager = Manager(engine, cluster.client, randomness)
-        kubelets = self.kubelets = assemble(manager, self.wanted)
+        if self.wanted.runtime == PROCESS:
+            from dralab.node.process import ProcessRuntime
+
+            # Programs of the operator's own find the server by the usual variable.
+            self.runtime = ProcessRuntime(
+                engine, self.wanted.images, lambda: {"KUBECONFIG": str(cluster.kubeconfig)}
+            )
+        kubelets = self.kubelets = assemble(manager, self.wanted, runtime=self.runtime)
         connect(cluster.server, kubelets)
         engine.soon(manager.start)
         engine.start()
 
     def stop(self) -> None:
         """End; containers that are processes end too."""
-        if self.kubelets is not None:
-            self.kubelets.stop()
         if self.manager is not None:
             self.manager.stop()
         if self.engine is not None:
             self.engine.stop()
-        self.engine = self.manager = self.kubelets = None
+        # Now nobody starts again what ends.
+        if self.runtime is not None:
+            self.runtime.stop()
+        if self.kubelets is not None:
+            self.kubelets.stop()
+        self.engine = self.manager = self.kubelets = self.runtime = None
 
 
 def assemble(
-    manager: Manager, wanted: Wanted, programs: Mapping[str, "Program"] | None = None
+    manager: Manager,
+    wanted: Wanted,
+    programs: Mapping[str, "Program"] | None = None,
+    runtime: "ContainerRuntime | None" = None,
 ) -> "Kubelets":
     """Put nodes and their drivers on a manager, live or simulated."""
     from dralab.drivers.publishing import Publisher
     from dralab.node.kubelets import Kubelets
     from dralab.node.pretend import PretendRuntime
 
-    runtime: ContainerRuntime = PretendRuntime(manager.engine, programs)
-    if wanted.runtime == PROCESS:
-        from dralab.node.process import ProcessRuntime
-
-        runtime = ProcessRuntime(manager.engine, wanted.images)
-    kubelets = Kubelets(manager, runtime)
+    kubelets = Kubelets(manager, runtime or PretendRuntime(manager.engine, programs))
     publisher = Publisher(manager)
     found = _described(wanted)
 

@@ -1,0 +1,124 @@
+"""Commands that run in a container beside its own: `kubectl exec` and probes."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import termios
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from dralab.node.containers import Session, StartError
+
+Output = Callable[[int, bytes], None]
+TIMED_OUT = 124
+
+
+class Command:
+    """One command as a process group of its own; `terminal` is (ours, its)."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        output: Output,
+        *,
+        session: Session,
+        terminal: tuple[int, int] | None,
+    ) -> None:
+        self._output = output
+        self._lock = threading.Lock()
+        pipe = subprocess.PIPE
+        theirs = terminal[1] if terminal is not None else None
+        given = pipe if session.stdin else subprocess.DEVNULL
+        if terminal is not None:
+            env = {"TERM": "xterm", **env}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
+                words,
+                cwd=cwd,
+                env={**env, "TERM": env.get("TERM", "xterm")} if terminal else dict(env),
+                stdin=given if theirs is None else theirs,
+                stdout=theirs if theirs is not None else pipe,
+                stderr=theirs if theirs is not None else pipe,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            if terminal is not None:
+                os.close(terminal[0])
+            raise StartError(f"exec: {error}") from error
+        self._ours = terminal[0] if terminal is not None else None
+        sources = [
+            (channel, stream.fileno())
+            for channel, stream in ((1, self._process.stdout), (2, self._process.stderr))
+            if stream is not None
+        ]
+        if self._ours is not None:
+            sources = [(1, self._ours)]
+        self._readers = [
+            threading.Thread(target=self._read, args=source, daemon=True) for source in sources
+        ]
+        for reader in self._readers:
+            reader.start()
+        session.connect(self._take, self._resize, self.kill)
+
+    @property
+    def group(self) -> int:
+        """Its process group."""
+        return self._process.pid
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return its exit code, 124 where it took longer than `timeout` s."""
+        code = TIMED_OUT
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            found = self._process.wait(timeout)
+            code = 128 - found if found < 0 else found
+        if code == TIMED_OUT:
+            self.kill()
+            self._process.wait()
+        for reader in self._readers:
+            # A child in the background may hold the pipe; `kubectl exec` does not wait for it.
+            reader.join(1)
+        with self._lock:
+            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if stream is not None and not any(each.is_alive() for each in self._readers):
+                    with contextlib.suppress(OSError):
+                        stream.close()
+            if self._ours is not None:
+                os.close(self._ours)
+                self._ours = None
+        return code
+
+    def kill(self) -> None:
+        """End it now."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _read(self, channel: int, descriptor: int) -> None:
+        # A terminal whose other side is closed answers with EIO instead of an end.
+        with contextlib.suppress(OSError):
+            while data := os.read(descriptor, 32 * 1024):
+                self._output(channel, data)
+
+    def _take(self, data: bytes | None) -> None:
+        """Take input; None ends it."""
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if self._ours is not None:
+                os.write(self._ours, data if data is not None else b"\x04")
+            elif self._process.stdin is not None:
+                if data is None:
+                    self._process.stdin.close()
+                else:
+                    self._process.stdin.write(data)
+                    self._process.stdin.flush()
+
+    def _resize(self, width: int, height: int) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            if self._ours is not None:
+                size = struct.pack("HHHH", height, width, 0, 0)
+                fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)

@@ -1,0 +1,31 @@
+"""The end of processes whose server is gone: a process of its own that only waits for that.
+
+It reads `+GROUP` and `-GROUP` from its standard input, and kills what is left when that ends:
+with the server, however it ended. It imports nothing of dralab, so that it starts at once.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterable
+
+
+def watch(lines: Iterable[str]) -> None:
+    """Kill the process groups that are left when the lines end."""
+    groups: set[int] = set()
+    for line in lines:
+        group = int(line[1:])
+        if line.startswith("+"):
+            groups.add(group)
+        else:
+            groups.discard(group)
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    watch(sys.stdin)

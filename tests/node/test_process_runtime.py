@@ -1,0 +1,348 @@
+"""The process runtime, with real and short processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dralab.contracts.cdi_cache import ContainerConfig
+from dralab.node.containers import ContainerStart, Session, StartError
+from dralab.node.images import ImageMapError, image_map
+from dralab.node.logs import Log
+from dralab.node.process import ProcessRuntime
+from dralab.runtime.live import LiveEngine
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+LONG = 20.0
+
+
+class Bench:
+    def __init__(self, engine):
+        self.engine = engine
+        self.runtime = ProcessRuntime(engine)
+
+    def run(self, *argv, env=None, mounts=(), **fields):
+        """Start a container; return it, its log, and what waits for its exit."""
+        config = ContainerConfig(env={"PATH": PATH, **(env or {})}, mounts=list(mounts))
+        given = {"image": "busybox", "name": "c", "working_dir": "", "limits": {}, **fields}
+        start = ContainerStart(
+            namespace="default", pod="p", pod_uid="uid-1", node="n", argv=argv, config=config,
+            annotations={}, of_job=False, log=Log(), **given,
+        )  # fmt: skip
+        over, exits = threading.Event(), []
+
+        def ended(found):
+            exits.append(found)
+            over.set()
+
+        container = self.runtime.start(start, ended)
+
+        def exit_of():
+            assert over.wait(LONG)
+            return exits[0]
+
+        return container, start.log, exit_of
+
+
+@pytest.fixture
+def bench():
+    engine = LiveEngine()
+    engine.start()
+    found = Bench(engine)
+    yield found
+    found.runtime.stop()
+    engine.stop()
+
+
+def lines(log):
+    return [line for _, line in log.read()[0]]
+
+
+def until(log, word):
+    """Wait until a log holds a word."""
+    there = threading.Event()
+
+    def look():
+        if any(word in line for line in lines(log)):
+            there.set()
+
+    forget = log.listen(look)
+    look()
+    assert there.wait(LONG), lines(log)
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "reason"),
+    [
+        ("exit 0", 0, "Completed"),
+        ("exit 3", 3, "Error"),
+        ("kill -KILL $$", 137, "Error"),
+        ("kill -TERM $$", 143, "Error"),
+    ],
+)
+def test_the_exit_code_is_the_command_s(bench, script, code, reason):
+    _, _, exit_of = bench.run("sh", "-c", script)
+    assert (exit_of().code, exit_of().reason) == (code, reason)
+
+
+def test_both_outputs_go_into_the_log_in_order(bench):
+    _, log, exit_of = bench.run("sh", "-c", "echo one; echo two >&2; printf three")
+    exit_of()
+    assert lines(log) == ["one", "two", "three"]
+    assert log.ended
+
+
+def test_a_container_sees_its_own_environment_and_nothing_of_the_server_s(bench, monkeypatch):
+    monkeypatch.setenv("SECRET_OF_THE_SERVER", "yes")
+    _, log, exit_of = bench.run("env", env={"FAKE_DEVICE_0": "gpu-1"})
+    exit_of()
+    found = dict(line.split("=", 1) for line in lines(log))
+    assert found["FAKE_DEVICE_0"] == "gpu-1"
+    assert set(found) <= {"PATH", "FAKE_DEVICE_0", "HOME", "TMPDIR", "DRALAB_ROOT", "PWD", "_"}
+    assert not Path(found["HOME"]).exists()
+
+
+def test_it_runs_in_a_directory_of_its_own_that_is_gone_afterwards(bench):
+    _, log, exit_of = bench.run("sh", "-c", "pwd; touch here; ls", working_dir="/work")
+    exit_of()
+    where, listed = lines(log)
+    assert where.endswith("/work")
+    assert listed == "here"
+    assert not Path(where).exists()
+
+
+def test_mounts_are_links_and_an_empty_volume_is_shared(bench, tmp_path):
+    (tmp_path / "model").write_text("H100")
+    mounts = [
+        {"hostPath": str(tmp_path), "containerPath": "/etc/gpu"},
+        {"hostPath": "", "containerPath": "/cache", "volume": "cache"},
+    ]
+    script = 'cat "$DRALAB_ROOT/etc/gpu/model"; echo; '
+    first, log, _ = bench.run(
+        "sh", "-c", script + "echo hot > cache/x; echo done; sleep 60", mounts=mounts
+    )
+    until(log, "done")
+    _, other, exit_of = bench.run("sh", "-c", "cat cache/x", mounts=mounts, name="second")
+    assert exit_of().code == 0
+    assert lines(log)[0] == "H100"
+    assert lines(other) == ["hot"]
+    first.stop(0)
+
+
+def test_a_mount_below_a_mount_writes_nothing_onto_the_machine(bench, tmp_path):
+    mounts = [
+        {"hostPath": str(tmp_path), "containerPath": "/a"},
+        {"hostPath": "/etc", "containerPath": "/a/b"},
+    ]
+    bench.run("true", mounts=mounts)[2]()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_comes_first_and_sigkill_when_the_grace_is_over(bench):
+    willing, log, exit_of = bench.run("sh", "-c", "trap 'exit 5' TERM; echo up; sleep 60 & wait")
+    until(log, "up")
+    willing.stop(30)
+    assert exit_of().code == 5
+    deaf, log, exit_of = bench.run("sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done")
+    until(log, "up")
+    deaf.stop(0.2)
+    assert exit_of().code == 137
+
+
+def test_nothing_outlives_the_first_process(bench):
+    _, log, exit_of = bench.run("sh", "-c", "sleep 300 & echo $!; exit 0")
+    exit_of()
+    pid = int(lines(log)[0])
+    assert gone(pid)
+
+
+def test_a_process_cannot_take_more_memory_than_the_limit(bench):
+    script = "bytearray(512 << 20)"
+    _, log, exit_of = bench.run(sys.executable, "-c", script, limits={"memory": "128Mi"})
+    assert exit_of().code == 1
+    assert "MemoryError" in lines(log)[-1]
+
+
+def test_a_line_without_end_is_cut_and_the_log_is_bounded():
+    log = Log()
+    for number in range(1000):
+        log.write(0, f"{number:04}" + "x" * 16_380)
+    kept, there = log.read()
+    assert there == 1000
+    assert 500 < len(kept) < 520
+    assert kept[-1][1].startswith("0999")
+    assert [line[:4] for _, line in log.read(998)[0]] == ["0998", "0999"]
+
+
+def test_an_image_without_a_command_is_refused_with_what_would_help(bench):
+    with pytest.raises(StartError, match=r"--image-map registry/x:v1=COMMAND"):
+        bench.run(image="registry/x:v1")
+
+
+def test_a_program_that_is_not_there_is_refused(bench):
+    with pytest.raises(StartError, match=r'exec: "no-such": executable file not found in /usr'):
+        bench.run("no-such")
+
+
+@pytest.mark.parametrize(
+    "key", ["registry:5000/x", "registry:5000/x:v1", "registry:5000/x:v1#c", "registry:5000/x#c"]
+)
+def test_a_mapped_image_runs_the_program_of_this_machine_with_the_pod_s_args(bench, key):
+    bench.runtime.images = {key: ["/bin/echo", "mapped"]}
+    bench.runtime.extra = lambda: {"KUBECONFIG": "/k"}
+    _, log, exit_of = bench.run(
+        "/in/the/image", "-v", image="registry:5000/x:v1", args=["-v"], env={"A": "1"}
+    )
+    exit_of()
+    assert lines(log) == ["mapped -v"]
+
+
+def test_only_mapped_images_are_told_of_the_server(bench):
+    bench.runtime.images = {"x": ["/usr/bin/env"]}
+    bench.runtime.extra = lambda: {"KUBECONFIG": "/k"}
+    _, log, exit_of = bench.run(image="x")
+    exit_of()
+    assert "KUBECONFIG=/k" in lines(log)
+    _, log, exit_of = bench.run("env", image="y")
+    exit_of()
+    assert "KUBECONFIG=/k" not in lines(log)
+
+
+def test_the_image_map_is_read_from_options_and_files(tmp_path):
+    file = tmp_path / "images.yaml"
+    file.write_text("a: /bin/a -x\nb: [/bin/b, 'with space']\n")
+    assert image_map(["c:v1=/bin/c 'd e'", f"@{file}"]) == {
+        "a": ["/bin/a", "-x"],
+        "b": ["/bin/b", "with space"],
+        "c:v1": ["/bin/c", "d e"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [("a", "not IMAGE=COMMAND"), ("a=", "no command"), ("a='x", "No closing"), ("@/no", "/no")],
+)
+def test_a_bad_entry_of_the_image_map_is_named(entry, message):
+    with pytest.raises(ImageMapError, match=message):
+        image_map([entry])
+
+
+# --- commands beside it ---------------------------------------------------------------------------
+
+
+def test_a_command_in_a_container_shares_its_environment_and_keeps_its_outputs_apart(bench):
+    container, log, _ = bench.run("sh", "-c", "echo up; sleep 60", env={"A": "1"})
+    until(log, "up")
+    found = []
+    code = container.run(
+        ["sh", "-c", "echo out $A; echo err >&2; exit 7"], lambda *each: found.append(each)
+    )
+    assert code == 7
+    assert sorted(found) == [(1, b"out 1\n"), (2, b"err\n")]
+    container.stop(0)
+
+
+def test_a_command_reads_what_is_typed_until_its_end(bench):
+    container, _, _ = bench.run("sleep", "60")
+    session, found = Session(stdin=True), []
+    session.typed(b"one\n")
+    session.typed(b"two\n")
+    session.typed(None)
+    assert container.run(["cat"], lambda *each: found.append(each), session) == 0
+    assert b"".join(data for _, data in found) == b"one\ntwo\n"
+    container.stop(0)
+
+
+def test_a_terminal_is_one_and_has_the_size_it_is_told(bench):
+    container, _, _ = bench.run("sleep", "60")
+    session, found = Session(stdin=True, tty=True), []
+    session.resize(91, 17)
+    code = container.run(
+        ["sh", "-c", "read line; stty size; tty"], lambda *each: found.append(each[1]),
+        hold(session, b"go\n"),
+    )  # fmt: skip
+    assert code == 0
+    text = b"".join(found).decode()
+    assert "17 91" in text
+    assert "/dev/pts/" in text
+    container.stop(0)
+
+
+def hold(session, data):
+    session.typed(data)
+    return session
+
+
+def test_a_command_ends_with_whoever_asked_for_it(bench):
+    container, _, _ = bench.run("sleep", "60")
+    session = Session()
+    code = container.run(["sh", "-c", "echo up; sleep 60"], lambda *_: session.leave(), session)
+    assert code == 137
+    container.stop(0)
+
+
+def test_a_command_that_takes_too_long_is_given_up(bench):
+    container, _, _ = bench.run("sleep", "60")
+    assert container.run(["sleep", "60"], lambda *_: None, timeout=0.1) == 124
+    container.stop(0)
+
+
+def test_commands_end_with_their_container(bench):
+    container, _, exit_of = bench.run("sleep", "60")
+    code = container.run(["sh", "-c", "echo up; sleep 60"], lambda *_: container.stop(0))
+    assert code == 137
+    assert exit_of().code == 137
+
+
+# --- the end of the server --------------------------------------------------------------------------
+
+
+def test_stopping_the_runtime_ends_everything_and_leaves_no_file(bench):
+    _, log, exit_of = bench.run("sh", "-c", "pwd; sleep 300")
+    until(log, "/")
+    bench.runtime.stop()
+    assert exit_of().code == 143
+    assert not Path(lines(log)[0]).exists()
+
+
+def test_processes_do_not_outlive_a_server_that_is_killed(tmp_path):
+    script = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from node.test_process_runtime import Bench
+from dralab.runtime.live import LiveEngine
+engine = LiveEngine(); engine.start()
+bench = Bench(engine)
+container, log, exit_of = bench.run("sh", "-c", "sleep 300 & echo $!; wait")
+log.listen(lambda: print(log.read()[0][0][1], flush=True))
+log.read()[0] and print(log.read()[0][0][1], flush=True)
+exit_of()
+"""
+    tests = str(Path(__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", script, tests], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as server:
+        pid = int(server.stdout.readline())
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        assert gone(pid)
+
+
+def gone(pid):
+    """Wait until a process is gone, or a zombie."""
+    pause = threading.Event()
+    for _ in range(int(LONG * 100)):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            os.kill(pid, 0)
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        if state == "Z":
+            return True
+        pause.wait(0.01)
+    return False
