@@ -1,143 +1,239 @@
-"""Plugins over real sockets: registration, versions, preparing, errors."""
+"""A kubelet and a driver that meet over real sockets."""
 
-import tempfile
-from pathlib import Path
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
+from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
-from dralab.runtime.simulated import SimulatedEngine
+from dralab.runtime.live import LiveEngine
 
-grpc = pytest.importorskip("grpc", reason="the extra [grpc] is not installed")
-wire = pytest.importorskip("dralab.contracts.wire")
-sockets = pytest.importorskip("dralab.node.sockets")
+grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
-REF = ClaimRef("default", "c", "uid-1")
+from dralab.contracts import wire  # noqa: E402 - after the check above
+from dralab.drivers.sockets import SocketServer  # noqa: E402
+from dralab.node.sockets import Registrar  # noqa: E402
+
+REF = ClaimRef("ns", "claim", "uid-1")
+DEVICE = PreparedDevice(
+    requests=("gpu",), pool="n1", device="gpu-0", cdi_ids=("k8s.x/y=z", "a/b=c"), share_id="s"
+)
 
 
-class Fixed:
-    """A plugin that answers what it was told to."""
+class Told:
+    """A plugin that answers what it is told to."""
 
     driver = "gpu.example.com"
 
     def __init__(self):
         self.calls = []
-        self.failure = ""
+        self.error = ""
+        self.healths = [DeviceHealth(pool="n1", device="gpu-0", health="Healthy", message="fine")]
 
     def prepare(self, claims):
-        self.calls.append(("prepare", tuple(claims)))
-        if self.failure:
-            raise PluginError(self.failure)
-        device = PreparedDevice(
-            requests=("r",), pool="n1", device="gpu-0", cdi_ids=("a/b=c",), share_id="s"
-        )
-        return {ref.uid: Prepared(devices=(device,)) for ref in claims}
+        self.calls.append(("prepare", list(claims)))
+        if self.error:
+            raise PluginError(self.error)
+        return {ref.uid: Prepared(devices=(DEVICE,)) for ref in claims}
 
     def unprepare(self, claims):
-        self.calls.append(("unprepare", tuple(claims)))
-        return {ref.uid: "" for ref in claims}
+        self.calls.append(("unprepare", list(claims)))
+        return {ref.uid: "still in use" if ref.name == "busy" else "" for ref in claims}
 
     def health(self):
-        return [DeviceHealth(pool="n1", device="gpu-0", health="Healthy")]
+        return self.healths
+
+
+def until(condition, patience=15.0):
+    pause = threading.Event()
+    for _ in range(int(patience / 0.02)):
+        if found := condition():
+            return found
+        pause.wait(0.02)
+    raise AssertionError("it never came to be")
 
 
 @pytest.fixture
-def root():
-    with tempfile.TemporaryDirectory(prefix="k") as name:
-        yield Path(name)
-
-
-def served(root, plugin, **options):
-    server = wire.PluginServer(
-        plugin, endpoint=root / "p" / "dra.sock", registration=root / "r" / "x-reg.sock", **options
-    )
-    server.start()
-    return server
-
-
-def registered(root):
+def kubelet(tmp_path):
+    """Plugins of a node that looks into a directory."""
+    engine = LiveEngine(name="kubelet", workers=4)
     plugins = Plugins()
-    found = sockets.PluginSockets(SimulatedEngine(), root / "r", plugins)
-    found.reconcile()
-    return found, plugins
+    registrar = Registrar(engine, plugins, tmp_path / "plugins_registry", look_every=SECOND // 20)
+    registrar.start()
+    engine.start()
+    yield registrar
+    registrar.stop()
+    engine.stop()
+
+
+@pytest.fixture
+def served(tmp_path):
+    running = []
+
+    def serve(plugin, **options):
+        server = SocketServer(plugin, tmp_path, **options)
+        running.append(server)
+        server.start()
+        return server
+
+    yield serve
+    for server in running:
+        server.stop()
 
 
 @pytest.mark.parametrize(
-    "versions", [("v1.DRAPlugin",), ("v1beta1.DRAPlugin",), ("v9.X", "v1.DRAPlugin")]
+    ("versions", "spoken", "share"),
+    [
+        (("v1.DRAPlugin", "v1beta1.DRAPlugin"), "v1.DRAPlugin", "s"),
+        (("v1beta1.DRAPlugin",), "v1beta1.DRAPlugin", ""),
+        (("v1beta1.DRAPlugin", "v1.DRAPlugin"), "v1beta1.DRAPlugin", ""),
+    ],
 )
-def test_a_plugin_is_registered_and_prepares(root, versions):
-    plugin, told = Fixed(), []
-    server = served(
-        root, plugin, versions=versions, registered=lambda good, why: told.append((good, why))
-    )
-    found, plugins = registered(root)
-    try:
-        assert told == [(True, "")]
-        remote = plugins.get("gpu.example.com")
-        (device,) = remote.prepare([REF])["uid-1"].devices
-        assert (device.requests, device.pool, device.device, device.cdi_ids) == (
-            ("r",),
-            "n1",
-            "gpu-0",
-            ("a/b=c",),
-        )
-        assert device.share_id == ("s" if "v1.DRAPlugin" in versions else "")
-        assert remote.unprepare([REF]) == {"uid-1": ""}
-        assert plugin.calls == [("prepare", (REF,)), ("unprepare", (REF,))]
-    finally:
-        found.stop()
-        server.stop()
+def test_a_driver_is_found_and_called_in_the_first_version_that_both_know(
+    kubelet, served, versions, spoken, share
+):
+    driver = Told()
+    server = served(driver, versions=versions)
+    plugin = until(lambda: kubelet.plugins.get("gpu.example.com"))
+    assert server.registered.wait(5)
+    assert plugin.version.name == spoken
+    (answer,) = plugin.prepare([REF]).values()
+    (device,) = answer.devices
+    assert (device.requests, device.pool, device.device) == (("gpu",), "n1", "gpu-0")
+    assert (device.cdi_ids, device.share_id) == (DEVICE.cdi_ids, share)
+    busy = ClaimRef("ns", "busy", "uid-2")
+    assert plugin.unprepare([REF, busy]) == {"uid-1": "", "uid-2": "still in use"}
+    assert driver.calls == [("prepare", [REF]), ("unprepare", [REF, busy])]
 
 
-def test_a_plugin_that_fails_is_told_as_an_rpc_error(root):
-    plugin = Fixed()
-    plugin.failure = "get resource claims: claim default/c got replaced"
-    server = served(root, plugin)
-    found, plugins = registered(root)
-    try:
-        with pytest.raises(
-            PluginError, match="rpc error: code = Unknown desc = get resource claims"
-        ):
-            plugins.get("gpu.example.com").prepare([REF])
-    finally:
-        found.stop()
-        server.stop()
+def test_a_call_that_fails_as_a_whole_says_why(kubelet, served):
+    driver = Told()
+    driver.error = "get resource claims: claim ns/claim not allocated"
+    served(driver)
+    plugin = until(lambda: kubelet.plugins.get(driver.driver))
+    with pytest.raises(PluginError) as caught:
+        plugin.prepare([REF])
+    assert str(caught.value) == f"rpc error: code = Unknown desc = {driver.error}"
 
 
-def test_versions_that_nobody_knows_are_refused_with_the_kubelets_words(root):
-    told = []
-    server = served(
-        root,
-        Fixed(),
-        versions=("v9.DRAPlugin",),
-        registered=lambda good, why: told.append((good, why)),
-    )
-    found, plugins = registered(root)
-    try:
-        assert plugins.get("gpu.example.com") is None
-        (good, why) = told[0]
-        assert not good
-        assert (
-            "none of services supported by the plugin (v9.DRAPlugin) are supported by the kubelet"
-            in why
-        )
-    finally:
-        found.stop()
-        server.stop()
-
-
-def test_a_stopped_plugin_is_deregistered_and_leaves_no_socket(root):
-    server = served(root, Fixed())
-    found, plugins = registered(root)
+def test_a_driver_whose_sockets_go_is_deregistered_and_comes_back(kubelet, served, tmp_path):
+    changes = []
+    kubelet.plugins.changed = lambda *change: changes.append(change)
+    driver = Told()
+    served(driver).stop()
+    assert not (tmp_path / "plugins_registry" / "gpu.example.com-reg.sock").exists()
+    server = served(driver)
+    until(lambda: changes == [("gpu.example.com", True)])
     server.stop()
-    assert list(root.rglob("*.sock")) == []
-    found.reconcile()
-    assert plugins.get("gpu.example.com") is None
-    found.stop()
+    until(lambda: kubelet.plugins.get(driver.driver) is None)
+    assert changes[-1] == ("gpu.example.com", False)
+    served(driver)
+    until(lambda: kubelet.plugins.get(driver.driver))
 
 
-def test_a_path_that_no_socket_can_have_is_refused(root):
-    long = root / ("x" * 120)
-    with pytest.raises(ValueError, match="too long for a socket"):
-        wire.PluginServer(Fixed(), endpoint=long, registration=root / "a")
+def test_a_new_instance_takes_over_from_an_old_one(kubelet, served):
+    old, new = Told(), Told()
+    first = served(old, pod_uid="1")
+    until(lambda: kubelet.plugins.get(old.driver))
+    served(new, pod_uid="2")
+    until(lambda: kubelet.plugins.get(old.driver).endpoint.endswith("dra-2.sock"))
+    kubelet.plugins.get(old.driver).prepare([REF])
+    first.stop()
+    kubelet.plugins.get(old.driver).unprepare([REF])
+    assert [verb for verb, _ in new.calls] == ["prepare", "unprepare"]
+    assert old.calls == []
+
+
+def test_a_connection_that_breaks_counts_as_gone_though_the_socket_stays(kubelet, served):
+    changes = []
+    kubelet.plugins.changed = lambda *change: changes.append(change)
+    server = served(Told())
+    plugin = until(lambda: kubelet.plugins.get("gpu.example.com"))
+    until(lambda: plugin.connected)
+    # As after SIGKILL: nobody listens, the registration socket is still there.
+    server._servers[0].stop(0).wait()
+    until(lambda: changes == [("gpu.example.com", True), ("gpu.example.com", False)])
+    assert kubelet.plugins.get("gpu.example.com") is plugin
+    with pytest.raises(PluginError, match="code = Unavailable"):
+        plugin.prepare([REF])
+
+
+def test_health_is_reported_as_it_changes(kubelet, served):
+    driver = Told()
+    server = served(driver)
+    plugin = until(lambda: kubelet.plugins.get(driver.driver))
+    (one,) = until(plugin.health)
+    assert (one.device, one.health, one.message) == ("gpu-0", "Healthy", "fine")
+    driver.healths = [DeviceHealth(pool="n1", device="gpu-0", health="Unhealthy", timeout=5)]
+    until(lambda: plugin.health()[0].health == "Unhealthy")
+    assert kubelet.plugins.health_of(driver.driver, "n1", "gpu-0").timeout == 5
+    server.stop()
+    until(lambda: not plugin.health())
+
+
+REFUSALS = [
+    ([], "empty list of supported gRPC services (aka supported versions)"),
+    (
+        ["v9.DRAPlugin"],
+        "none of services supported by the plugin (v9.DRAPlugin) are supported by the kubelet "
+        "(v1.DRAPlugin, v1beta1.DRAPlugin)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("offered", "text"), REFUSALS, ids=["none", "unknown"])
+def test_a_driver_that_speaks_nothing_known_is_told_so(kubelet, served, tmp_path, offered, text):
+    told = []
+    server = SocketServer(Told(), tmp_path, health=False)
+    info = server.info()
+    server.info = lambda: wire.registration().PluginInfo(
+        type="DRAPlugin", name=info.name, endpoint=info.endpoint, supported_versions=offered
+    )
+    server.on_status = told.append
+    server.start()
+    try:
+        until(lambda: told)
+        assert told[0] == (
+            "invalid supported gRPC versions of DRA driver plugin gpu.example.com at endpoint "
+            f"{tmp_path}/plugins/gpu.example.com/dra.sock: {text}"
+        )
+        assert kubelet.plugins.drivers == []
+        until(lambda: list(kubelet.problems.values()) == told[:1])
+    finally:
+        server.stop()
+
+
+def test_a_plugin_of_another_type_is_refused(kubelet, tmp_path):
+    from dralab.drivers import sockets
+
+    told = []
+    server = SocketServer(Told(), tmp_path)
+    server.info = lambda: wire.registration().PluginInfo(type="CSIPlugin", name="disk")
+    server.told = told.append
+    server._serve(server.registration, [sockets._registration_handler(server)])
+    try:
+        (status,) = until(lambda: told[:1])
+        assert status.error.startswith("no handler registered for plugin type: CSIPlugin")
+        assert not status.plugin_registered
+    finally:
+        server.stop()
+
+
+def test_what_is_no_socket_or_hidden_is_left_alone(kubelet, tmp_path):
+    (tmp_path / "plugins_registry" / "note-reg.sock").write_text("no socket")
+    hidden = grpc.server(ThreadPoolExecutor(1))
+    path = tmp_path / "plugins_registry" / ".gpu-reg.sock"
+    hidden.add_insecure_port(f"unix:{path}")
+    from dralab.node.sockets import _sockets
+
+    assert path.exists()
+    assert _sockets(tmp_path) == {}
+    hidden.stop(0)
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_said_to_be(tmp_path):
+    deep = tmp_path / ("x" * 100)
+    with pytest.raises(wire.SocketError, match="at most 107 bytes"):
+        SocketServer(Told(), deep).start()

@@ -55,9 +55,9 @@ def connected(kubeconfig: Path) -> "RemoteClient":
     return client
 
 
-def run_until_told(manager: "Manager", engine: "LiveEngine") -> None:
-    """Run a manager until Ctrl-C or SIGTERM; says `ready` when it knows the cluster."""
-    manager.caches.when_synced(lambda: click.echo("ready"))
+def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:
+    """Run a manager until Ctrl-C or SIGTERM; says `ready: NAME` when it knows the cluster."""
+    manager.caches.when_synced(lambda: click.echo(f"ready: {name}"))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

@@ -1,10 +1,18 @@
 """`dralab driver run`: a driver on one node as a process of its own, under any kubelet."""
 
+import importlib
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
+from dralab.cli.apiserver import note
+
+if TYPE_CHECKING:
+    from dralab.drivers.driver import Driver
+    from dralab.runtime.client import Client
 
 
 @click.group()
@@ -16,52 +24,105 @@ def group() -> None:
 
 
 @group.command("run")
-@click.argument("name", type=click.Choice(["fake", "gpu", "nic", "cpu"]))
+@click.argument("name")
 @KUBECONFIG
 @click.option("--node", "node_name", required=True, help="The node that it serves.")
 @ROOT
 @CDI
-def run(name: str, kubeconfig: Path, node_name: str, root: Path, cdi_root: Path) -> None:
+@click.option(
+    "--pod-uid",
+    default="",
+    help="Have sockets of its own, beside those of an older instance that it takes over from.",
+)
+def run(
+    name: str, kubeconfig: Path, node_name: str, root: Path, cdi_root: Path, pod_uid: str
+) -> None:
     """Publish devices and prepare claims until Ctrl-C or SIGTERM.
 
-    Prints `ready` when the kubelet can find it. Slices, checkpoint and CDI files stay when it
+    NAME is fake, gpu, nic or cpu, or a class of your own as `module:Class`, found from the current
+    directory. Works under `dralab node` and under a real kubelet; needs `dralab[grpc]`. Prints
+    `ready: DRIVER` when the kubelet can find it. Slices, checkpoint and CDI files stay when it
     stops; what it published is found again at the next start.
 
     Example: `dralab driver run gpu --kubeconfig lab.kubeconfig --node n1 --root /tmp/k`
     """
     from dralab.contracts.cdi_cache import FileDirectory
-    from dralab.contracts.wire import PluginServer
-    from dralab.drivers.catalog import DRIVERS
+    from dralab.contracts.wire import SocketError
     from dralab.drivers.checkpoint import FileCheckpoint
+    from dralab.drivers.driver import Driver
     from dralab.drivers.hosting import HostedPlugin
     from dralab.drivers.publishing import Publisher
+    from dralab.drivers.sockets import SocketServer
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
+    driver = _driver(name, node_name)
     client = connected(kubeconfig)
-    driver = DRIVERS[name](node_name)
-    place = root / "plugins" / driver.name
-    checkpoint = FileCheckpoint(place / "checkpoint.json")
-    plugin = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)
     try:
-        server = PluginServer(
-            plugin,
-            endpoint=place / "dra.sock",
-            registration=root / "plugins_registry" / f"{driver.name}-reg.sock",
-            registered=lambda good, error: None if good else click.echo(error, err=True),
+        checkpoint = FileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
+        plugin = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)
+        tells_health = type(driver).health is not Driver.health
+        server = SocketServer(plugin, root, pod_uid=pod_uid, health=tells_health)
+        server.on_status = lambda error: note(
+            f"the kubelet refuses: {error}" if error else "registered with the kubelet"
         )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        server.start()
+    except (SocketError, OSError) as error:
+        raise click.ClickException(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
     publisher = Publisher(manager)
-    server.start()
-    engine.soon(lambda: publisher.publish(driver))
+
+    def begin(_: None) -> None:
+        _create_classes(client, driver)
+        publisher.publish(driver)
+
+    # A queue tries again what a server that has only begun refuses.
+    manager.queue("driver", begin).add(None)
     try:
-        run_until_told(manager, engine)
+        run_until_told(manager, engine, driver.name)
     finally:
         server.stop()
         manager.stop()
         engine.stop()
         client.close()
+
+
+def _create_classes(client: "Client", driver: "Driver") -> None:
+    from dralab.api.status import ApiError
+    from dralab.drivers.catalog import classes
+    from dralab.runtime.resources import CLASSES
+
+    for obj in classes(driver):
+        try:
+            client.create(CLASSES, obj)
+        except ApiError as error:
+            # Where drivers may not make classes, their operator does.
+            if error.reason not in {"AlreadyExists", "Forbidden"}:
+                raise
+
+
+def _driver(name: str, node: str) -> "Driver":
+    from dralab.drivers.catalog import DRIVERS
+    from dralab.drivers.driver import Driver
+
+    if name in DRIVERS:
+        return DRIVERS[name](node)
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        known = ", ".join(DRIVERS)
+        raise click.BadParameter(
+            f"there is no driver {name!r}; there are: {known}, or your own as module:Class",
+            param_hint="NAME",
+        )
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise click.BadParameter(str(error), param_hint="NAME") from error
+    if not (isinstance(found, type) and issubclass(found, Driver)):
+        raise click.BadParameter(
+            f"{name} is no class derived from dralab.drivers.driver.Driver", param_hint="NAME"
+        )
+    return found(node)

@@ -37,20 +37,23 @@ def node(
 ) -> None:
     """Be a node of any cluster until Ctrl-C or SIGTERM.
 
-    Drivers find it as they find a kubelet: by the sockets below --root. Prints `ready` when pods
-    are run.
+    Drivers find it as they find a kubelet: by the sockets below --root, whatever they are written
+    in (needs `dralab[grpc]`). Containers' logs are files in `logs` there. Prints `ready: NAME` when
+    pods are run.
 
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """
     from dralab.contracts.cdi_cache import FileDirectory
+    from dralab.contracts.wire import SocketError, grpc
     from dralab.kernel.randomness import Randomness
     from dralab.node.checkpoint import CheckpointError, FileCheckpoint
     from dralab.node.containers import ContainerRuntime
     from dralab.node.images import ImageMapError, image_map
     from dralab.node.kubelets import Kubelets, NodeSpec
+    from dralab.node.log_files import RuntimeWithLogFiles
     from dralab.node.pretend import PretendRuntime
     from dralab.node.process import ProcessRuntime
-    from dralab.node.sockets import PluginSockets
+    from dralab.node.sockets import Registrar
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
@@ -60,12 +63,17 @@ def node(
         raise click.BadParameter(str(error), param_hint="--image-map") from error
     if images and runtime != "process":
         raise click.BadParameter("only --runtime process runs programs", param_hint="--image-map")
+    try:
+        grpc()
+    except SocketError as error:
+        raise click.ClickException(str(error)) from error
     client = connected(kubeconfig)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
     processes = ProcessRuntime(engine, commands, lambda: {"KUBECONFIG": str(kubeconfig.resolve())})
     containers: ContainerRuntime = processes if runtime == "process" else PretendRuntime(engine)
-    kubelets = Kubelets(manager, containers, only=name)
+    # The server cannot ask this process for logs: they are files, as on a node's disk.
+    kubelets = Kubelets(manager, RuntimeWithLogFiles(containers, root / "logs"), only=name)
     try:
         kubelet = kubelets.add(
             NodeSpec(name=name),
@@ -74,18 +82,20 @@ def node(
         )
     except CheckpointError as error:
         raise click.ClickException(str(error)) from error
-    sockets = PluginSockets(engine, root / "plugins_registry", kubelet.plugins, kubelet.wake_all)
+    registrar = Registrar(engine, kubelet.plugins, root / "plugins_registry")
+    registrar.on_health = kubelet.wake_all
+    # Only now: who wakes the node's pods for a driver has to be there before it.
+    kubelets.on_node = lambda _: registrar.start()
 
     def begin() -> None:
         # What an earlier life of the node published is not to be trusted (kubelet, at its start).
         kubelets.wipe(kubelet)
-        sockets.start()
 
     engine.soon(begin)
     try:
-        run_until_told(manager, engine)
+        run_until_told(manager, engine, name)
     finally:
-        sockets.stop()
+        registrar.stop()
         manager.stop()
         engine.stop()
         # Now nobody starts again what ends.

@@ -1,396 +1,182 @@
-"""The plugin services over gRPC on unix sockets, for both sides. Needs the extra `[grpc]`.
+"""The contract of kubelet and driver as gRPC has it: services, messages, versions.
 
-Names and field numbers: kubelet 1.36 (`pluginregistration`, `dra/v1`, `dra/v1beta1`,
-`dra-health/v1alpha1`). What the calls mean is in `plugin`.
+Nothing here needs grpcio until a socket is opened; `grpc()` says how to install it.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-import grpc
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, Health, Prepared, PreparedDevice
 
-from dralab.contracts._generated import (
-    dra_v1_pb2,
-    dra_v1beta1_pb2,
-    health_v1alpha1_pb2,
-    registration_pb2,
-)
-from dralab.contracts.plugin import (
-    ClaimRef,
-    DeviceHealth,
-    Health,
-    Plugin,
-    PluginError,
-    Prepared,
-    PreparedDevice,
-)
-
-TYPE: Final = "DRAPlugin"
-HEALTH: Final = "v1alpha1.DRAResourceHealth"
-# What a plugin advertises → the service behind it and its messages, in the order of preference.
-SERVICES: Final[Mapping[str, tuple[str, Any]]] = {
-    "v1.DRAPlugin": ("k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin", dra_v1_pb2),
-    "v1beta1.DRAPlugin": ("k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin", dra_v1beta1_pb2),
+# The short names by which drivers say what they speak, and the gRPC services behind them.
+PLUGIN_SERVICES: Final[Mapping[str, str]] = {
+    "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
+    "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
-REGISTRATION: Final = "pluginregistration.Registration"
-PREPARE_DEADLINE: Final = 45.0  # seconds, as of the kubelet
-INFO_DEADLINE: Final = 1.0
-NOTIFY_DEADLINE: Final = 5.0
-DIAL_DEADLINE: Final = 10.0
-LONGEST_PATH: Final = 107  # bytes of a unix socket's path
-HEALTHS: Final[Sequence[Health]] = ("Unknown", "Healthy", "Unhealthy")
+HEALTH_VERSION: Final = "v1alpha1.DRAResourceHealth"
+HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
+REGISTRATION_SERVICE: Final = "pluginregistration.Registration"
+PLUGIN_TYPE: Final = "DRAPlugin"
+# A path longer than this cannot be the address of a Unix socket (Linux: 108 with the final zero).
+LONGEST_PATH: Final = 107
+_HEALTH: Final[Mapping[int, Health]] = {0: "Unknown", 1: "Healthy", 2: "Unhealthy"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginInfo:
-    """What a plugin says of itself when its socket is found."""
-
-    type: str
-    name: str
-    endpoint: str
-    versions: tuple[str, ...]
+class SocketError(Exception):
+    """A socket that cannot be served or dialled; the message says why, and what would help."""
 
 
-def _unary(  # noqa: PLR0917 - the coordinates of a call
-    channel: Any, service: str, method: str, request: Any, answer: Any, deadline: float
-) -> Any:
-    call = channel.unary_unary(
-        f"/{service}/{method}",
-        request_serializer=type(request).SerializeToString,
-        response_deserializer=answer.FromString,
-    )
+def grpc() -> Any:
+    """Return the module grpcio brings. SocketError: it is not installed."""
     try:
-        return call(request, timeout=deadline)
-    except grpc.RpcError as error:
-        code, details = error.code(), error.details()
-        name = "".join(word.capitalize() for word in code.name.split("_"))
-        raise PluginError(f"rpc error: code = {name} desc = {details}") from error
+        import grpc
+        from google.protobuf import message  # noqa: F401 - the extra brings both
+    except ImportError as error:
+        raise SocketError(
+            "drivers' sockets need grpcio, which is not installed: pip install 'dralab[grpc]'"
+        ) from error
+    return grpc
 
 
-# --- the kubelet's side ---------------------------------------------------------------------------
+def address(path: str) -> str:
+    """Return the address of a Unix socket. SocketError: the path is too long to be one."""
+    if len(path.encode()) > LONGEST_PATH:
+        raise SocketError(
+            f"{path}: a Unix socket's path has at most {LONGEST_PATH} bytes, this one "
+            f"{len(path.encode())}: choose a shorter directory"
+        )
+    return f"unix:{path}"
 
 
-class RemotePlugin:
-    """A driver behind a socket, as the kubelet calls it."""
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of the plugin service: its messages, read and written."""
 
-    def __init__(self, driver: str, endpoint: str, version: str) -> None:
-        self._driver = driver
-        self.endpoint = endpoint
-        self.version = version
-        self._service, self._messages = SERVICES[version]
-        self._channel = grpc.insecure_channel(f"unix:{endpoint}")
-        self._healths: dict[tuple[str, str], DeviceHealth] = {}
+    name: str
+    messages: Any
 
     @property
-    def driver(self) -> str:
-        """The driver's name."""
-        return self._driver
+    def service(self) -> str:
+        """The gRPC service."""
+        return PLUGIN_SERVICES[self.name]
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
-        """Send NodePrepareResources."""
-        messages = self._messages
-        request = messages.NodePrepareResourcesRequest(claims=[self._claim(ref) for ref in claims])
-        answer = _unary(
-            self._channel,
-            self._service,
-            "NodePrepareResources",
-            request,
-            messages.NodePrepareResourcesResponse,
-            PREPARE_DEADLINE,
-        )
-        return {
-            uid: Prepared(
-                devices=tuple(
-                    PreparedDevice(
-                        requests=tuple(device.request_names),
-                        pool=device.pool_name,
-                        device=device.device_name,
-                        cdi_ids=tuple(device.cdi_device_ids),
-                        share_id=getattr(device, "share_id", ""),
-                    )
-                    for device in one.devices
-                ),
-                error=one.error,
-            )
-            for uid, one in sorted(answer.claims.items())
-        }
+    def request(self, verb: str, claims: Sequence[ClaimRef]) -> Any:
+        """Return a request about claims; `verb` is Prepare or Unprepare."""
+        claim = self.messages.Claim
+        kind = getattr(self.messages, f"Node{verb}ResourcesRequest")
+        return kind(claims=[claim(namespace=r.namespace, uid=r.uid, name=r.name) for r in claims])
 
-    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Send NodeUnprepareResources."""
-        messages = self._messages
-        request = messages.NodeUnprepareResourcesRequest(
-            claims=[self._claim(ref) for ref in claims]
-        )
-        answer = _unary(
-            self._channel,
-            self._service,
-            "NodeUnprepareResources",
-            request,
-            messages.NodeUnprepareResourcesResponse,
-            PREPARE_DEADLINE,
-        )
-        return {uid: one.error for uid, one in sorted(answer.claims.items())}
-
-    def health(self) -> Sequence[DeviceHealth]:
-        """Return what the stream of `watch_health` last said."""
-        return [health for _, health in sorted(self._healths.items())]
-
-    def watch_health(self, told: Callable[[], None]) -> None:
-        """Follow the plugin's health stream until it ends; `told` after each message."""
-        call = self._channel.unary_stream(
-            f"/{HEALTH}/NodeWatchResources",
-            request_serializer=health_v1alpha1_pb2.NodeWatchResourcesRequest.SerializeToString,
-            response_deserializer=health_v1alpha1_pb2.NodeWatchResourcesResponse.FromString,
-        )
-        try:
-            for message in call(health_v1alpha1_pb2.NodeWatchResourcesRequest()):
-                for one in message.devices:
-                    found = DeviceHealth(
-                        pool=one.device.pool_name,
-                        device=one.device.device_name,
-                        health=HEALTHS[one.health] if one.health < len(HEALTHS) else "Unknown",
-                        message=one.message[:1024],
-                        timeout=one.health_check_timeout_seconds,
-                    )
-                    self._healths[found.pool, found.device] = found
-                told()
-        except grpc.RpcError:
-            pass  # Most plugins have no such stream.
-        self._healths.clear()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._channel.close()
-
-    def _claim(self, ref: ClaimRef) -> Any:
-        return self._messages.Claim(namespace=ref.namespace, uid=ref.uid, name=ref.name)
-
-
-def info_of(socket: Path) -> PluginInfo:
-    """Ask a registration socket who is there. PluginError."""
-    with grpc.insecure_channel(f"unix:{socket}") as channel:
-        answer = _unary(
-            channel,
-            REGISTRATION,
-            "GetInfo",
-            registration_pb2.InfoRequest(),
-            registration_pb2.PluginInfo,
-            INFO_DEADLINE,
-        )
-    return PluginInfo(
-        type=answer.type,
-        name=answer.name,
-        endpoint=answer.endpoint or str(socket),
-        versions=tuple(answer.supported_versions),
-    )
-
-
-def notify(socket: Path, *, registered: bool, error: str = "") -> None:
-    """Tell a plugin whether it is registered. PluginError."""
-    with grpc.insecure_channel(f"unix:{socket}") as channel:
-        _unary(
-            channel,
-            REGISTRATION,
-            "NotifyRegistrationStatus",
-            registration_pb2.RegistrationStatus(plugin_registered=registered, error=error),
-            registration_pb2.RegistrationStatusResponse,
-            NOTIFY_DEADLINE,
-        )
-
-
-def chosen_version(info: PluginInfo) -> str:
-    """Return the first advertised version that is known here. ValueError: why there is none."""
-    about = (
-        f"invalid supported gRPC versions of DRA driver plugin {info.name} "
-        f"at endpoint {info.endpoint}: "
-    )
-    if not info.versions:
-        raise ValueError(about + "empty list of supported gRPC services (aka supported versions)")
-    for version in info.versions:
-        if version in SERVICES:
-            return version
-    raise ValueError(
-        f"{about}none of services supported by the plugin ({', '.join(info.versions)}) are "
-        f"supported by the kubelet ({', '.join(SERVICES)})"
-    )
-
-
-# --- the driver's side ----------------------------------------------------------------------------
-
-
-class PluginServer:
-    """Serves a plugin on its two sockets: first the endpoint, then the registration.
-
-    `registered` is called with what the kubelet says. Sockets that an earlier process left are
-    removed. ValueError: a path is too long for a socket.
-    """
-
-    def __init__(
-        self,
-        plugin: Plugin,
-        *,
-        endpoint: Path,
-        registration: Path,
-        versions: Sequence[str] = tuple(SERVICES),
-        registered: Callable[[bool, str], None] = lambda _registered, _error: None,
-        health_every: float = 5.0,
-    ) -> None:
-        for path in (endpoint, registration):
-            if len(str(path).encode()) > LONGEST_PATH:
-                raise ValueError(
-                    f"{path} is too long for a socket: at most {LONGEST_PATH} bytes are possible"
+    def prepare_response(self, answers: Mapping[str, Prepared]) -> Any:
+        """Return what a driver answers; versions before v1 do not know shares."""
+        m = self.messages
+        shares = "share_id" in m.Device.DESCRIPTOR.fields_by_name
+        found = m.NodePrepareResourcesResponse()
+        for uid, answer in answers.items():
+            # Named so that a claim without devices is answered too.
+            entry = found.claims[uid]
+            entry.error = answer.error
+            for one in answer.devices:
+                device = entry.devices.add(
+                    request_names=one.requests,
+                    pool_name=one.pool,
+                    device_name=one.device,
+                    cdi_device_ids=one.cdi_ids,
                 )
-        self.plugin = plugin
-        self.endpoint = endpoint
-        self.registration = registration
-        self.versions = tuple(versions)
-        self.registered = registered
-        self._health_every = health_every
-        self._stopping = False
-        self._servers: list[Any] = []
-
-    def start(self) -> None:
-        """Begin to serve."""
-        self._listen(self.endpoint, self._services())
-        self._listen(self.registration, [self._registration()])
-
-    def stop(self) -> None:
-        """End, and remove both sockets."""
-        self._stopping = True
-        for server in reversed(self._servers):
-            server.stop(grace=1.0).wait(2.0)
-        self._servers.clear()
-        self.registration.unlink(missing_ok=True)
-        self.endpoint.unlink(missing_ok=True)
-
-    def _listen(self, path: Path, handlers: Sequence[Any]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        server = grpc.server(ThreadPoolExecutor(4, thread_name_prefix="plugin"))
-        server.add_generic_rpc_handlers(tuple(handlers))
-        server.add_insecure_port(f"unix:{path}")
-        server.start()
-        self._servers.append(server)
-
-    def _services(self) -> list[Any]:
-        found = [
-            grpc.method_handlers_generic_handler(
-                SERVICES[version][0],
-                {
-                    "NodePrepareResources": grpc.unary_unary_rpc_method_handler(
-                        self._prepare(SERVICES[version][1]),
-                        SERVICES[version][1].NodePrepareResourcesRequest.FromString,
-                        SERVICES[version][1].NodePrepareResourcesResponse.SerializeToString,
-                    ),
-                    "NodeUnprepareResources": grpc.unary_unary_rpc_method_handler(
-                        self._unprepare(SERVICES[version][1]),
-                        SERVICES[version][1].NodeUnprepareResourcesRequest.FromString,
-                        SERVICES[version][1].NodeUnprepareResourcesResponse.SerializeToString,
-                    ),
-                },
-            )
-            for version in self.versions
-            if version in SERVICES
-        ]
-        stream = grpc.unary_stream_rpc_method_handler(
-            self._health,
-            health_v1alpha1_pb2.NodeWatchResourcesRequest.FromString,
-            health_v1alpha1_pb2.NodeWatchResourcesResponse.SerializeToString,
-        )
-        if self.plugin.health():
-            found.append(
-                grpc.method_handlers_generic_handler(HEALTH, {"NodeWatchResources": stream})
-            )
+                if one.share_id and shares:
+                    device.share_id = one.share_id
         return found
 
-    def _registration(self) -> Any:
-        def info(_request: Any, _context: Any) -> Any:
-            return registration_pb2.PluginInfo(
-                type=TYPE,
-                name=self.plugin.driver,
-                endpoint=str(self.endpoint),
-                supported_versions=list(self.versions),
-            )
+    def unprepare_response(self, answers: Mapping[str, str]) -> Any:
+        """Return what a driver answers."""
+        found = self.messages.NodeUnprepareResourcesResponse()
+        for uid, error in answers.items():
+            found.claims[uid].error = error
+        return found
 
-        def told(request: Any, context: Any) -> Any:
-            self.registered(request.plugin_registered, request.error)
-            if not request.plugin_registered:
-                context.abort(
-                    grpc.StatusCode.UNKNOWN, f"failed registration process: {request.error}"
+
+def version(name: str) -> Version:
+    """Return a version by its short name. KeyError: there is none of this name."""
+    if name not in PLUGIN_SERVICES:
+        raise KeyError(name)
+    if name == "v1.DRAPlugin":
+        from dralab.contracts._generated import dra_v1_pb2
+
+        return Version(name, dra_v1_pb2)
+    from dralab.contracts._generated import dra_v1beta1_pb2
+
+    return Version(name, dra_v1beta1_pb2)
+
+
+def registration() -> Any:
+    """Return the messages of registration."""
+    from dralab.contracts._generated import registration_pb2
+
+    return registration_pb2
+
+
+def health() -> Any:
+    """Return the messages of health."""
+    from dralab.contracts._generated import health_v1alpha1_pb2
+
+    return health_v1alpha1_pb2
+
+
+def claims_of(request: Any) -> list[ClaimRef]:
+    """Return the claims that a request is about."""
+    return [ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims]
+
+
+def prepared_of(response: Any) -> dict[str, Prepared]:
+    """Return a driver's answer, by claim UID."""
+    return {
+        uid: Prepared(
+            error=answer.error,
+            devices=tuple(
+                PreparedDevice(
+                    requests=tuple(device.request_names),
+                    pool=device.pool_name,
+                    device=device.device_name,
+                    cdi_ids=tuple(device.cdi_device_ids),
+                    share_id=getattr(device, "share_id", ""),
                 )
-            return registration_pb2.RegistrationStatusResponse()
-
-        return grpc.method_handlers_generic_handler(
-            REGISTRATION,
-            {
-                "GetInfo": grpc.unary_unary_rpc_method_handler(
-                    info,
-                    registration_pb2.InfoRequest.FromString,
-                    registration_pb2.PluginInfo.SerializeToString,
-                ),
-                "NotifyRegistrationStatus": grpc.unary_unary_rpc_method_handler(
-                    told,
-                    registration_pb2.RegistrationStatus.FromString,
-                    registration_pb2.RegistrationStatusResponse.SerializeToString,
-                ),
-            },
+                for device in answer.devices
+            ),
         )
+        for uid, answer in sorted(response.claims.items())
+    }
 
-    def _prepare(self, messages: Any) -> Callable[[Any, Any], Any]:
-        def call(request: Any, context: Any) -> Any:
-            refs = [ClaimRef(one.namespace, one.name, one.uid) for one in request.claims]
-            try:
-                answers = self.plugin.prepare(refs)
-            except PluginError as error:
-                context.abort(grpc.StatusCode.UNKNOWN, str(error))
-                raise
-            found = messages.NodePrepareResourcesResponse()
-            for uid, one in answers.items():
-                entry = found.claims[uid]
-                entry.error = one.error
-                for device in one.devices:
-                    added = entry.devices.add(
-                        request_names=device.requests,
-                        pool_name=device.pool,
-                        device_name=device.device,
-                        cdi_device_ids=device.cdi_ids,
-                    )
-                    if device.share_id and messages is dra_v1_pb2:
-                        added.share_id = device.share_id
-            return found
 
-        return call
+def unprepared_of(response: Any) -> dict[str, str]:
+    """Return the error texts of a driver's answer, by claim UID."""
+    return {uid: answer.error for uid, answer in sorted(response.claims.items())}
 
-    def _unprepare(self, messages: Any) -> Callable[[Any, Any], Any]:
-        def call(request: Any, context: Any) -> Any:
-            refs = [ClaimRef(one.namespace, one.name, one.uid) for one in request.claims]
-            try:
-                answers = self.plugin.unprepare(refs)
-            except PluginError as error:
-                context.abort(grpc.StatusCode.UNKNOWN, str(error))
-                raise
-            found = messages.NodeUnprepareResourcesResponse()
-            for uid, text in answers.items():
-                found.claims[uid].error = text
-            return found
 
-        return call
+def health_of(response: Any) -> list[DeviceHealth]:
+    """Return what a driver reports of its devices' health."""
+    return [
+        DeviceHealth(
+            pool=one.device.pool_name,
+            device=one.device.device_name,
+            health=_HEALTH.get(one.health, "Unknown"),
+            message=one.message,
+            timeout=one.health_check_timeout_seconds,
+        )
+        for one in response.devices
+    ]
 
-    def _health(self, _request: Any, context: Any) -> Iterator[Any]:
-        over = threading.Event()
-        context.add_callback(over.set)
-        while not over.is_set() and not self._stopping:
-            message = health_v1alpha1_pb2.NodeWatchResourcesResponse()
-            for one in self.plugin.health():
-                entry = message.devices.add(
-                    health=HEALTHS.index(one.health),
-                    health_check_timeout_seconds=one.timeout,
-                    message=one.message,
-                )
-                entry.device.pool_name, entry.device.device_name = one.pool, one.device
-            yield message
-            over.wait(self._health_every)
+
+def health_response(devices: Sequence[DeviceHealth], seconds: int) -> Any:
+    """Return a report of health, made `seconds` after the epoch."""
+    numbers = {text: number for number, text in _HEALTH.items()}
+    found = health().NodeWatchResourcesResponse()
+    for one in devices:
+        entry = found.devices.add(
+            health=numbers[one.health],
+            last_updated_time=seconds,
+            health_check_timeout_seconds=one.timeout,
+            message=one.message[:1024],
+        )
+        entry.device.pool_name = one.pool
+        entry.device.device_name = one.device
+    return found

@@ -362,7 +362,7 @@ class Kubelets:
 
     def wipe(self, kubelet: Kubelet, driver: str = "") -> None:
         """Delete the slices of a driver that has not come back; without a name, of all drivers."""
-        if driver and kubelet.plugins.get(driver) is not None:
+        if driver and kubelet.plugins.reachable(driver):
             return
         selector = f"spec.nodeName={kubelet.name}" + (f",spec.driver={driver}" if driver else "")
         try:

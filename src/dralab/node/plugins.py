@@ -10,6 +10,19 @@ from dralab.contracts.plugin import DeviceHealth, Plugin
 @dataclass(slots=True)
 class _Registered:
     plugins: list[Plugin] = field(default_factory=list)
+    # Registered, but nobody answers at the other end.
+    silent: list[Plugin] = field(default_factory=list)
+
+    @property
+    def latest(self) -> Plugin:
+        """The latest connected plugin; the latest one where none is."""
+        connected = [plugin for plugin in self.plugins if plugin not in self.silent]
+        return (connected or self.plugins)[-1]
+
+    @property
+    def reachable(self) -> bool:
+        """Whether any plugin is connected."""
+        return any(plugin not in self.silent for plugin in self.plugins)
 
 
 class Plugins:
@@ -18,7 +31,7 @@ class Plugins:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._drivers: dict[str, _Registered] = {}
-        # Told of a driver's name when its first plugin came or its last one went.
+        # Told of a driver's name when its first plugin connected or its last one went.
         self.changed: Callable[[str, bool], None] = lambda _driver, _there: None
 
     @property
@@ -31,17 +44,22 @@ class Plugins:
         """Return the plugin to ask; None where the driver is not registered."""
         with self._lock:
             found = self._drivers.get(driver)
-            return found.plugins[-1] if found is not None else None
+            return found.latest if found is not None else None
+
+    def reachable(self, driver: str) -> bool:
+        """Return whether a driver has a plugin that is connected."""
+        with self._lock:
+            found = self._drivers.get(driver)
+            return found is not None and found.reachable
 
     def register(self, plugin: Plugin) -> None:
         """Add a plugin; several of one driver may be there during an update."""
         with self._lock:
             found = self._drivers.setdefault(plugin.driver, _Registered())
-            first = not found.plugins
+            before = found.reachable
             if plugin not in found.plugins:
                 found.plugins.append(plugin)
-        if first:
-            self.changed(plugin.driver, True)  # noqa: FBT003 - a fact that has no name
+        self._tell(plugin.driver, before=before)
 
     def deregister(self, plugin: Plugin) -> None:
         """Take a plugin away; one that is not there is fine."""
@@ -49,12 +67,29 @@ class Plugins:
             found = self._drivers.get(plugin.driver)
             if found is None or plugin not in found.plugins:
                 return
+            before = found.reachable
             found.plugins.remove(plugin)
-            last = not found.plugins
-            if last:
+            found.silent = [other for other in found.silent if other is not plugin]
+            if not found.plugins:
                 del self._drivers[plugin.driver]
-        if last:
-            self.changed(plugin.driver, False)  # noqa: FBT003 - a fact that has no name
+        self._tell(plugin.driver, before=before)
+
+    def connection(self, plugin: Plugin, *, up: bool) -> None:
+        """Take it that a plugin's connection is up, or has broken."""
+        with self._lock:
+            found = self._drivers.get(plugin.driver)
+            if found is None or plugin not in found.plugins:
+                return
+            before = found.reachable
+            found.silent = [other for other in found.silent if other is not plugin]
+            if not up:
+                found.silent.append(plugin)
+        self._tell(plugin.driver, before=before)
+
+    def _tell(self, driver: str, *, before: bool) -> None:
+        now = self.reachable(driver)
+        if now != before:
+            self.changed(driver, now)
 
     def health_of(self, driver: str, pool: str, device: str) -> DeviceHealth | None:
         """Return what a driver says of a device; None where it says nothing."""

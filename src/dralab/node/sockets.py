@@ -1,137 +1,346 @@
-"""Plugins on unix sockets: found in the registration directory, asked, registered, watched.
+"""Drivers behind Unix sockets: found in a directory, registered, called, and missed when gone.
 
-Source: kubelet 1.36, `pluginmanager` and `cm/dra/plugin`. Looks each second; a socket that fails is
-tried again ever more slowly, from 0.5 s to about two minutes. Needs the extra `[grpc]`.
+Source of steps, texts and deadlines: kubelet 1.36, `pkg/kubelet/pluginmanager` and
+`pkg/kubelet/cm/dra/plugin`. Needs the extra `dralab[grpc]`.
 """
 
+import contextlib
+import logging
+import stat
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from dralab.contracts.plugin import PluginError
-from dralab.contracts.wire import TYPE, PluginInfo, RemotePlugin, chosen_version, info_of, notify
-from dralab.kernel.clock import SECOND
+from dralab.contracts import wire
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared
+from dralab.contracts.wire import SocketError
+from dralab.kernel.clock import SECOND, Clock
 from dralab.node.plugins import Plugins
 from dralab.runtime.engine import Engine
 
-PERIOD: Final = SECOND
+LOOK_EVERY: Final = SECOND
 FIRST_BACK_OFF: Final = SECOND // 2
 LONGEST_BACK_OFF: Final = 122 * SECOND
-HEALTH_AGAIN: Final = 5.0  # seconds after a stream has ended
+# In seconds, as gRPC has them.
+DIAL: Final = 10.0
+INFO: Final = 1.0
+NOTIFY: Final = 5.0
+CALL: Final = 45.0
+HEALTH_AGAIN: Final = 5.0
+HEALTH_TIMEOUT: Final = 30
+CHANNEL: Final = (
+    # Go's servers refuse the escaped path that would stand here otherwise.
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    # A driver that nobody calls for half an hour is not gone.
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
+    ("grpc.initial_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+logger = logging.getLogger(__name__)
+
+
+class SocketPlugin:
+    """A driver at the other end of a socket. Calls wait: make them beside the events."""
+
+    def __init__(self, driver: str, endpoint: str, version: wire.Version, clock: Clock) -> None:
+        self.name = driver
+        self.endpoint = endpoint
+        self.version = version
+        self.connected = False
+        # Told, from any thread, when the connection or the health of a device has changed.
+        self.on_connection: Callable[[bool], None] = lambda _connected: None
+        self.on_health: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._health: dict[tuple[str, str], tuple[int, DeviceHealth]] = {}
+        self._closed = threading.Event()
+        self._stream: Any = None
+        self._channel = wire.grpc().insecure_channel(wire.address(endpoint), options=CHANNEL)
+
+    @property
+    def driver(self) -> str:
+        """The driver's name."""
+        return self.name
+
+    def open(self) -> None:
+        """Connect, and begin to listen for health."""
+        self._channel.subscribe(self._connection, try_to_connect=True)
+        threading.Thread(target=self._listen, name=f"health-{self.name}", daemon=True).start()
+
+    def knock(self) -> None:
+        """Connect again, where the driver has gone away."""
+        if not self.connected and not self._closed.is_set():
+            self._channel.unsubscribe(self._connection)
+            self._channel.subscribe(self._connection, try_to_connect=True)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._closed.set()
+        self._channel.unsubscribe(self._connection)
+        if self._stream is not None:
+            self._stream.cancel()
+        self._channel.close()
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        """Make the devices of claims ready. PluginError: no answer within 45 s."""
+        return wire.prepared_of(self._call("Prepare", claims))
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        """Give devices back. PluginError: no answer within 45 s."""
+        return wire.unprepared_of(self._call("Unprepare", claims))
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """Return what was reported; a report that is too old is of unknown health."""
+        now, found = self._clock.now(), []
+        for when, one in list(self._health.values()):
+            timeout = one.timeout if one.timeout > 0 else HEALTH_TIMEOUT
+            late = now - when > timeout * SECOND
+            found.append(replace(one, health="Unknown") if late else one)
+        return found
+
+    def _call(self, verb: str, claims: Sequence[ClaimRef]) -> Any:
+        kind = f"Node{verb}ResourcesResponse"
+        method = self._channel.unary_unary(
+            f"/{self.version.service}/Node{verb}Resources",
+            request_serializer=_written,
+            response_deserializer=getattr(self.version.messages, kind).FromString,
+        )
+        try:
+            return method(self.version.request(verb, claims), timeout=CALL)
+        except (wire.grpc().RpcError, ValueError) as error:
+            raise PluginError(_text(error)) from error
+
+    def _connection(self, state: Any) -> None:
+        connected = state is wire.grpc().ChannelConnectivity.READY
+        if connected != self.connected and not self._closed.is_set():
+            self.connected = connected
+            self.on_connection(connected)
+
+    def _listen(self) -> None:
+        # Whatever the driver says it speaks, the kubelet tries (1.36).
+        grpc = wire.grpc()
+        messages = wire.health()
+        method = self._channel.unary_stream(
+            f"/{wire.HEALTH_SERVICE}/NodeWatchResources",
+            request_serializer=_written,
+            response_deserializer=messages.NodeWatchResourcesResponse.FromString,
+        )
+        while not self._closed.is_set():
+            with contextlib.suppress(grpc.RpcError, ValueError):
+                self._stream = method(messages.NodeWatchResourcesRequest())
+                for report in self._stream:
+                    self._reported(wire.health_of(report))
+            if self._health and not self._closed.is_set():
+                self._health = {}
+                self.on_health()
+            self._closed.wait(HEALTH_AGAIN)
+
+    def _reported(self, devices: Sequence[DeviceHealth]) -> None:
+        now, before = self._clock.now(), self._health
+        self._health = {(one.pool, one.device): (now, one) for one in devices}
+        if {key: one for key, (_, one) in before.items()} != {
+            key: one for key, (_, one) in self._health.items()
+        }:
+            self.on_health()
 
 
 @dataclass(slots=True)
 class _Socket:
-    inode: int
-    plugin: RemotePlugin | None = None
+    """A registration socket that was seen; another inode at its path is another socket."""
+
+    path: Path
+    inode: tuple[int, int]
+    busy: bool = False
+    plugin: SocketPlugin | None = None
     back_off: int = 0
     not_before: int = 0
     error: str = ""
 
 
-class PluginSockets:
-    """Registers the plugins of one node's directory while the node runs."""
+class Registrar:
+    """Keeps the plugins of one node to what lies in its registration directory.
+
+    `directory` is looked at every second (`look_every` in nanoseconds), with all that is below;
+    names that begin with a dot are left alone. Everything that waits is offloaded: the engine
+    needs workers.
+    """
 
     def __init__(
         self,
         engine: Engine,
-        directory: Path,
         plugins: Plugins,
-        changed: Callable[[], None] = lambda: None,
+        directory: Path,
+        *,
+        versions: Sequence[str] = (),
+        look_every: int = LOOK_EVERY,
     ) -> None:
+        wire.grpc()
+        self.look_every = look_every
         self.engine = engine
-        self.directory = directory
         self.plugins = plugins
-        self.changed = changed
-        self.sockets: dict[Path, _Socket] = {}
-        self._stopped = threading.Event()
+        self.directory = directory
+        self.versions = tuple(versions) or tuple(wire.PLUGIN_SERVICES)
+        # Told, as an event, when the health of a device has changed.
+        self.on_health: Callable[[], None] = lambda: None
+        self._sockets: dict[Path, _Socket] = {}
+        self._stopped = False
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look; the directory is made where it is missing."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._look()
+        self.engine.soon(self._look)
 
     def stop(self) -> None:
-        """Look no more, and close the connections."""
-        self._stopped.set()
-        for held in self.sockets.values():
-            if held.plugin is not None:
-                held.plugin.close()
+        """Look no more and hang up; drivers and their sockets stay as they are."""
+        self._stopped = True
+        for socket in self._sockets.values():
+            if socket.plugin is not None:
+                socket.plugin.close()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why a socket is not registered, by path."""
+        return {str(path): s.error for path, s in sorted(self._sockets.items()) if s.error}
 
     def _look(self) -> None:
-        if self._stopped.is_set():
+        if self._stopped:
             return
-        self.engine.offload(self.reconcile, self._again)
-
-    def _again(self, _result: object) -> None:
-        self.engine.after(PERIOD, self._look)
-
-    def reconcile(self) -> None:
-        """Register what is new, forget what is gone."""
-        there = {}
-        for path in sorted(self.directory.rglob("*")):
-            if not path.name.startswith(".") and path.is_socket():
-                try:
-                    there[path] = path.stat().st_ino
-                except OSError:
-                    continue
-        for path in [path for path, held in self.sockets.items() if there.get(path) != held.inode]:
-            held = self.sockets.pop(path)
-            if held.plugin is not None:
-                self.plugins.deregister(held.plugin)
-                held.plugin.close()
-        now = self.engine.clock.now()
-        for path, inode in there.items():
-            held = self.sockets.setdefault(path, _Socket(inode))
-            if held.plugin is None and held.not_before <= now:
-                self._register(path, held)
-
-    def _register(self, path: Path, held: _Socket) -> None:
-        try:
-            info = info_of(path)
-            if info.type != TYPE:
-                return
-            try:
-                version = chosen_version(info)
-                self._check_free(info, held)
-            except ValueError as error:
-                notify(path, registered=False, error=str(error))
-                raise
-            plugin = RemotePlugin(info.name, info.endpoint, version)
-            self.plugins.register(plugin)
-            held.plugin = plugin
-            try:
-                notify(path, registered=True)
-            except PluginError:
-                held.plugin = None
-                self.plugins.deregister(plugin)
-                raise
-        except (PluginError, ValueError) as error:
-            held.error = str(error)
-            held.back_off = min(max(held.back_off * 2, FIRST_BACK_OFF), LONGEST_BACK_OFF)
-            held.not_before = self.engine.clock.now() + held.back_off
-            return
-        held.error, held.back_off = "", 0
-        threading.Thread(
-            target=self._follow, args=(plugin, held), name="plugin-health", daemon=True
-        ).start()
-
-    def _check_free(self, info: PluginInfo, held: _Socket) -> None:
-        for other in self.sockets.values():
-            if other.plugin is None or other is held:
-                continue
-            if other.plugin.endpoint == info.endpoint:
-                raise ValueError(
-                    f"endpoint {info.endpoint} already registered for DRA driver plugin {info.name}"
+        self.engine.after(self.look_every, self._look)
+        found = _sockets(self.directory)
+        for path, socket in list(self._sockets.items()):
+            if found.get(path) != socket.inode and not socket.busy:
+                del self._sockets[path]
+                self._gone(socket)
+        for path, inode in found.items():
+            socket = self._sockets.setdefault(path, _Socket(path, inode))
+            if socket.plugin is not None:
+                socket.plugin.knock()
+            elif not socket.busy and self.engine.clock.now() >= socket.not_before:
+                socket.busy = True
+                taken = {
+                    (s.plugin.driver, s.plugin.endpoint) for s in self._sockets.values() if s.plugin
+                }
+                self.engine.offload(
+                    partial(self._greet, path, taken), partial(self._greeted, socket)
                 )
 
-    def _follow(self, plugin: RemotePlugin, held: _Socket) -> None:
-        while held.plugin is plugin and not self._stopped.is_set():
+    def _gone(self, socket: _Socket) -> None:
+        if socket.plugin is not None:
+            logger.info("driver %s is gone: %s", socket.plugin.driver, socket.path)
+            self.plugins.deregister(socket.plugin)
+            socket.plugin.close()
+
+    def _greet(self, path: Path, taken: set[tuple[str, str]]) -> SocketPlugin:
+        """Ask who is there, and say whether they may stay. Beside the events."""
+        grpc, messages = wire.grpc(), wire.registration()
+        with grpc.insecure_channel(wire.address(str(path)), options=CHANNEL) as channel:
             try:
-                plugin.watch_health(lambda: self.engine.soon(self.changed))
-            except ValueError:
-                return  # The connection was closed meanwhile.
-            if self._stopped.wait(HEALTH_AGAIN):
-                return
+                grpc.channel_ready_future(channel).result(timeout=DIAL)
+            except grpc.FutureTimeoutError as error:
+                raise SocketError(f"failed to dial socket {path}") from error
+            service = f"/{wire.REGISTRATION_SERVICE}"
+            ask = channel.unary_unary(
+                f"{service}/GetInfo",
+                request_serializer=_written,
+                response_deserializer=messages.PluginInfo.FromString,
+            )
+            tell = channel.unary_unary(
+                f"{service}/NotifyRegistrationStatus",
+                request_serializer=_written,
+                response_deserializer=messages.RegistrationStatusResponse.FromString,
+            )
+            try:
+                info = ask(messages.InfoRequest(), timeout=INFO)
+            except grpc.RpcError as error:
+                raise SocketError(
+                    f"failed to get plugin info using RPC GetInfo at socket {path}: {_text(error)}"
+                ) from error
+            endpoint = info.endpoint or str(path)
+            problem = (
+                self._refusal(info, endpoint, taken)
+                if info.type == wire.PLUGIN_TYPE
+                else f"no handler registered for plugin type: {info.type} at socket {path}"
+            )
+            status = messages.RegistrationStatus(plugin_registered=not problem, error=problem)
+            plugin = None
+            try:
+                if not problem:
+                    name = next(v for v in info.supported_versions if v in self.versions)
+                    version = wire.version(name)
+                    plugin = SocketPlugin(info.name, endpoint, version, self.engine.clock)
+                tell(status, timeout=NOTIFY)
+            except grpc.RpcError as error:
+                if plugin is not None:
+                    plugin.close()
+                raise SocketError(problem or _text(error)) from error
+            if plugin is None:
+                raise SocketError(problem)
+            return plugin
+
+    def _refusal(self, info: Any, endpoint: str, taken: set[tuple[str, str]]) -> str:
+        """Return why a plugin is not taken; empty where it is."""
+        offered = list(info.supported_versions)
+        where = (
+            f"invalid supported gRPC versions of DRA driver plugin {info.name} "
+            f"at endpoint {endpoint}: "
+        )
+        if not offered:
+            return where + "empty list of supported gRPC services (aka supported versions)"
+        if not set(offered) & set(self.versions):
+            return where + (
+                f"none of services supported by the plugin ({', '.join(offered)}) "
+                f"are supported by the kubelet ({', '.join(self.versions)})"
+            )
+        if (info.name, endpoint) in taken:
+            return f"endpoint {endpoint} already registered for DRA driver plugin {info.name}"
+        return ""
+
+    def _greeted(self, socket: _Socket, answer: SocketPlugin | Exception) -> None:
+        socket.busy = False
+        if isinstance(answer, Exception):
+            text = str(answer)
+            if text != socket.error:
+                logger.warning("%s: %s", socket.path, text)
+            socket.error = text
+            socket.back_off = min(max(2 * socket.back_off, FIRST_BACK_OFF), LONGEST_BACK_OFF)
+            socket.not_before = self.engine.clock.now() + socket.back_off
+            return
+        if self._stopped:
+            answer.close()
+            return
+        logger.info("driver %s is there: %s", answer.driver, answer.endpoint)
+        socket.plugin, socket.error, socket.back_off = answer, "", 0
+        answer.on_connection = lambda connected: self.plugins.connection(answer, up=connected)
+        answer.on_health = lambda: self.engine.soon(self.on_health)
+        self.plugins.register(answer)
+        answer.open()
+
+
+def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        if path.name.startswith("."):
+            continue
+        # It may be gone by the time it is looked at.
+        with contextlib.suppress(OSError):
+            seen = path.lstat()
+            if stat.S_ISSOCK(seen.st_mode):
+                found[path] = (seen.st_ino, seen.st_ctime_ns)
+    return found
+
+
+def _written(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _text(error: Any) -> str:
+    """Return an error of gRPC as Go prints it."""
+    if not hasattr(error, "code"):
+        return str(error)
+    name = "".join(part.title() for part in error.code().name.split("_"))
+    return f"rpc error: code = {name} desc = {error.details()}"
