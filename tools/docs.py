@@ -1,5 +1,7 @@
 """Makes the generated pages of the documentation anew and checks its links.
 
+Every page must be named in docs/README.md.
+
 python tools/docs.py            write docs/reference/commands.md, then check
 python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
 """
@@ -21,7 +23,7 @@ OUTSIDE = ("http://", "https://", "mailto:")
 def commands_page() -> str:
     """Return the help of every command, as one page."""
     parts = ["# Commands", "", "Generated from the commands themselves by `make docs`."]
-    root = click.Context(command, info_name="dralab")
+    root = click.Context(command, info_name="dralab", **command.context_settings)
     for path, found in _commands(command, root):
         parts += ["", f"## {path}", "", "```", found, "```"]
     return "\n".join(parts) + "\n"
@@ -53,6 +55,17 @@ def dead_links() -> list[str]:
     return found
 
 
+def lonely_pages() -> list[str]:
+    """Return the pages of docs/ that docs/README.md does not name."""
+    index = ROOT / "docs" / "README.md"
+    named = {(index.parent / target).resolve() for target in LINK.findall(index.read_text())}
+    return [
+        f"docs/README.md does not name {page.relative_to(ROOT)}"
+        for page in sorted(ROOT.glob("docs/**/*.md"))
+        if page != index and page.resolve() not in named
+    ]
+
+
 def main() -> int:
     """Write or check; return the exit code."""
     page = commands_page()
@@ -64,7 +77,7 @@ def main() -> int:
         COMMANDS.write_text(page)
         print(f"wrote {COMMANDS.relative_to(ROOT)}")
         problems = []
-    problems += dead_links()
+    problems += [*dead_links(), *lonely_pages()]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

@@ -144,7 +144,7 @@ def test_all_mistakes_are_told_with_code_two(run):
     ("arguments", "expected"),
     [
         ([], "nothing to read"),
-        (["-f", "none.yaml"], "none.yaml: document 1: cannot be read: No such file"),
+        (["-f", "none.yaml"], "none.yaml: cannot be read: No such file"),
     ],
 )
 def test_no_input_is_told(run, arguments, expected):

@@ -44,7 +44,7 @@ def test_files_are_found_beside_the_kubeconfig_and_data_win(tmp_path):
     ("document", "message"),
     [
         ("- 1", "should be a mapping"),
-        ("a: [", "is not YAML"),
+        ("a: [", "is no YAML"),
         ({}, "current-context is missing"),
         (GOOD | {"current-context": "x"}, "contexts: there is no 'x'; there are: lab"),
         (GOOD | {"clusters": []}, "clusters: there is no 'lab'; there are: none"),

@@ -27,7 +27,10 @@ STDIN: Final = "-"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an object was written: file, document (from 1), line (from 1), place in a List."""
+    """Where an object was written: file, document (from 1), line (from 1), place in a List.
+
+    Document and line are 0 where a file cannot be read at all.
+    """
 
     file: str
     document: int = 1
@@ -36,7 +39,8 @@ class Origin:
 
     def __str__(self) -> str:
         text = f"{self.file}:{self.line}" if self.line else self.file
-        text += f": document {self.document}"
+        if self.document:
+            text += f": document {self.document}"
         return f"{text}: {self.inside}" if self.inside else text
 
 
@@ -231,7 +235,7 @@ def _read(path: Path, limit: int) -> bytes:
 
 
 def _unreadable(name: str, why: str) -> Problem:
-    return Problem(Origin(name, 1, 0), "", f"cannot be read: {why}")
+    return Problem(Origin(name, 0, 0), "", f"cannot be read: {why}")
 
 
 def _load_one(name: str, content: bytes, checks: Sequence[Check], result: Manifests) -> None:

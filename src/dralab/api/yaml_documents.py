@@ -89,6 +89,18 @@ def documents(text: str | bytes, *, positions: bool = False) -> Iterator[Documen
         raise YamlError(f"is no YAML: {str(error).splitlines()[0]}") from None
 
 
+def single(text: str | bytes) -> Any:
+    r"""Return the value of a text's only document, None for an empty text; YamlError says why not.
+
+    >>> single("{a: 1}")
+    {'a': 1}
+    """
+    found = list(documents(text))
+    if len(found) > 1:
+        raise YamlError("holds several documents, and one is wanted", found[1].line)
+    return found[0].value if found else None
+
+
 @dataclass(slots=True)
 class _Open:
     """A mapping or list that is being built."""

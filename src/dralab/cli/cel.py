@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 import click
-import yaml
 
+from dralab.api.yaml_documents import YamlError, single
 from dralab.cli.generations import API_NAMES
 
 
@@ -21,15 +21,16 @@ The file holds a device's attributes as its pool would:
 )
 @click.argument("expression")
 @click.option("--api", type=click.Choice(API_NAMES), default="v1", show_default=True)
-@click.option("--attributes", type=click.File(), help="YAML of a device's attributes.")
+@click.option("--attributes", type=click.File("rb"), help="YAML of a device's attributes.")
 @click.option("--driver", default="", help="The driver of the device.")
 @click.option("--strict", is_flag=True, help="evolution: a missing key is an error, not a default.")
 def cel(expression: str, api: str, attributes: Any, driver: str, strict: bool) -> None:
     """Print true or false; exit code 0 for true, 1 for false, 2 where there is no answer."""
     try:
-        items = yaml.safe_load(attributes) if attributes else None
-    except yaml.YAMLError as error:
-        raise click.UsageError(f"{attributes.name}: {error}") from None
+        items = single(attributes.read()) if attributes else None
+    except YamlError as error:
+        place = f"{attributes.name}:{error.line}" if error.line else attributes.name
+        raise click.UsageError(f"{place}: {error.message}") from None
     try:
         answer = EVALUATORS[api](expression, items, driver, strict)
     except ValueError as error:

@@ -1,7 +1,9 @@
 """`dralab conformance`: case files with expected answers."""
 
+import json
 from collections.abc import Mapping
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -26,3 +28,15 @@ def group() -> None:
 
     Example: dralab conformance cel ../shared/cases/cel-cases.json
     """
+
+
+def content(file: Path) -> Any:
+    """Return the JSON of a case file; what cannot be read is bad input."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"{file}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise click.UsageError(f"{file}: not JSON: {error}") from None
+    except RecursionError:
+        raise click.UsageError(f"{file}: is nested too deep") from None

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dralab.allocation.conformance import judged, readable
+from dralab.cli.conformance import content
 
 
 @click.command("allocator")
@@ -25,10 +26,7 @@ def command(file: Path, results: Path | None, verbose: bool) -> None:
 
     Example: dralab conformance allocator ../shared/cases/allocator-cases.json
     """
-    try:
-        cases = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise click.UsageError(f"{file}: not JSON: {error}") from None
+    cases = content(file)
     if not isinstance(cases, list):
         raise click.UsageError(f"{file}: want a list of cases")
     for number, case in enumerate(cases):

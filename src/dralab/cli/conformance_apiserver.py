@@ -1,6 +1,5 @@
 """`dralab conformance apiserver`: replay what a real API server answered."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import click
 
 from dralab.apiserver.conformance.replay import RecordingError, Replay, cases_of
 from dralab.apiserver.conformance.senders import TOKEN, InProcess, OverHttp, Sender
+from dralab.cli.conformance import content
 
 
 @click.command("apiserver")
@@ -26,7 +26,7 @@ def command(file: Path, server: str | None, token: str, insecure: bool, verbose:
     Example: dralab conformance apiserver ../shared/testdata/apiserver/semantics-v1.36.json
     """
     try:
-        cases = cases_of(json.loads(file.read_text(encoding="utf-8")))
+        cases = cases_of(content(file))
     except (ValueError, RecordingError) as error:
         raise click.UsageError(f"{file}: {error}") from None
     sender: Sender

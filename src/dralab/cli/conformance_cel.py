@@ -1,12 +1,12 @@
 """`dralab conformance cel`: run a case file of device selectors."""
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
 from dralab.cel.conformance import run_cases
+from dralab.cli.conformance import content
 
 
 @click.command("cel")
@@ -20,10 +20,7 @@ def command(file: Path, verbose: bool) -> None:
 
     Example: dralab conformance cel ../shared/cases/cel-cases.json
     """
-    try:
-        cases = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise click.UsageError(f"{file}: not JSON: {error}") from None
+    cases = content(file)
     if not isinstance(cases, list) or not all(
         isinstance(case, dict) and {"name", "expression"} <= case.keys() for case in cases
     ):

@@ -66,7 +66,8 @@ def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:
                     origin = Origin(name, document.number, document.line)
                     found.append((origin, document.value, dict(document.positions)))
         except YamlError as error:
-            raise click.UsageError(f"{name}:{error.line}: {error.message}") from None
+            place = f"{name}:{error.line}" if error.line else name
+            raise click.UsageError(f"{place}: {error.message}") from None
     return found
 
 

@@ -8,7 +8,7 @@ from dralab.cli.apiserver import default_data, note
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),

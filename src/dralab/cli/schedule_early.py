@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
+from dralab.api.yaml_documents import YamlError, single
 from dralab.prototypes.k8srm.early import model, scheduling, tree
 from dralab.prototypes.k8srm.early.capacities import CapacityError
 from dralab.prototypes.k8srm.expressions import Expressions
@@ -50,11 +50,12 @@ def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
 
 def _loaded(path: Path, wanted: type) -> Any:
     try:
-        value = yaml.safe_load(path.read_text())
+        value = single(path.read_bytes())
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise click.UsageError(f"{path}: is no YAML: {error}") from None
+    except YamlError as error:
+        place = f"{path}:{error.line}" if error.line else path
+        raise click.UsageError(f"{place}: {error.message}") from None
     if not isinstance(value, wanted):
         raise click.UsageError(f"{path}: a YAML {wanted.__name__} is wanted")
     return value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from dralab.api.yaml_documents import YamlError, single
 
 
 class KubeconfigError(ValueError):
@@ -34,11 +34,12 @@ def read(path: str | Path, context: str = "") -> Access:
     """Return the access that a kubeconfig file describes, for its current or the given context."""
     path = Path(path)
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = single(path.read_bytes())
     except OSError as error:
         raise KubeconfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise KubeconfigError(f"{path}: is not YAML: {_first_line(error)}") from error
+    except YamlError as error:
+        place = f"{path}:{error.line}" if error.line else path
+        raise KubeconfigError(f"{place}: {error.message}") from error
     if not isinstance(document, dict):
         raise KubeconfigError(f"{path}: is not a kubeconfig: it should be a mapping")
     name = context or document.get("current-context") or ""
