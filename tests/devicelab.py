@@ -42,11 +42,7 @@ class DeviceLab(SimulatedCluster):
         """Create objects, given as mappings or as YAML text."""
         made = []
         for document in documents:
-            for obj in yaml.safe_load_all(document) if isinstance(document, str) else [document]:
-                if obj is None:
-                    continue
-                resource = resource_of(obj, self.server.resources.kinds)
-                made.append(self.client.create(resource, obj, obj["metadata"].get("namespace", "")))
+            made += create_all(self.client, self.server.resources.kinds, document)
         self.wait(10)
         return made
 
@@ -64,6 +60,16 @@ class DeviceLab(SimulatedCluster):
         for name in names:
             self.client.delete(PODS, name, namespace)
         self.wait(60)
+
+
+def create_all(client, kinds, document):
+    """Create the objects of a mapping or of a YAML text; return them as they are stored."""
+    made = []
+    for obj in yaml.safe_load_all(document) if isinstance(document, str) else [document]:
+        if obj is not None:
+            namespace = obj["metadata"].get("namespace", "")
+            made.append(client.create(resource_of(obj, kinds), obj, namespace))
+    return made
 
 
 def resource_of(obj, kinds):

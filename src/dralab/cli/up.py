@@ -1,6 +1,7 @@
 """`dralab up`: a cluster on this machine."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
     help="With --runtime process: the program of this machine that stands for an image; "
     "@FILE for a YAML file of them.",
 )
+@click.option(
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where each node has a directory in which real drivers find it, as they find a kubelet.",
+)
 def up(
     *,
     empty: bool,
@@ -60,6 +66,7 @@ def up(
     drivers: tuple[str, ...],
     runtime: str,
     images: tuple[str, ...],
+    root: Path | None,
     profile: str,
     **options: Any,
 ) -> None:
@@ -83,9 +90,24 @@ def up(
         commands = image_map(images)
     except ImageMapError as error:
         raise click.BadParameter(str(error), param_hint="--image-map") from error
-    wanted = Wanted(nodes=nodes, fleet=fleet, drivers=drivers, runtime=runtime, images=commands)
+    wanted = Wanted(
+        nodes=nodes or (1 if root is not None and not (fleet or drivers) else None),
+        fleet=fleet,
+        drivers=drivers,
+        runtime=runtime,
+        images=commands,
+        root=root,
+    )
     if runtime == PROCESS:
         note("pods' commands run as processes of this machine, as you, with no isolation")
+    if fleet:
+        from dralab.fleet import shapes
+
+        if fleet not in shapes.names():
+            raise click.BadParameter(
+                f"there is no shape {fleet!r}; there are: {', '.join(shapes.names())}",
+                param_hint="--fleet",
+            )
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     try:
         profiles = checked([name.strip() for name in profile.split(",") if name.strip()])

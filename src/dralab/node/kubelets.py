@@ -134,6 +134,8 @@ class Kubelets:
         self.queue = manager.queue("kubelet/pods", self.sync)
         self.beats = manager.queue("kubelet/leases", self.beat)
         self.pods.subscribe(self._changed)
+        # What else ends with the nodes: the listeners of their plugins' sockets.
+        self.listeners: Sequence[Any] = ()
         # Told when a node is there: drivers publish for it, listeners are opened.
         self.on_node: Callable[[Kubelet], None] = lambda _kubelet: None
 
@@ -155,7 +157,9 @@ class Kubelets:
         return kubelet
 
     def stop(self) -> None:
-        """End the containers of this process's own."""
+        """End the containers that are processes of their own, and close what listens."""
+        for listener in self.listeners:
+            listener.stop()
         for kubelet in self.nodes.values():
             for life in kubelet.pods.values():
                 for each in life.containers:

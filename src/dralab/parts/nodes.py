@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dralab.drivers.driver import Driver
     from dralab.drivers.publishing import Publisher
     from dralab.node.containers import ContainerRuntime
-    from dralab.node.kubelets import Kubelet, Kubelets
+    from dralab.node.kubelets import Kubelet, Kubelets, NodeSpec
     from dralab.node.pretend import Program
     from dralab.node.process import ProcessRuntime
 
@@ -39,7 +39,9 @@ PROCESS: Final = "process"
 class Wanted:
     """Which nodes there are to be, and what is on them.
 
-    Without `nodes` there is one, or as many as the fleet's shape has of its own.
+    Without `nodes` there is one, or as many as the fleet's shape has of its own. With `root` each
+    node has a directory there, named like it, in which real drivers find it as they find a
+    kubelet: `plugins_registry`, `plugins`, `cdi`, and its checkpoint.
     """
 
     nodes: int | None = None
@@ -50,6 +52,7 @@ class Wanted:
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    root: Path | None = None
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.fleet or self.drivers)
@@ -133,6 +136,7 @@ def assemble(
 
     kubelets = Kubelets(manager, runtime or PretendRuntime(manager.engine, programs))
     publisher = Publisher(manager)
+    sockets: list[Any] = []
     found = _described(wanted)
 
     classic = wanted.classic and "fake" in wanted.drivers
@@ -146,7 +150,10 @@ def assemble(
             install_classic(kubelet)
         for driver in found.get(kubelet.name, ()):
             install(kubelet, driver, publisher)
+        if wanted.root is not None:
+            listen(kubelet, wanted.root / kubelet.name, sockets)
 
+    kubelets.listeners = sockets
     kubelets.on_node = on_node
     objects = _classes(found)
     if classic:
@@ -161,7 +168,7 @@ def assemble(
     for index in range(len(objects)):
         queue.add(index)
     for spec in _specs(wanted):
-        kubelets.add(spec)
+        add(kubelets, spec, wanted.root / spec.name if wanted.root is not None else None)
     return kubelets
 
 
@@ -172,6 +179,31 @@ def install(kubelet: "Kubelet", driver: "Driver", publisher: "Publisher") -> Non
     plugin = HostedPlugin(driver, kubelet.client, kubelet.directory)
     kubelet.register(plugin)
     publisher.publish(driver)
+
+
+def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
+    """Add a node, with a directory of its own where there is one."""
+    from dralab.contracts.cdi_cache import FileDirectory
+    from dralab.node.checkpoint import FileCheckpoint
+
+    if root is None:
+        return kubelets.add(spec)
+    return kubelets.add(
+        spec,
+        directories=[FileDirectory(root / "cdi")],
+        checkpoint=FileCheckpoint(root / "dra_manager_state"),
+    )
+
+
+def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
+    """Let drivers register with a node by their sockets. Needs the extra `[grpc]`."""
+    from dralab.node.sockets import Registrar
+
+    engine = kubelet.kubelets.manager.engine
+    found = Registrar(engine, kubelet.plugins, root / "plugins_registry")
+    found.on_health = kubelet.wake_all
+    sockets.append(found)
+    found.start()
 
 
 def install_classic(kubelet: "Kubelet") -> None:
