@@ -137,7 +137,7 @@ def _from_shape(fields: Fields) -> Fleet:
 def _from_manifests(fields: Fields) -> tuple[GpuNode, ...]:
     path = fields.file("manifests")
     nodes = [m.object for m in load_manifests([str(path)]).objects if m.kind == "Node"]
-    return tuple(node_of(node, path.name) for node in nodes)
+    return tuple(_checked_node(node, path.name) for node in nodes)
 
 
 def _from_simulator(fields: Fields) -> Fleet:
@@ -146,7 +146,16 @@ def _from_simulator(fields: Fields) -> Fleet:
     listed = load(path).raw("cluster")
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise InputError(path, "must be a list of nodes", where="cluster")
-    return Fleet(nodes=tuple(node_of(item, path.name) for item in listed))
+    return Fleet(nodes=tuple(_checked_node(item, path.name) for item in listed))
+
+
+def _checked_node(node: Mapping[str, Any], file: str) -> GpuNode:
+    try:
+        return node_of(node, file)
+    except InputError:
+        raise
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(file, f"a node has a field of the wrong kind: {error}") from None
 
 
 def node_of(node: Mapping[str, Any], file: str) -> GpuNode:

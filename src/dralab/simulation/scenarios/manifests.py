@@ -41,6 +41,8 @@ def pods(path: Path, complaints: Complaints) -> tuple[Pod, ...]:
                 found[pod.key] = pod
         except InputError as error:
             complaints.about(error)
+        except (AttributeError, TypeError, ValueError) as error:
+            complaints.about(_error(path, manifest, f"has a field of the wrong kind: {error}"))
     return tuple(found.values())
 
 

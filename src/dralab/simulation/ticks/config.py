@@ -94,7 +94,7 @@ def _nodes(fields: Fields) -> Iterator[TickNode]:
         seen.add(name)
         allocatable = entry.mapping("status").mapping("allocatable")
         amounts = {key: _amount(allocatable, key) for key in allocatable.value}
-        labels = {str(k): str(v) for k, v in (metadata.raw("labels") or {}).items()}
+        labels = {str(k): str(v) for k, v in metadata.mapping("labels").value.items()}
         yield TickNode(name, amounts, labels)
 
 
@@ -140,7 +140,7 @@ def _pods(path: Path) -> Iterator[tuple[int, TickPod]]:
             found = phases.parse(str(annotations.get(phases.ANNOTATION, "")))
             arrives = duration(annotations.get(ARRIVES, 0)) // SECOND
             requests, limits = (_total(spec, part) for part in ("requests", "limits"))
-        except (ValueError, QuantityError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             raise InputError(
                 path, str(error), line=manifest.origin.line, where=manifest.title
             ) from None
