@@ -134,6 +134,15 @@ def test_mounts_are_links_and_an_empty_volume_is_shared(bench, tmp_path):
     first.stop(0)
 
 
+def test_what_a_pod_shares_goes_with_the_pod(bench):
+    mounts = [{"hostPath": "", "containerPath": "/cache", "volume": "cache"}]
+    _, log, exit_of = bench.run("sh", "-c", "cd cache; touch x; pwd -P", mounts=mounts)
+    exit_of()
+    assert (Path(lines(log)[0]) / "x").exists()
+    bench.runtime.forget("uid-1")
+    assert not Path(lines(log)[0]).exists()
+
+
 def test_a_mount_below_a_mount_writes_nothing_onto_the_machine(bench, tmp_path):
     mounts = [
         {"hostPath": str(tmp_path), "containerPath": "/a"},

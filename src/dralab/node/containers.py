@@ -137,3 +137,7 @@ class ContainerRuntime(Protocol):
     def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
         """Start a container; `ended` is called once, as an event of the engine. StartError."""
         ...
+
+    def forget(self, pod_uid: str) -> None:
+        """Remove what the containers of a pod shared: it is gone."""
+        ...

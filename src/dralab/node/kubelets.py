@@ -189,10 +189,12 @@ class Kubelets:
             return
         if life.at_rest():
             del kubelet.pods[life.uid]
+            self.runtime.forget(life.uid)
             return
         again = life.end(0)
         if life.at_rest():
             kubelet.pods.pop(life.uid, None)
+            self.runtime.forget(life.uid)
         else:
             delay = again or SECOND
             self.manager.engine.after(delay, lambda: self._vanished(pod))

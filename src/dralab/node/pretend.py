@@ -40,6 +40,9 @@ class PretendRuntime:
         """Start a container. StartError: an annotation is no number."""
         return PretendContainer(self, start, ended)
 
+    def forget(self, pod_uid: str) -> None:
+        """Containers that are pretended share nothing."""
+
 
 class PretendContainer:
     """One run of a pretended container."""

@@ -80,6 +80,11 @@ class ProcessRuntime:
         container.begin()
         return container
 
+    def forget(self, pod_uid: str) -> None:
+        """Remove the directory of a pod that is gone, and with it its volumes."""
+        if self._root is not None:
+            shutil.rmtree(self._root / pod_uid, ignore_errors=True)
+
     def stop(self) -> None:
         """End what runs, with little time to do so itself, and remove what it left."""
         with self._lock:
@@ -123,7 +128,7 @@ class ProcessRuntime:
                 line.flush()
 
     def over(self, container: "ProcessContainer") -> None:
-        """Forget a container; what a pod's containers share goes with the last of them."""
+        """Forget a container; what it shares with others of its pod stays until `forget`."""
         shutil.rmtree(container.directory, ignore_errors=True)
         uid = container.start.pod_uid
         with self._lock:

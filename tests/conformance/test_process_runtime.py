@@ -1,0 +1,205 @@
+"""Real kubectls against pods whose containers are processes."""
+
+import os
+import pty
+import subprocess
+import threading
+
+import pytest
+
+from dralab.cluster import Cluster
+from dralab.parts.nodes import PROCESS, Nodes, Wanted
+from dralab.parts.running import Running
+from dralab.runtime.resources import EVENTS, PODS
+from transcripts import environment_for, kubectls
+
+# SPDY is what older ones speak; the server speaks WebSockets.
+KUBECTLS = [
+    path
+    for path in kubectls()
+    if not path.name.startswith("kubectl.1.") or int(path.name.rsplit(".", 1)[1]) >= 31
+]
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.skipif(
+        not KUBECTLS, reason="no kubectl of 1.31 or later; DRALAB_KUBECTL names one"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    wanted = Wanted(
+        nodes=1, drivers=["fake"], runtime=PROCESS, images={"registry/tool": ["/bin/echo", "tool"]}
+    )
+    with Cluster(parts=[Running(), Nodes(wanted)]) as found:
+        yield found
+
+
+@pytest.fixture(params=KUBECTLS, ids=lambda path: path.name)
+def kubectl(request, cluster, tmp_path):
+    environment = environment_for(request.param, cluster.kubeconfig, tmp_path)
+
+    def run(*words, stdin=None):
+        return subprocess.run(
+            [str(request.param), *words],
+            env=environment, input=stdin, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    run.words, run.environment = [str(request.param)], environment
+    return run
+
+
+@pytest.fixture
+def start(cluster):
+    """Start pods that are gone after the test; returns once `phase` is reached."""
+    made = []
+
+    def begin(name, script, *, wait=None, **spec):
+        container = {"name": "c", "image": "busybox", "command": ["sh", "-c", script]}
+        container |= spec.pop("container", {})
+        body = {"terminationGracePeriodSeconds": 1, "containers": [container], **spec}
+        cluster.client.create(PODS, {"metadata": {"name": name}, "spec": body}, "default")
+        made.append(name)
+        return until(lambda: cluster.client.get(PODS, name, "default"), wait or running)
+
+    yield begin
+    for name in made:
+        cluster.client.delete(PODS, name, "default")
+    until(lambda: cluster.client.list(PODS, "default").items, lambda pods: not pods)
+
+
+def running(pod):
+    return pod["status"].get("phase") == "Running"
+
+
+def until(look, good):
+    pause = threading.Event()
+    for _ in range(600):
+        found = look()
+        if good(found):
+            return found
+        pause.wait(0.05)
+    raise AssertionError(found)
+
+
+def test_exec_gives_outputs_apart_and_the_exit_code(kubectl, start):
+    start("p", "sleep 60")
+    done = kubectl("exec", "p", "--", "sh", "-c", "echo out; echo err >&2; exit 5")
+    assert (done.stdout, done.returncode) == ("out\n", 5)
+    assert done.stderr == "err\ncommand terminated with exit code 5\n"
+
+
+def test_exec_reads_standard_input_to_its_end(kubectl, start):
+    start("p", "sleep 60")
+    text = "line\n" * 50_000
+    done = kubectl("exec", "-i", "p", "--", "wc", "-c", stdin=text)
+    assert done.stdout.strip() == str(len(text)), done.stderr
+    assert kubectl("exec", "-i", "p", "--", "cat", stdin=text).stdout == text
+
+
+def test_exec_gives_a_terminal(kubectl, start):
+    start("p", "sleep 60")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*kubectl.words, "exec", "-it", "p", "--", "sh"],
+        env=kubectl.environment, stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, b"test -t 0 && echo is''-terminal; exit 3\n")
+    assert process.wait(30) == 3
+    seen = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "is-terminal" in seen
+
+
+def test_exec_of_a_program_that_is_not_there_says_so(kubectl, start):
+    start("p", "sleep 60")
+    done = kubectl("exec", "p", "--", "no-such")
+    assert done.returncode == 1
+    assert 'exec: "no-such": executable file not found' in done.stderr
+
+
+def test_logs_follow_until_the_container_ends(kubectl, start):
+    start("p", "for i in 1 2 3; do echo $i; sleep 0.2; done", restartPolicy="Never")
+    assert kubectl("logs", "-f", "p").stdout == "1\n2\n3\n"
+    assert kubectl("logs", "p", "--tail=1").stdout == "3\n"
+
+
+def test_previous_logs_are_those_of_the_run_before(kubectl, start):
+    script = 'if test -e "$DRALAB_ROOT/keep/x"; then echo second; sleep 60; fi; '
+    script += 'touch "$DRALAB_ROOT/keep/x"; echo first; exit 1'
+    mount = {"volumeMounts": [{"name": "keep", "mountPath": "/keep"}]}
+    start(
+        "p", script, container=mount, volumes=[{"name": "keep", "emptyDir": {}}],
+        wait=lambda pod: restarted(pod) and pod["status"]["containerStatuses"][0]["ready"],
+    )  # fmt: skip
+    assert until(lambda: kubectl("logs", "p").stdout, bool) == "second\n"
+    assert kubectl("logs", "--previous", "p").stdout == "first\n"
+
+
+def restarted(pod):
+    statuses = pod["status"].get("containerStatuses") or [{"restartCount": 0}]
+    return statuses[0]["restartCount"] > 0
+
+
+def test_init_containers_come_first_and_share_volumes(kubectl, start):
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    init = {
+        "name": "init", "image": "busybox", "volumeMounts": mounts,
+        "command": ["sh", "-c", "echo made > v/x; echo initialized"],
+    }  # fmt: skip
+    start(
+        "p", "cat v/x", initContainers=[init], volumes=[{"name": "v", "emptyDir": {}}],
+        container={"volumeMounts": mounts}, restartPolicy="Never",
+        wait=lambda pod: pod["status"].get("phase") == "Succeeded",
+    )  # fmt: skip
+    assert kubectl("logs", "p").stdout == "made\n"
+    assert kubectl("logs", "p", "-c", "init").stdout == "initialized\n"
+
+
+def test_readiness_follows_its_probe_and_liveness_restarts(kubectl, start, cluster):
+    probe = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+    start("p", "sleep 60", container={"readinessProbe": probe})
+    assert not ready(cluster)
+    assert kubectl("exec", "p", "--", "touch", "ready").returncode == 0
+    until(lambda: ready(cluster), bool)
+    alive = {"exec": {"command": ["test", "!", "-e", "dead"]}, "periodSeconds": 1}
+    start("q", "sleep 60", container={"livenessProbe": {**alive, "failureThreshold": 1}})
+    assert kubectl("exec", "q", "--", "touch", "dead").returncode == 0
+    until(lambda: cluster.client.get(PODS, "q", "default"), restarted)
+
+
+def ready(cluster):
+    return cluster.client.get(PODS, "p", "default")["status"]["containerStatuses"][0]["ready"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"),
+    [("Never", 0, "Succeeded"), ("Never", 4, "Failed"), ("OnFailure", 0, "Succeeded")],
+)
+def test_a_pod_ends_as_its_restart_policy_says(start, policy, code, phase):
+    pod = start(
+        "p", f"exit {code}", restartPolicy=policy,
+        wait=lambda pod: pod["status"].get("phase") == phase,
+    )  # fmt: skip
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+
+
+def test_an_image_without_a_command_is_refused_in_an_event(start, cluster):
+    body = {"image": "registry/unknown:v1", "command": []}
+    start(
+        "p", "", container=body,
+        wait=lambda pod: "CreateContainerError" in str(pod["status"]),
+    )  # fmt: skip
+    messages = [event["message"] for event in cluster.client.list(EVENTS, "default").items]
+    assert any("--image-map registry/unknown:v1=COMMAND" in message for message in messages)
+
+
+def test_a_mapped_image_runs_its_program(kubectl, start):
+    body = {"image": "registry/tool:v9", "command": [], "args": ["--flag"]}
+    start(
+        "p", "", container=body, restartPolicy="Never",
+        wait=lambda pod: pod["status"].get("phase") == "Succeeded",
+    )  # fmt: skip
+    assert kubectl("logs", "p").stdout == "tool --flag\n"
