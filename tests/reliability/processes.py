@@ -9,12 +9,12 @@ from typing import Any, Self
 
 
 class ServerProcess:
-    """`dralab apiserver` on a free port."""
+    """`dralab apiserver`, or another command that serves, on a free port."""
 
-    def __init__(self, data: Path | str, *options: str) -> None:
+    def __init__(self, data: Path | str, *options: str, command: str = "apiserver") -> None:
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "dralab", "apiserver",
+                sys.executable, "-m", "dralab", command,
                 "--listen", "127.0.0.1:0", "--data", str(data), *options,
             ],
             stdout=subprocess.PIPE,
