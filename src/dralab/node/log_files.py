@@ -29,6 +29,10 @@ class RuntimeWithLogFiles:
         _Copy(start.log, folder / f"{len(list(folder.iterdir()))}.log")
         return self.runtime.start(start, ended)
 
+    def forget(self, pod_uid: str) -> None:
+        """Remove what a pod shared; its logs stay."""
+        self.runtime.forget(pod_uid)
+
 
 class _Copy:
     """Copies what a log gets; only the log holds on to it."""
