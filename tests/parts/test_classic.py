@@ -186,7 +186,7 @@ def test_devices_come_back_when_their_pod_is_gone_and_the_next_pod_gets_them(lab
     assert lab.why("pod1") == "0/1 nodes are available: excluded by the resource driver."
     options = {"gracePeriodSeconds": 0}
     lab.client.delete(PODS, "pod0", "default", options=options)
-    lab.wait(70)
+    lab.wait(2)
     assert lab.node_of("pod1") == "n0"
     [claim] = lab.claims()
     assert claim["status"]["reservedFor"][0]["name"] == "pod1"

@@ -76,6 +76,8 @@ class ClassicController:
             if "allocation" in status or status.get("deallocationRequested"):
                 claim = self._amend(claim, _cleared, subresource="status")
             self._amend(claim, _unprotected)
+            for context in self.contexts:  # somebody may wait for just these devices
+                self.context_queue.add(key_of(context))
             return
         immediate = claim["spec"].get("allocationMode") == IMMEDIATE
         if immediate and "allocation" not in status and self._is_mine(claim):
