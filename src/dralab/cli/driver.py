@@ -47,7 +47,7 @@ def run(
     Example: `dralab driver run gpu --kubeconfig lab.kubeconfig --node n1 --root /tmp/k`
     """
     from dralab.contracts.cdi_cache import FileDirectory
-    from dralab.contracts.wire import SocketError
+    from dralab.contracts.wire import SocketError, grpc
     from dralab.drivers.checkpoint import FileCheckpoint
     from dralab.drivers.driver import Driver
     from dralab.drivers.hosting import HostedPlugin
@@ -58,6 +58,10 @@ def run(
     from dralab.runtime.manager import Manager
 
     driver = _driver(name, node_name)
+    try:
+        grpc()
+    except SocketError as error:
+        raise click.ClickException(str(error)) from error
     client = connected(kubeconfig)
     try:
         checkpoint = FileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")

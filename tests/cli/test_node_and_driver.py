@@ -1,0 +1,93 @@
+"""`dralab node` and `dralab driver run`: processes that meet over sockets."""
+
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from dralab.api.status import ApiError
+from dralab.cli.main import main
+from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
+from processes import Processes
+
+
+def gone(client):
+    try:
+        client.get(PODS, "job", "default")
+    except ApiError as error:
+        return error.reason == "NotFound"
+    return False
+
+
+def test_a_pod_gets_its_device_from_a_driver_in_another_process():
+    pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
+    with Processes() as lab:
+        lab.node("n1")
+        lab.driver("gpu", "n1")
+        lab.until(lambda: lab.client.list(SLICES).items, "driver")
+        assert lab.client.get(NODES, "n1")["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.2"
+        assert [o["metadata"]["name"] for o in lab.client.list(CLASSES).items] == [
+            "gpu.example.com"
+        ]
+        lab.create_pod()
+        lab.until(lambda: lab.phase() == "Running")
+        (claim,) = lab.client.list(CLAIMS).items
+        uid = claim["metadata"]["uid"]
+        seen = lab.until(
+            lambda: lab.environment().get("KUBERNETES_NODE_NAME") and lab.environment()
+        )
+        assert seen["GPU_DEVICE_0"] == "gpu-0"
+        assert seen["GPU_DEVICE_GPU_0_RESOURCE_CLAIM"] == uid
+        assert lab.cdi() == [f"k8s.gpu.example.com-gpu_{uid}.yaml"]
+        lab.client.delete(PODS, "job", "default")
+        lab.until(lambda: gone(lab.client))
+        assert lab.cdi() == []
+        lab.until(lambda: not lab.client.list(CLAIMS).items)
+        assert "registered with the kubelet" in lab.said("driver")
+        # A clean stop takes the sockets away, and leaves the slices to the next process.
+        assert lab.stop("driver") == 0
+        assert not list((lab.root / "k" / "plugins_registry").iterdir())
+        assert len(lab.client.list(SLICES).items) == 1
+        assert lab.stop("node") == 0
+
+
+def config(tmp_path):
+    path = tmp_path / "config"
+    path.write_text(
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n", encoding="utf-8"
+    )
+    return str(path)
+
+
+NAMES = [
+    ("lamp", "there is no driver 'lamp'; there are: fake, gpu, nic, cpu, or your own"),
+    ("nowhere_at_all:Lamps", "No module named 'nowhere_at_all'"),
+    ("json:loads", "json:loads is no class derived from dralab.drivers.driver.Driver"),
+    ("json:nothing", "has no attribute 'nothing'"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), NAMES, ids=[name for name, _ in NAMES])
+def test_a_driver_that_is_not_there_is_bad_input(tmp_path, name, text):
+    arguments = ["driver", "run", name, "--kubeconfig", config(tmp_path), "--node", "n1"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+COMMANDS = [["driver", "run", "gpu", "--node", "n1"], ["node", "--name", "n1"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=["driver", "node"])
+def test_a_server_that_is_not_there_is_one_clear_line(tmp_path, command):
+    result = CliRunner().invoke(main, [*command, "--kubeconfig", config(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: http://127.0.0.1:9 does not answer")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=["driver", "node"])
+def test_without_grpcio_it_is_said_how_to_get_it(tmp_path, monkeypatch, command):
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    result = CliRunner().invoke(main, [*command, "--kubeconfig", config(tmp_path)])
+    assert result.exit_code == 1
+    assert "pip install 'dralab[grpc]'" in result.stderr
