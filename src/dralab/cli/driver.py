@@ -1,7 +1,10 @@
 """`dralab driver run`: a driver on one node as a process of its own, under any kubelet."""
 
 import importlib
+import os
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,7 @@ from dralab.cli.apiserver import note
 
 if TYPE_CHECKING:
     from dralab.drivers.driver import Driver
+    from dralab.drivers.publishing import Publisher
     from dralab.runtime.client import Client
 
 
@@ -34,8 +38,22 @@ def group() -> None:
     default="",
     help="Have sockets of its own, beside those of an older instance that it takes over from.",
 )
+@click.option(
+    "--fault",
+    "fault_texts",
+    multiple=True,
+    metavar="CALL=KIND[:SECONDS][xTIMES]",
+    help="Let something go wrong on purpose, such as prepare=slow:60x1 or slices=republish:5; "
+    "`--fault help` lists what can.",
+)
 def run(
-    name: str, kubeconfig: Path, node_name: str, root: Path, cdi_root: Path, pod_uid: str
+    name: str,
+    kubeconfig: Path,
+    node_name: str,
+    root: Path,
+    cdi_root: Path,
+    pod_uid: str,
+    fault_texts: tuple[str, ...],
 ) -> None:
     """Publish devices and prepare claims until Ctrl-C or SIGTERM.
 
@@ -50,13 +68,22 @@ def run(
     from dralab.contracts.wire import SocketError, grpc
     from dralab.drivers.checkpoint import FileCheckpoint
     from dralab.drivers.driver import Driver
+    from dralab.drivers.faults import FaultyPlugin, described, parse, slice_faults
     from dralab.drivers.hosting import HostedPlugin
     from dralab.drivers.publishing import Publisher
     from dralab.drivers.sockets import SocketServer
+    from dralab.kernel.clock import SECOND
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
+    if "help" in fault_texts:
+        click.echo(described())
+        return
+    try:
+        faults = [parse(text) for text in fault_texts]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--fault") from error
     driver = _driver(name, node_name)
     try:
         grpc()
@@ -65,8 +92,10 @@ def run(
     client = connected(kubeconfig)
     try:
         checkpoint = FileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
-        plugin = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)
-        tells_health = type(driver).health is not Driver.health
+        hosted = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)
+        plugin = FaultyPlugin(hosted, _Process(), faults) if faults else hosted
+        told = [fault.call for fault in faults]
+        tells_health = type(driver).health is not Driver.health or "health" in told
         server = SocketServer(plugin, root, pod_uid=pod_uid, health=tells_health)
         server.on_status = lambda error: note(
             f"the kubelet refuses: {error}" if error else "registered with the kubelet"
@@ -82,6 +111,8 @@ def run(
         _create_classes(client, driver)
         publisher.publish(driver)
 
+    for fault in slice_faults(faults):
+        manager.every(int(fault.seconds * SECOND), _to_slices(publisher, driver, fault.kind))
     # A queue tries again what a server that has only begun refuses.
     manager.queue("driver", begin).add(None)
     try:
@@ -91,6 +122,38 @@ def run(
         manager.stop()
         engine.stop()
         client.close()
+
+
+class _Process:
+    """The process, as faults see it."""
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        threading.Event().wait(seconds)
+
+    def now(self) -> int:
+        """Return the time, in nanoseconds since the epoch."""
+        from dralab.kernel.clock import WallClock
+
+        return WallClock().now()
+
+    def die(self, code: int) -> None:
+        """End at once, with nothing cleaned up."""
+        os._exit(code)
+
+
+def _to_slices(publisher: "Publisher", driver: "Driver", kind: str) -> "Callable[[], None]":
+    """Return what happens to published slices, each time it is called."""
+    if kind == "republish":
+        return lambda: publisher.renew(driver)
+    there = True
+
+    def flip() -> None:
+        nonlocal there
+        (publisher.withdraw if there else publisher.publish)(driver)
+        there = not there
+
+    return flip
 
 
 def _create_classes(client: "Client", driver: "Driver") -> None:

@@ -40,6 +40,7 @@ class Publisher:
         self.queue = manager.queue("slices", self._sync)
         self._drivers: dict[_Place, Driver] = {}
         self._gone: set[_Place] = set()
+        self._renewed: set[_Place] = set()
         # What the server kept of a content: it drops the fields of features it does not have.
         self._kept: dict[_Place, tuple[list[Object], list[Object]]] = {}
         self.slices.subscribe(self._changed)
@@ -51,6 +52,11 @@ class Publisher:
         self._drivers[place] = driver
         self._gone.discard(place)
         self.queue.add(place)
+
+    def renew(self, driver: Driver) -> None:
+        """Publish the same again, as a new generation of the pool."""
+        self._renewed.add(_Place(driver.name, driver.node))
+        self.publish(driver)
 
     def withdraw(self, driver: Driver) -> None:
         """Take the slices of a driver on a node away."""
@@ -91,7 +97,8 @@ class Publisher:
         generation = max((obj["spec"]["pool"]["generation"] for obj in held), default=0)
         current = [obj for obj in held if obj["spec"]["pool"]["generation"] == generation]
         asked, kept = self._kept.get(place, ([], []))
-        if _same(current, kept if asked == contents else contents):
+        same = _same(current, kept if asked == contents else contents)
+        if same and place not in self._renewed:
             stale = [obj for obj in held if obj not in current]
         else:
             generation += 1
@@ -99,6 +106,7 @@ class Publisher:
                 self._create(place, node, content, index, len(contents), generation)
                 for index, content in enumerate(contents)
             ]
+            self._renewed.discard(place)
             self._kept[place] = (contents, [_content(obj) for obj in made])
             stale = held
         for obj in stale:

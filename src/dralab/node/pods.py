@@ -81,6 +81,7 @@ class PodLife:
         self.released = False
         self.releasing = False
         self.tries = 0
+        self.not_before = 0
         self.verdict: Verdict | None = None
         self.stopped = False
         self._remember(status)
@@ -149,6 +150,8 @@ class PodLife:
     def _prepare(self) -> int | None:
         if self.preparing:
             return None
+        if (left := self.not_before - self.node.clock.now()) > 0:
+            return left
         self.preparing = True
         if not self.node.claims.prepare(self.pod, self._prepared):
             self.preparing = False
@@ -171,6 +174,8 @@ class PodLife:
         self.node.recorder.event(self.pod, "Pod", reason, message, type="Warning")
         delay = min(TRY_AGAIN << min(self.tries, 10), LONGEST_TRY)
         self.tries += 1
+        # Not earlier, whatever else happens to the pod meanwhile.
+        self.not_before = self.node.clock.now() + delay
         self.node.wake_after(self.pod, delay)
 
     def _release(self) -> int | None:
@@ -178,6 +183,8 @@ class PodLife:
             return None
         if self.preparing:
             return BUSY
+        if (left := self.not_before - self.node.clock.now()) > 0:
+            return left
         self.releasing = True
         if not self.node.claims.unprepare(self.uid, self._unprepared):
             self.releasing = False

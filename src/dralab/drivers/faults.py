@@ -1,0 +1,187 @@
+"""Faults on purpose: what a kubelet and a cluster must live with, made to happen.
+
+>>> parse("prepare=slow:2.5x3")
+Fault(call='prepare', kind='slow', seconds=2.5, times=3)
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared
+from dralab.drivers.hosting import HostedPlugin
+from dralab.kernel.clock import SECOND
+
+# call → what may happen to it, in words for the help.
+KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "prepare": {
+        "slow": "the answer takes SECONDS",
+        "fail": "the whole call fails",
+        "error": "each claim is answered with an error",
+        "skip": "no claim is answered",
+        "crash-before": "the driver dies before it has done anything",
+        "crash-after": "the driver dies when all is done, before it answers",
+        "lose-cdi": "the CDI files are lost right after the answer",
+    },
+    "unprepare": {
+        "slow": "the answer takes SECONDS",
+        "fail": "the whole call fails",
+        "error": "each claim is answered with an error",
+        "skip": "no claim is answered",
+        "crash-before": "the driver dies before it has done anything",
+        "crash-after": "the driver dies when all is done, before it answers",
+    },
+    "health": {
+        "unhealthy": "every device is unhealthy",
+        "flap": "every device is unhealthy for SECONDS, then well for SECONDS, and so on",
+    },
+    "slices": {
+        "republish": "the same devices as a new generation, every SECONDS",
+        "disappear": "the slices are gone, and back after SECONDS, again and again",
+    },
+}
+PATTERN: Final = re.compile(r"(\w+)=([\w-]+)(?::([0-9.]+))?(?:x([0-9]+))?")
+DIED: Final = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: it happens to the next `times` calls; 0 means to all."""
+
+    call: str
+    kind: str
+    seconds: float = 1.0
+    times: int = 0
+
+
+def parse(text: str) -> Fault:
+    """Return the fault of a text `CALL=KIND[:SECONDS][xTIMES]`; ValueError says what is wrong."""
+    match = PATTERN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not CALL=KIND[:SECONDS][xTIMES], such as prepare=slow:2x3")
+    call, kind = match[1], match[2]
+    if call not in KINDS:
+        raise ValueError(f"nothing is called {call!r}; faults happen to: {', '.join(KINDS)}")
+    if kind not in KINDS[call]:
+        raise ValueError(f"{call} has no fault {kind!r}; there are: {', '.join(KINDS[call])}")
+    return Fault(call, kind, float(match[3] or 1.0), int(match[4] or 0))
+
+
+class Surroundings(Protocol):
+    """What faults need of the process: both are replaced in tests."""
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    def now(self) -> int:
+        """Return the time, in nanoseconds since the epoch."""
+        ...
+
+    def die(self, code: int) -> None:
+        """End the process at once, with nothing cleaned up."""
+        ...
+
+
+class FaultyPlugin:
+    """A plugin to which faults happen; the rest is that of the plugin it wraps."""
+
+    def __init__(
+        self, plugin: HostedPlugin, surroundings: Surroundings, faults: Sequence[Fault] = ()
+    ) -> None:
+        self.plugin = plugin
+        self.surroundings = surroundings
+        self._faults = list(faults)
+
+    @property
+    def driver(self) -> str:
+        """The driver's name."""
+        return self.plugin.driver
+
+    def inject(self, fault: Fault) -> None:
+        """Let one more fault happen from now on."""
+        self._faults.append(fault)
+
+    def clear(self) -> None:
+        """Let no more faults happen."""
+        self._faults.clear()
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        """Prepare, or what happens instead."""
+        kinds = self._happening("prepare")
+        if "error" in kinds:
+            return {ref.uid: Prepared(error="a fault was injected") for ref in claims}
+        answer = self.plugin.prepare(claims)
+        self._after(kinds)
+        if "lose-cdi" in kinds:
+            for path in list(self.plugin.directory.texts()):
+                self.plugin.directory.remove(path.rpartition("/")[2])
+        return {} if "skip" in kinds else answer
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        """Give back, or what happens instead."""
+        kinds = self._happening("unprepare")
+        if "error" in kinds:
+            return dict.fromkeys((ref.uid for ref in claims), "a fault was injected")
+        answer = self.plugin.unprepare(claims)
+        self._after(kinds)
+        return {} if "skip" in kinds else answer
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """Return what the driver says, or that every device is unhealthy."""
+        if not any(self._is_ill(fault) for fault in self._faults):
+            return self.plugin.health()
+        driver = self.plugin.code
+        return [
+            DeviceHealth(
+                pool=driver.node,
+                device=device["name"],
+                health="Unhealthy",
+                message="a fault was injected",
+            )
+            for part in driver.inventory()
+            for device in part.devices
+        ]
+
+    def _is_ill(self, fault: Fault) -> bool:
+        if fault.call != "health":
+            return False
+        half = max(1, int(fault.seconds * SECOND))
+        return fault.kind == "unhealthy" or self.surroundings.now() // half % 2 == 0
+
+    def _happening(self, call: str) -> set[str]:
+        """Return what happens to a call now; some of it happens at once."""
+        due = [fault for fault in self._faults if fault.call == call]
+        for fault in due:
+            if fault.times:
+                index = self._faults.index(fault)
+                self._faults[index : index + 1] = (
+                    [replace(fault, times=fault.times - 1)] if fault.times > 1 else []
+                )
+        kinds = {fault.kind for fault in due}
+        for fault in due:
+            if fault.kind == "slow":
+                self.surroundings.pause(fault.seconds)
+        if "crash-before" in kinds:
+            self.surroundings.die(DIED)
+        if "fail" in kinds:
+            raise PluginError("a fault was injected")
+        return kinds
+
+    def _after(self, kinds: set[str]) -> None:
+        if "crash-after" in kinds:
+            self.surroundings.die(DIED)
+
+
+def slice_faults(faults: Sequence[Fault]) -> Sequence[Fault]:
+    """Return the faults that happen to what is published."""
+    return [fault for fault in faults if fault.call == "slices"]
+
+
+def described() -> str:
+    """Return all faults as lines of help."""
+    lines: list[str] = []
+    for call, kinds in KINDS.items():
+        lines += [f"{call}={kind}: {text}" for kind, text in kinds.items()]
+    return "\n".join(lines)
