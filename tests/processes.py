@@ -1,5 +1,6 @@
 """Commands as processes of their own: a server, nodes, drivers."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -58,10 +59,14 @@ class Processes:
         self.run(key, command)
         self.until(lambda: "ready: " in self.said(key), key)
 
-    def run(self, key, command):
+    def run(self, key, command, **variables):
         with (self.root / f"{key}.log").open("a") as log:
             self.running[key] = subprocess.Popen(
-                [str(word) for word in command], stdout=log, stderr=log, cwd=self.root
+                [str(word) for word in command],
+                stdout=log,
+                stderr=log,
+                cwd=self.root,
+                env=os.environ | variables,
             )
 
     def said(self, key):

@@ -50,13 +50,21 @@ PROGRAMS = {
         f"k8s.io/kubernetes v{VERSION}",
     ),
 }
+# Commands that are built as their module has them: (variable, package, module).
+COMMANDS = {
+    "dra-example-kubeletplugin": (
+        "DRALAB_EXAMPLE_DRIVER",
+        "sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin",
+        "sigs.k8s.io/dra-example-driver v0.4.0",
+    ),
+}
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {"clientgo": "DRALAB_CLIENT_GO", "merging": "DRALAB_MERGING"}
 
 
 def main(arguments: list[str]) -> int:
     """Build the programs named, or all of them."""
-    known = [*OWN, *PROGRAMS]
+    known = [*OWN, *PROGRAMS, *COMMANDS]
     if not arguments or set(arguments[1:]) - set(known):
         print(__doc__, f"NAME is one of {', '.join(known)}.", file=sys.stderr)
         return 2
@@ -67,6 +75,14 @@ def main(arguments: list[str]) -> int:
         if name in OWN:
             variable = OWN[name]
             _go(TESTS / name, "build", "-o", str(target), ".")
+        elif name in COMMANDS:
+            variable, package, module = COMMANDS[name]
+            source = folder / f"{name}.source"
+            source.mkdir(exist_ok=True)
+            text = f"module build/{name}\n\ngo 1.26.0\n\nrequire {module}\n"
+            (source / "go.mod").write_text(text)
+            # -mod=mod: the sums of what it needs are added as they are found.
+            _go(source, "build", "-mod=mod", "-trimpath", "-o", str(target), package)
         else:
             variable = PROGRAMS[name][0]
             _build(name, folder / f"{name}.source", target)

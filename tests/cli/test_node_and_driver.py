@@ -1,6 +1,8 @@
 """`dralab node` and `dralab driver run`: processes that meet over sockets."""
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -9,6 +11,8 @@ from dralab.api.status import ApiError
 from dralab.cli.main import main
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from processes import Processes
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/run-a-driver.md"
 
 
 def gone(client):
@@ -49,6 +53,19 @@ def test_a_pod_gets_its_device_from_a_driver_in_another_process():
         assert not list((lab.root / "k" / "plugins_registry").iterdir())
         assert len(lab.client.list(SLICES).items) == 1
         assert lab.stop("node") == 0
+
+
+def test_the_driver_of_the_guide_publishes_its_lamp():
+    pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
+    (code,) = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    with Processes() as lab:
+        (lab.root / "lamps.py").write_text(code)
+        lab.node("n1")
+        lab.driver("lamps:Lamps", "n1")
+        (found,) = lab.until(lambda: lab.client.list(SLICES).items, "driver")
+        assert found["spec"]["driver"] == "lamps.example.com"
+        assert [device["name"] for device in found["spec"]["devices"]] == ["lamp-0"]
+        lab.until(lambda: "registered with the kubelet" in lab.said("driver"))
 
 
 def config(tmp_path):

@@ -20,6 +20,7 @@ from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.running import Running
 from dralab.runtime.client import Object
+from dralab.runtime.engine import Timer
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, condition_of, is_deleting, is_finished, key_of, uid_of
 from dralab.runtime.objects import with_condition as replaced
@@ -71,6 +72,8 @@ class Kubelet:
         self.runtime: ContainerRuntime = kubelets.runtime
         self.recorder = kubelets.recorder
         self.pods: dict[str, PodLife] = {}
+        # When the slices of drivers that are gone will be deleted.
+        self.wipes: dict[str, Timer] = {}
         self._addresses = 0
         self.announced = False
 
@@ -357,14 +360,17 @@ class Kubelets:
         }
 
     def _plugin_changed(self, kubelet: Kubelet, driver: str, there: bool) -> None:  # noqa: FBT001 - the seam's shape
-        engine = self.manager.engine
-        if there:
-            engine.soon(kubelet.wake_all)
-        else:
-            engine.soon(lambda: self._wipe_later(kubelet, driver))
+        self.manager.engine.soon(lambda: self._missed(kubelet, driver, there=there))
 
-    def _wipe_later(self, kubelet: Kubelet, driver: str) -> None:
-        self.manager.engine.after(self.wipe_after, lambda: self.wipe(kubelet, driver))
+    def _missed(self, kubelet: Kubelet, driver: str, *, there: bool) -> None:
+        timer = kubelet.wipes.pop(driver, None)
+        if timer is not None:
+            timer.cancel()
+        if there:
+            kubelet.wake_all()
+            return
+        wipe = partial(self.wipe, kubelet, driver)
+        kubelet.wipes[driver] = self.manager.engine.after(self.wipe_after, wipe)
 
     def wipe(self, kubelet: Kubelet, driver: str = "") -> None:
         """Delete the slices of a driver that has not come back; without a name, of all drivers."""

@@ -1,0 +1,58 @@
+"""What a kubelet does about the slices of drivers that are gone."""
+
+import pytest
+
+from devicelab import DeviceLab
+from dralab.drivers.fake.gpu import Gpus
+from dralab.runtime.resources import SLICES
+
+
+@pytest.fixture
+def lab():
+    made = DeviceLab(Gpus)
+    assert made.client.list(SLICES).items
+    # The driver itself does nothing about it.
+    made.publisher.forget(made.drivers[0])
+    return made
+
+
+def test_slices_go_when_the_last_connection_has_been_down_for_30_seconds(lab):
+    plugins = lab.kubelets.nodes["n1"].plugins
+    plugin = plugins.get("gpu.example.com")
+    plugins.connection(plugin, up=False)
+    lab.wait(29)
+    assert lab.client.list(SLICES).items
+    lab.wait(2)
+    assert not lab.client.list(SLICES).items
+    assert plugins.get("gpu.example.com") is plugin
+
+
+def test_a_driver_that_comes_back_has_its_30_seconds_anew(lab):
+    plugins = lab.kubelets.nodes["n1"].plugins
+    plugin = plugins.get("gpu.example.com")
+    for up in (False, True, False):
+        plugins.connection(plugin, up=up)
+        lab.wait(12)
+    assert lab.client.list(SLICES).items
+    plugins.deregister(plugin)
+    lab.wait(19)
+    assert not lab.client.list(SLICES).items
+
+
+def test_another_instance_that_is_connected_keeps_them(lab):
+    kubelet = lab.kubelets.nodes["n1"]
+    old = kubelet.plugins.get("gpu.example.com")
+
+    class Newer:
+        driver = "gpu.example.com"
+
+    new = Newer()
+    kubelet.register(new)
+    assert kubelet.plugins.get("gpu.example.com") is new
+    kubelet.plugins.connection(new, up=False)
+    assert kubelet.plugins.get("gpu.example.com") is old
+    kubelet.plugins.connection(new, up=True)
+    kubelet.plugins.deregister(old)
+    lab.wait(60)
+    assert lab.client.list(SLICES).items
+    assert kubelet.plugins.get("gpu.example.com") is new
