@@ -1,11 +1,17 @@
 """Whatever file a command is given, it says in one line what is wrong, and ends with code 2."""
 
 import os
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
+from dralab.fleet import shapes
+
+# One size of the foozer shapes stands for all eight.
+SHAPES = [name for name in shapes.names() if not name.startswith("foozer-") or "tiny" in name]
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 FILES = {
     "missing": None,
@@ -63,7 +69,8 @@ def test_a_yaml_file_that_breaks_off_is_named_with_its_line(tmp_path):
 def test_an_unknown_fleet_is_bad_input_and_the_known_ones_are_listed():
     result = run("up", "--fleet", "abacus", "--data", ":memory:")
     assert result.exit_code == 2
-    assert 'unknown shape "abacus"; known shapes: a100' in result.stderr
+    assert "abacus" in result.stderr
+    assert ", ".join(shapes.names()) in result.stderr
 
 
 def test_a_copy_that_is_not_there_cannot_be_restored(tmp_path):
@@ -81,3 +88,45 @@ def test_what_the_machine_refuses_is_one_line(monkeypatch):
     assert result.exit_code == 1
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert "No space left on device" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["allocate", "explain"])
+def test_a_node_that_is_not_there_is_bad_input_and_the_others_are_listed(command):
+    result = run(command, "-f", str(EXAMPLES / "20-allocate"), "--node", "nowhere")
+    assert result.exit_code == 2
+    assert "no node 'nowhere'; there are: rack-1, rack-2" in result.stderr
+
+
+def test_a_shape_that_a_generation_cannot_say_is_refused_instead_of_written_wrongly():
+    result = run("generate", "network", "--api", "evolution")
+    assert result.exit_code == 2
+    assert "use --api v1 or k8srm" in result.stderr
+
+
+@pytest.mark.parametrize("api", ["v1", "k8srm", "evolution"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_whatever_is_generated_is_valid(shape, api, tmp_path):
+    made = run("generate", shape, "--nodes", "1", "--api", api)
+    if (shape, api) == ("network", "evolution"):
+        return
+    file = tmp_path / "made.yaml"
+    file.write_text(made.stdout)
+    result = run("validate", "-f", str(file), "--api", api, "--strict")
+    assert result.exit_code == 0, result.output
+
+
+def test_allocations_are_those_of_the_pod_in_its_own_file_though_others_hold_pods_too(tmp_path):
+    fleet, pods = (EXAMPLES / "40-k8srm" / name for name in ("fleet.yaml", "pods.yaml"))
+    two = tmp_path / "two.yaml"
+    documents = [text for text in pods.read_text().split("---\n") if "name: two" in text]
+    two.write_text("---\n".join(documents))
+    result = run("allocations", "-f", str(fleet), "-f", str(pods), "--pod", str(two), "--first")
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.split()) == 3  # the node, and two devices
+
+
+def test_no_device_set_on_an_unknown_node_is_told():
+    fleet, pods = (EXAMPLES / "40-k8srm" / name for name in ("fleet.yaml", "pods.yaml"))
+    result = run("allocations", "-f", str(fleet), "--pod", str(pods), "--node", "nowhere")
+    assert result.exit_code == 1
+    assert "nowhere is none of the nodes" in result.stderr

@@ -60,9 +60,7 @@ def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> Non
     the reason is told; 2: bad input, with every mistake in it.
     """
     cluster = objects.snapshot(files)
-    known = list(cluster.fleet.number_of)
-    if node and node not in known:
-        raise click.UsageError(f"no node {node!r}; there are: {', '.join(known) or 'none'}")
+    objects.check_node(cluster, node)
     if policy == OPTIMAL:
         if node:
             raise click.UsageError(f"--policy {OPTIMAL} places on all nodes: leave --node out")

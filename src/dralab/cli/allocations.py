@@ -43,20 +43,45 @@ def allocations(
     names = (*files, pod_file)
     api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
     world = GENERATIONS[api].world(generations.good(generations.read(names, api)))
-    pods = world.pods()
-    if not pods:
-        raise click.UsageError(f"{pod_file}: holds no pod of {api}")
+    pod = _pod(world, pod_file, api)
     try:
-        sets = list(_sets(world, pods[0], node, budget))
+        sets = list(_sets(world, pod, node, budget))
     except BudgetError:
         raise click.ClickException(f"more than {budget} search steps: raise --budget") from None
     except ValueError as error:
         click.echo(f"no devices: {error}", err=True)
         sys.exit(1)
+    if not sets:
+        click.echo(_none_on(world, pod, node), err=True)
     if what == "first":
         sets = sets[:1]
     _print(sets, what, output)
     sys.exit(0 if sets else 1)
+
+
+def _pod(world: Any, file: str, api: str) -> Any:
+    """Return the pod that a file holds, its first where it holds several."""
+    keys = [_key(item) for _, item, _ in generations.raw([file]) if item.get("kind") == "Pod"]
+    by_key = {_key(pod): pod for pod in world.pods()}
+    found = [by_key[key] for key in keys if key in by_key]
+    if not found:
+        raise click.UsageError(f"{file}: holds no pod of {api}")
+    if len(found) > 1:
+        namespace, name = _key(found[0])
+        click.echo(f"{file} holds {len(found)} pods: this is {namespace}/{name}", err=True)
+    return found[0]
+
+
+def _none_on(world: Any, pod: Any, node: str | None) -> str:
+    known = [place.name for place, _ in world.problems(pod)]
+    if node is not None and node not in known:
+        return f"no devices: {node} is none of the nodes that could run it: {', '.join(known)}"
+    return "no devices: `dralab schedule` says why"
+
+
+def _key(pod: Any) -> tuple[str, str]:
+    metadata = pod["metadata"]
+    return metadata.get("namespace") or "default", metadata["name"]
 
 
 def _sets(world: Any, pod: Any, node: str | None, budget: int) -> Iterator[tuple[str, list[str]]]:

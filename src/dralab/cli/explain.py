@@ -42,6 +42,7 @@ def explain(files: tuple[str, ...], node: str, output: str, name: str | None) ->
     2: bad input.
     """
     cluster = objects.snapshot(files)
+    objects.check_node(cluster, node)
     pending = cluster.pending()
     already = _allocated(cluster, name) if name else None
     if already is not None:

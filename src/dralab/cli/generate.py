@@ -61,6 +61,11 @@ def generate(
         sample = shapes.sample(shape, nodes=nodes, seed=seed, gpus=cards)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if api == "evolution" and not all(pool.node for pool in sample.pools):
+        raise click.UsageError(
+            f"--api evolution knows only pools of one node, and shape {shape} has pools of several:"
+            " use --api v1 or k8srm"
+        )
     objects: list[dict[str, Any]] = []
     if with_nodes:
         pairs = dict(_label(text) for text in labels)

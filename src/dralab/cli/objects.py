@@ -66,3 +66,10 @@ def named(pending: Sequence[Pending], name: str) -> list[Pending]:
 
 def _has_claim(each: Pending, name: str) -> bool:
     return any(claim["metadata"]["name"] == name for claim in (*each.claims, *each.allocated))
+
+
+def check_node(cluster: Snapshot, node: str) -> None:
+    """Raise UsageError where a node is named that is not among the input; "" names none."""
+    known = list(cluster.fleet.number_of)
+    if node and node not in known:
+        raise click.UsageError(f"no node {node!r}; there are: {', '.join(known) or 'none'}")

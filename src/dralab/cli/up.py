@@ -78,7 +78,6 @@ def up(
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
-    from dralab.fleet import shapes
     from dralab.node.images import ImageMapError, image_map
     from dralab.parts.nodes import PROCESS, Nodes, Wanted
     from dralab.parts.profiles import ProfileError, checked
@@ -117,8 +116,6 @@ def up(
         running = Running(without=left_out, classic="classic" in profiles)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
-    if fleet and fleet not in shapes.names():
-        raise click.BadParameter(str(shapes.UnknownShape(fleet)), param_hint="--fleet")
     if "v1" not in profiles:
         note("without v1 no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
     parts: list[Part] = [running] if "v1" in profiles else []

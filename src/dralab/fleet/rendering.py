@@ -69,7 +69,7 @@ def k8srm(sample: Sample) -> Iterator[Object]:
 
 
 def evolution(sample: Sample) -> Iterator[Object]:
-    """Yield the ResourcePools of a sample; those without a node have no place in that API."""
+    """Yield the ResourcePools of a sample, each of whose pools must be of one node."""
     for pool in sample.pools:
         parts = list(_split(pool))
         for number, part in enumerate(parts):
