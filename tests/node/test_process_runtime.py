@@ -203,7 +203,7 @@ def test_a_program_that_is_not_there_is_refused(bench):
 )
 def test_a_mapped_image_runs_the_program_of_this_machine_with_the_pod_s_args(bench, key):
     bench.runtime.images = {key: ["/bin/echo", "mapped"]}
-    bench.runtime.extra = lambda: {"KUBECONFIG": "/k"}
+    bench.runtime.told = lambda _node: {"KUBECONFIG": "/k"}
     _, log, exit_of = bench.run(
         "/in/the/image", "-v", image="registry:5000/x:v1", args=["-v"], env={"A": "1"}
     )
@@ -213,7 +213,7 @@ def test_a_mapped_image_runs_the_program_of_this_machine_with_the_pod_s_args(ben
 
 def test_only_mapped_images_are_told_of_the_server(bench):
     bench.runtime.images = {"x": ["/usr/bin/env"]}
-    bench.runtime.extra = lambda: {"KUBECONFIG": "/k"}
+    bench.runtime.told = lambda _node: {"KUBECONFIG": "/k"}
     _, log, exit_of = bench.run(image="x")
     exit_of()
     assert "KUBECONFIG=/k" in lines(log)

@@ -25,6 +25,7 @@ ROOT = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("/var/lib/kubelet"),
     show_default=True,
+    envvar="KUBELET_ROOT",
     help="The kubelet's directory: plugins, registrations, checkpoints.",
 )
 CDI = click.option(
@@ -32,6 +33,7 @@ CDI = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("/var/run/cdi"),
     show_default=True,
+    envvar="CDI_ROOT",
     help="Where CDI files lie.",
 )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dralab.cli import driver_classic
 from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
 from dralab.cli.apiserver import note
 
@@ -27,10 +28,15 @@ def group() -> None:
     """
 
 
+group.add_command(driver_classic.group)
+
+
 @group.command("run")
 @click.argument("name")
 @KUBECONFIG
-@click.option("--node", "node_name", required=True, help="The node that it serves.")
+@click.option(
+    "--node", "node_name", required=True, envvar="NODE_NAME", help="The node that it serves."
+)
 @ROOT
 @CDI
 @click.option(

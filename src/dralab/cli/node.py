@@ -70,7 +70,12 @@ def node(
     client = connected(kubeconfig)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
-    processes = ProcessRuntime(engine, commands, lambda: {"KUBECONFIG": str(kubeconfig.resolve())})
+    places = {
+        "KUBECONFIG": str(kubeconfig.absolute()),
+        "KUBELET_ROOT": str(root.absolute()),
+        "CDI_ROOT": str(cdi_root.absolute()),
+    }
+    processes = ProcessRuntime(engine, commands, lambda _node: places)
     containers: ContainerRuntime = processes if runtime == "process" else PretendRuntime(engine)
     # The server cannot ask this process for logs: they are files, as on a node's disk.
     kubelets = Kubelets(manager, RuntimeWithLogFiles(containers, root / "logs"), only=name)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     help="Which meanings of the device API to serve: v1, k8srm, evolution, classic.",
 )
 @click.option("--nodes", type=click.IntRange(1, 5_000), help="Run so many nodes.")
+@click.option(
+    "--node", "named", metavar="NAME", multiple=True, help="Run a node of this name; also several."
+)
 @click.option("--fleet", metavar="SHAPE", default="", help="Nodes as `dralab generate` has them.")
 @click.option(
     "--driver",
@@ -62,6 +65,7 @@ def up(
     empty: bool,
     without: str,
     nodes: int | None,
+    named: tuple[str, ...],
     fleet: str,
     drivers: tuple[str, ...],
     runtime: str,
@@ -83,6 +87,8 @@ def up(
     from dralab.parts.profiles import ProfileError, checked
     from dralab.parts.running import Running
 
+    if named and (nodes or fleet):
+        raise click.UsageError("nodes are named, or counted by --nodes, or those of a --fleet")
     if images and runtime != PROCESS:
         raise click.BadParameter("only --runtime process runs programs", param_hint="--image-map")
     try:
@@ -90,7 +96,8 @@ def up(
     except ImageMapError as error:
         raise click.BadParameter(str(error), param_hint="--image-map") from error
     wanted = Wanted(
-        nodes=nodes or (1 if root is not None and not (fleet or drivers) else None),
+        nodes=nodes or (1 if root is not None and not (fleet or drivers or named) else None),
+        named=named,
         fleet=fleet,
         drivers=drivers,
         runtime=runtime,

@@ -38,8 +38,8 @@ LAUNCH: Final = ("/bin/sh", "-c", '{limits}exec "$@"', "sh")
 class ProcessRuntime:
     """Runs commands; `images` says which program stands for an image.
 
-    `extra` is added to the environment of containers whose image is in the map: they are the
-    operator's own programs, and a driver needs to know where its server is.
+    `told` is put into the environment of containers whose image is in the map: they are the
+    operator's own programs, and a driver needs to know where its server and its node are.
     """
 
     name = "dralab-process"
@@ -49,11 +49,11 @@ class ProcessRuntime:
         self,
         engine: Engine,
         images: Mapping[str, Sequence[str]] | None = None,
-        extra: Callable[[], Mapping[str, str]] = dict,
+        told: Callable[[str], Mapping[str, str]] = lambda _node: {},
     ) -> None:
         self.engine = engine
         self.images = dict(images or {})
-        self.extra = extra
+        self.told = told
         self._lock = threading.Lock()
         self._guard: subprocess.Popen[str] | None = None
         self._root: Path | None = None
@@ -170,8 +170,9 @@ class ProcessContainer:
         self._env = {
             "HOME": str(directory),
             "TMPDIR": str(directory),
-            **(runtime.extra() if mapped else {}),
             **start.config.env,
+            # Last: what the pod says of places is true inside a container, which this is not.
+            **(runtime.told(start.node) if mapped else {}),
             "DRALAB_ROOT": str(directory),
         }
         _link_mounts(start, directory)

@@ -39,9 +39,10 @@ PROCESS: Final = "process"
 class Wanted:
     """Which nodes there are to be, and what is on them.
 
-    Without `nodes` there is one, or as many as the fleet's shape has of its own. With `root` each
-    node has a directory there, named like it, in which real drivers find it as they find a
-    kubelet: `plugins_registry`, `plugins`, `cdi`, and its checkpoint.
+    Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
+    has of its own. With `root` each node has a directory there, named like it, in which real
+    drivers find it as they find a kubelet: `plugins_registry`, `plugins`, `cdi`, and its
+    checkpoint.
     """
 
     nodes: int | None = None
@@ -53,9 +54,10 @@ class Wanted:
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     root: Path | None = None
+    named: Sequence[str] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.nodes or self.fleet or self.drivers)
+        return bool(self.nodes or self.named or self.fleet or self.drivers)
 
 
 class Host(Protocol):
@@ -100,10 +102,13 @@ class Nodes:
         if self.wanted.runtime == PROCESS:
             from dralab.node.process import ProcessRuntime
 
-            # Programs of the operator's own find the server by the usual variable.
-            self.runtime = ProcessRuntime(
-                engine, self.wanted.images, lambda: {"KUBECONFIG": str(cluster.kubeconfig)}
-            )
+            root = self.wanted.root
+
+            def places(node: str) -> dict[str, str]:
+                found = {"KUBECONFIG": str(cluster.kubeconfig)}
+                return found | (places_of(root.absolute() / node) if root is not None else {})
+
+            self.runtime = ProcessRuntime(engine, self.wanted.images, places)
         kubelets = self.kubelets = assemble(manager, self.wanted, runtime=self.runtime)
         connect(cluster.server, kubelets)
         engine.soon(manager.start)
@@ -195,6 +200,11 @@ def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
     )
 
 
+def places_of(root: Path) -> dict[str, str]:
+    """Return the variables by which a driver in a pod finds its node."""
+    return {"KUBELET_ROOT": str(root), "CDI_ROOT": str(root / "cdi")}
+
+
 def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
     """Let drivers register with a node by their sockets. Needs the extra `[grpc]`."""
     from dralab.node.sockets import Registrar
@@ -223,6 +233,8 @@ def _sample(wanted: Wanted) -> Any:
 
 def names(wanted: Wanted) -> list[str]:
     """Return the names of the nodes that are described by number alone."""
+    if wanted.named:
+        return list(wanted.named)
     if wanted.nodes is None and "fake" in wanted.drivers:
         return [FAKE_NODE]
     return [f"node-{number}" for number in range(wanted.nodes or 1)]

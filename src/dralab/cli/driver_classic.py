@@ -1,0 +1,96 @@
+"""`dralab driver classic`: the two programs of the classic fake driver, as its chart runs them."""
+
+from pathlib import Path
+
+import click
+
+from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
+from dralab.cli.apiserver import note
+
+NAMESPACE = click.option(
+    "--namespace",
+    default="fake-system",
+    show_default=True,
+    envvar="POD_NAMESPACE",
+    help="Where the NodeAllocationStates are.",
+)
+
+
+@click.group("classic")
+def group() -> None:
+    """Run the fake driver of classic DRA, for `dralab up --profile v1,classic`.
+
+    Example: `dralab driver classic controller --kubeconfig lab.kubeconfig`
+    """
+
+
+@group.command("controller")
+@KUBECONFIG
+@NAMESPACE
+def controller(kubeconfig: Path, namespace: str) -> None:
+    """Negotiate nodes and allocate devices until Ctrl-C or SIGTERM.
+
+    One at a time: what it has promised to pods that are not yet placed is in its memory.
+
+    Example: `dralab driver classic controller --kubeconfig lab.kubeconfig`
+    """
+    from dralab.drivers.classic.controller import ClassicController
+    from dralab.kernel.randomness import Randomness
+    from dralab.runtime.live import LiveEngine
+    from dralab.runtime.manager import Manager
+
+    client = connected(kubeconfig)
+    engine = LiveEngine(name="controller")
+    manager = Manager(engine, client, Randomness.from_system())
+    ClassicController(manager, namespace=namespace)
+    try:
+        run_until_told(manager, engine, "controller")
+    finally:
+        manager.stop()
+        engine.stop()
+        client.close()
+
+
+@group.command("plugin")
+@KUBECONFIG
+@NAMESPACE
+@click.option("--node", required=True, envvar="NODE_NAME", help="The node that it serves.")
+@ROOT
+@CDI
+def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Path) -> None:
+    """Offer a node's devices and prepare claims until Ctrl-C or SIGTERM.
+
+    Example: `dralab driver classic plugin --kubeconfig lab.kubeconfig --node n1 --root /tmp/k`
+    """
+    from dralab.api.status import ApiError
+    from dralab.contracts.cdi_cache import FileDirectory
+    from dralab.contracts.wire import SocketError
+    from dralab.drivers.classic.plugin import ClassicPlugin
+    from dralab.drivers.sockets import SocketServer
+    from dralab.kernel.randomness import Randomness
+    from dralab.runtime.live import LiveEngine
+    from dralab.runtime.manager import Manager
+
+    client = connected(kubeconfig)
+    found = ClassicPlugin(node, client, FileDirectory(cdi_root), namespace=namespace)
+    try:
+        found.start()
+        server = SocketServer(found, root, health=False)
+        server.on_status = lambda error: note(
+            f"the kubelet refuses: {error}" if error else "registered with the kubelet"
+        )
+        server.start()
+    except ApiError as error:
+        raise click.ClickException(error.message) from error
+    except (SocketError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    engine = LiveEngine(name="driver")
+    manager = Manager(engine, client, Randomness.from_system())
+    try:
+        run_until_told(manager, engine, found.driver)
+    finally:
+        server.stop()
+        found.stop()
+        manager.stop()
+        engine.stop()
+        client.close()
