@@ -323,23 +323,29 @@ def test_processes_do_not_outlive_a_server_that_is_killed(tmp_path):
     script = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from node.test_process_runtime import Bench
+from node.test_process_runtime import Bench, lines, until
 from dralab.runtime.live import LiveEngine
 engine = LiveEngine(); engine.start()
 bench = Bench(engine)
-container, log, exit_of = bench.run("sh", "-c", "sleep 300 & echo $!; wait")
-log.listen(lambda: print(log.read()[0][0][1], flush=True))
-log.read()[0] and print(log.read()[0][0][1], flush=True)
+container, log, exit_of = bench.run("sh", "-c", "sleep 300 & echo $! $PWD; wait")
+until(log, "/")
+print(lines(log)[0], flush=True)
 exit_of()
 """
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen(
         [sys.executable, "-c", script, tests], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as server:
-        pid = int(server.stdout.readline())
+        pid, directory = server.stdout.readline().split()
         server.send_signal(signal.SIGKILL)
         server.wait()
-        assert gone(pid)
+        assert gone(int(pid))
+    pause = threading.Event()
+    for _ in range(int(LONG * 100)):
+        if not Path(directory).exists():
+            break
+        pause.wait(0.01)
+    assert not Path(directory).exists()
 
 
 def gone(pid):

@@ -1,11 +1,13 @@
 """The end of processes whose server is gone: a process of its own that only waits for that.
 
 It reads `+GROUP` and `-GROUP` from its standard input, and kills what is left when that ends:
-with the server, however it ended. It imports nothing of dralab, so that it starts at once.
+with the server, however it ended. Then it removes the directory that it was given. It imports
+nothing of dralab, so that it starts at once.
 """
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterable
@@ -29,3 +31,4 @@ if __name__ == "__main__":
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     watch(sys.stdin)
+    shutil.rmtree(sys.argv[1], ignore_errors=True)

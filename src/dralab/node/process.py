@@ -115,7 +115,7 @@ class ProcessRuntime:
                     return
                 path = Path(__file__).with_name("guard.py")
                 self._guard = subprocess.Popen(  # noqa: S603 - our own file
-                    [sys.executable, "-I", "-S", str(path)],
+                    [sys.executable, "-I", "-S", str(path), str(self._root)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -140,7 +140,7 @@ class ProcessRuntime:
     def _directory(self, start: ContainerStart) -> Path:
         with self._lock:
             if self._root is None:
-                self._root = Path(tempfile.mkdtemp(prefix="dralab-"))
+                self._root = Path(tempfile.mkdtemp(prefix="dralab-pods-"))
             pod = self._root / start.pod_uid
         pod.mkdir(mode=0o700, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{start.name}-", dir=pod))
