@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from dralab.contracts.cdi import CdiError, ContainerEdits, Spec, qualified, read, write
+from dralab.contracts.cdi import CdiError, ContainerEdits, Spec, check, qualified, read, write
 
 
 class Directory(Protocol):
@@ -25,29 +25,39 @@ class Directory(Protocol):
         """Return the files' texts, by path."""
         ...
 
+    def entries(self) -> Mapping[str, str | Spec]:
+        """Return the files by path: their texts, or what a text would be read as."""
+        ...
+
 
 class MemoryDirectory:
     """A directory of a simulated node: thousands of them fit in one process."""
 
     def __init__(self, path: str = "/var/run/cdi") -> None:
         self.path = path
-        self._texts: dict[str, str] = {}
+        # Never written as text: at thousands of nodes YAML would take half of the time.
+        self._specs: dict[str, Spec] = {}
 
     def write(self, name: str, spec: Spec) -> None:
         """Put a spec there."""
-        self._texts[f"{self.path}/{name}"] = write(spec)
+        check(spec)
+        self._specs[f"{self.path}/{name}"] = spec
 
     def remove(self, name: str) -> None:
         """Take a spec away; a missing one is fine."""
-        self._texts.pop(f"{self.path}/{name}", None)
+        self._specs.pop(f"{self.path}/{name}", None)
 
     def clear(self) -> None:
         """Lose everything, as a reboot does."""
-        self._texts.clear()
+        self._specs.clear()
 
     def texts(self) -> Mapping[str, str]:
         """Return the files' texts, by path."""
-        return self._texts
+        return {path: write(spec) for path, spec in self._specs.items()}
+
+    def entries(self) -> Mapping[str, str | Spec]:
+        """Return the specs, by path."""
+        return self._specs
 
 
 class FileDirectory:
@@ -80,6 +90,10 @@ class FileDirectory:
             if path.suffix in {".json", ".yaml"} and path.is_file()
         }
 
+    def entries(self) -> Mapping[str, str | Spec]:
+        """Return the files' texts, by path."""
+        return self.texts()
+
 
 @dataclass(slots=True)
 class ContainerConfig:
@@ -109,7 +123,7 @@ class Cache:
         self.directories = directories
         self.errors: dict[str, str] = {}
         self._devices: dict[str, _Found] = {}
-        self._read: dict[str, tuple[str, Spec | None]] = {}
+        self._read: dict[str, tuple[str | Spec, Spec | None]] = {}
         self.refresh()
 
     def refresh(self) -> None:
@@ -118,7 +132,7 @@ class Cache:
         conflicts: dict[str, list[str]] = {}
         seen = {}
         for priority, directory in enumerate(self.directories):
-            for path, text in directory.texts().items():
+            for path, text in directory.entries().items():
                 spec = self._parsed(path, text)
                 seen[path] = (text, spec)
                 for device in spec.devices if spec is not None else ():
@@ -137,7 +151,9 @@ class Cache:
                 self.errors[path] = f'conflicting device "{name}" (specs {text})'
         self._read = seen
 
-    def _parsed(self, path: str, text: str) -> Spec | None:
+    def _parsed(self, path: str, text: str | Spec) -> Spec | None:
+        if isinstance(text, Spec):
+            return text
         held = self._read.get(path)
         if held is not None and held[0] == text and held[1] is not None:
             return held[1]

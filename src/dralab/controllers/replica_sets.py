@@ -1,6 +1,6 @@
 """ReplicaSets: as many pods as asked for (kube-controller-manager's replicaset controller)."""
 
-from typing import Any
+from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import (
@@ -16,10 +16,14 @@ from dralab.controllers.workloads import (
     pod_from_template,
     write_status,
 )
+from dralab.kernel.clock import SECOND
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, is_deleting, is_ready, key_of, with_condition
 from dralab.runtime.resources import PODS, REPLICA_SETS
+
+# Pods change by the thousand while a set starts, and each look at it counts them all.
+GATHER: Final = SECOND // 20
 
 
 class ReplicaSets:
@@ -33,7 +37,10 @@ class ReplicaSets:
         self.control = PodControl(manager, recorder, kind="ReplicaSet", api_version="apps/v1")
         self.queue = manager.queue("replicasets", self.reconcile)
         self.sets.subscribe(each(self.queue.add))
-        self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
+        self.owned.cache.subscribe(enqueue_owner(self.owned, self._pod_changed, self.sets))
+
+    def _pod_changed(self, key: Key) -> None:
+        self.queue.add_after(key, GATHER)
 
     def reconcile(self, key: Key) -> int | None:
         """Bring a set to its number of pods, and say how it stands."""
