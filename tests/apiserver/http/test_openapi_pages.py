@@ -54,6 +54,13 @@ def test_a_document_is_sent_compressed_where_that_is_understood(server):
     assert len(packed.content) < len(plain) / 3
 
 
+def test_a_compressed_document_is_not_indented_for_a_browser(server):
+    headers = {"accept_encoding": "gzip", "user_agent": "Mozilla/5.0"}
+    packed = asked(server, "/openapi/v3/apis/apps/v1", **headers)
+    assert packed.status == 200
+    assert orjson.loads(gzip.decompress(packed.content))["openapi"] == "3.0.0"
+
+
 def test_kubectl_finds_an_empty_document_where_it_falls_back_to_protobuf(server):
     accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     found = asked(server, "/openapi/v2", accept=accept)

@@ -488,8 +488,10 @@ def wants_pretty(request: HttpRequest) -> bool:
 
 def pretty(answer: HttpResponse) -> HttpResponse:
     """Return the answer with its JSON indented; other bodies as they are."""
-    if not any(key == "Content-Type" and value.startswith("application/json")
-               for key, value in answer.headers):  # fmt: skip
+    headers = {key.lower(): value for key, value in answer.headers}
+    if "content-encoding" in headers:  # compressed already, as the pages of OpenAPI are
+        return answer
+    if not headers.get("content-type", "").startswith("application/json"):
         return answer
     body = orjson.dumps(
         orjson.loads(answer.content), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
