@@ -59,7 +59,11 @@ COMMANDS = {
     ),
 }
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
-OWN = {"clientgo": "DRALAB_CLIENT_GO", "merging": "DRALAB_MERGING"}
+OWN = {
+    "clientgo": "DRALAB_CLIENT_GO",
+    "kubeletdra": "DRALAB_KUBELET_DRA",
+    "merging": "DRALAB_MERGING",
+}
 
 
 def main(arguments: list[str]) -> int:
