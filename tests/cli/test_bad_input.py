@@ -130,3 +130,22 @@ def test_no_device_set_on_an_unknown_node_is_told():
     result = run("allocations", "-f", str(fleet), "--pod", str(pods), "--node", "nowhere")
     assert result.exit_code == 1
     assert "nowhere is none of the nodes" in result.stderr
+
+
+@pytest.mark.parametrize("api", ["v1", "k8srm", "evolution"])
+def test_lists_are_read_as_the_objects_in_them(api, tmp_path):
+    file = tmp_path / "list.json"
+    file.write_text(run("generate", "sriov", "--nodes", "1", "--api", api, "-o", "json").stdout)
+    result = run("validate", "-f", str(file), "--strict")
+    assert result.exit_code == 0, result.output
+    assert "0 valid" not in result.stdout
+
+
+def test_a_mistake_in_a_list_is_shown_with_its_own_line(tmp_path):
+    file = tmp_path / "list.yaml"
+    pool = "  metadata: {name: b}\n  spec:\n    driver: 7\n"
+    kind = "- apiVersion: devmgmtproto.k8s.io/v1alpha1\n  kind: DevicePool\n"
+    file.write_text(f"apiVersion: v1\nkind: List\nitems:\n{kind}{pool}")
+    result = run("validate", "-f", str(file))
+    assert result.exit_code == 1, result.output
+    assert "  8: invalid: spec.driver" in result.stdout

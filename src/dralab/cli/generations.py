@@ -1,7 +1,7 @@
 """What the commands about API generations share: documents in, and which generation they are."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,17 +58,36 @@ def files_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:
     """Return the documents of files, directories and standard input, with the lines of fields."""
-    found = []
+    found: list[tuple[Origin, Any, dict[str, int]]] = []
     for name, content in _contents(files):
         try:
             for document in documents(content, positions=True):
                 if document.value is not None:
                     origin = Origin(name, document.number, document.line)
-                    found.append((origin, document.value, dict(document.positions)))
+                    found += _taken_apart(origin, document.value, dict(document.positions))
         except YamlError as error:
             place = f"{name}:{error.line}" if error.line else name
             raise click.UsageError(f"{place}: {error.message}") from None
     return found
+
+
+def _taken_apart(
+    origin: Origin, value: Any, lines: dict[str, int]
+) -> Iterator[tuple[Origin, Any, dict[str, int]]]:
+    """Yield a document, or the objects of a List, such as `-o json` prints, each by itself."""
+    items = value.get("items") if isinstance(value, dict) else None
+    if not isinstance(items, list) or not str(value.get("kind")).endswith("List"):
+        yield origin, value, lines
+        return
+    for number, item in enumerate(items):
+        start = f"items[{number}]"
+        own = {
+            path.removeprefix(start).removeprefix("."): line
+            for path, line in lines.items()
+            if path.startswith((f"{start}.", f"{start}["))
+        }
+        line = lines.get(start, origin.line)
+        yield Origin(origin.file, origin.document, line, start), item, own
 
 
 def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = API_NAMES) -> str:
