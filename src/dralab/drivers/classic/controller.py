@@ -43,8 +43,24 @@ class ClassicController:
         self.context_queue = manager.queue("fake-driver/contexts", self.sync_context)
         self.claims.subscribe(self._claim)
         self.contexts.subscribe(self._context)
+        # Each cache has a watch of its own: a context may be seen before what it speaks of.
+        self.pods.subscribe(self._pod)
+        self.classes.subscribe(self._came)
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        if old is None and new is not None:
+            self.context_queue.add(key_of(new))
+
+    def _came(self, old: Object | None, new: Object | None) -> None:
+        """Look at the contexts that may have waited for a claim or a class to be seen."""
+        if old is not None or new is None:
+            return
+        namespace = key_of(new).namespace
+        for context in self.contexts.namespace(namespace) if namespace else self.contexts:
+            self.context_queue.add(key_of(context))
 
     def _claim(self, old: Object | None, new: Object | None) -> None:
+        self._came(old, new)
         if new is not None:
             self.claim_queue.add(key_of(new))
         elif old is not None:
