@@ -47,8 +47,9 @@ class ClassicController:
         self.pods.subscribe(self._pod)
         self.classes.subscribe(self._came)
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
-        if old is None and new is not None:
+    def _pod(self, _old: Object | None, new: Object | None) -> None:
+        # Also a change: which claims were made for a pod is in its status.
+        if new is not None and self.contexts.get(key_of(new)) is not None:
             self.context_queue.add(key_of(new))
 
     def _came(self, old: Object | None, new: Object | None) -> None:
