@@ -2,8 +2,9 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -39,6 +40,8 @@ def connect(server: ApiServer, kubelets: "Kubelets") -> None:
 
     def execute(request: HttpRequest, route: Route, user: User) -> Answer:
         del user
+        if not same_origin(request.headers):
+            raise ApiError("Forbidden", "pages of other servers may not run commands", code=403)
         pod = server.resources.get(route.kind, route.name, route.namespace).value
         query = query_of(request.query)
         argv = list(query.get("command") or ())
@@ -52,6 +55,18 @@ def connect(server: ApiServer, kubelets: "Kubelets") -> None:
 
     application.connectors["pods", "log"] = logs
     application.connectors["pods", "exec"] = execute
+
+
+def same_origin(headers: Mapping[str, str]) -> bool:
+    """Return whether a WebSocket is not asked for by a web page of somewhere else.
+
+    Browsers let any page open one to this machine, and say in `Origin` which page it is.
+
+    >>> same_origin({"host": "127.0.0.1:55441", "origin": "https://example.com"})
+    False
+    """
+    origin = headers.get("origin")
+    return not origin or urlsplit(origin).netloc == headers.get("host")
 
 
 def _container(pod: "Object", query: Query) -> str:
