@@ -30,7 +30,7 @@ FORMAT: Final = 1
 SWEEP: Final = 256  # rows that the history no longer needs, deleted at a time
 # What SQLite has written aside is brought home after so many bytes by a thread of its own, which
 # keeps nobody waiting, and after so many by the writer, where that thread cannot keep up.
-CHECKPOINT: Final = 4 * 1024 * 1024
+CHECKPOINT: Final = 16 * 1024 * 1024
 CHECKPOINT_AT_LAST: Final = 64 * 1024 * 1024
 
 SCHEMA: Final = """
