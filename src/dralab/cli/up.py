@@ -78,7 +78,9 @@ def up(
 
     Prints `ready: URL` when clients can come. Objects are kept and are there the next time;
     `--data :memory:` forgets them. A cluster without any objects of its own gets an example: two
-    nodes with devices, and pods that ask for them; with --nodes, --fleet or --driver none.
+    nodes with devices, and pods that ask for them. Its nodes are only described: pods get their
+    devices there and stay Pending. With --nodes, --fleet or --driver nodes run, and no example is
+    loaded.
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
