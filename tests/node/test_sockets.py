@@ -1,7 +1,9 @@
 """A kubelet and a driver that meet over real sockets."""
 
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -56,11 +58,18 @@ def until(condition, patience=15.0):
 
 
 @pytest.fixture
-def kubelet(tmp_path):
+def short_path():
+    """A directory for sockets: their paths have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="dralab") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def kubelet(short_path):
     """Plugins of a node that looks into a directory."""
     engine = LiveEngine(name="kubelet", workers=4)
     plugins = Plugins()
-    registrar = Registrar(engine, plugins, tmp_path / "plugins_registry", look_every=SECOND // 20)
+    registrar = Registrar(engine, plugins, short_path / "plugins_registry", look_every=SECOND // 20)
     registrar.start()
     engine.start()
     yield registrar
@@ -69,11 +78,11 @@ def kubelet(tmp_path):
 
 
 @pytest.fixture
-def served(tmp_path):
+def served(short_path):
     running = []
 
     def serve(plugin, **options):
-        server = SocketServer(plugin, tmp_path, **options)
+        server = SocketServer(plugin, short_path, **options)
         running.append(server)
         server.start()
         return server
@@ -118,12 +127,12 @@ def test_a_call_that_fails_as_a_whole_says_why(kubelet, served):
     assert str(caught.value) == f"rpc error: code = Unknown desc = {driver.error}"
 
 
-def test_a_driver_whose_sockets_go_is_deregistered_and_comes_back(kubelet, served, tmp_path):
+def test_a_driver_whose_sockets_go_is_deregistered_and_comes_back(kubelet, served, short_path):
     changes = []
     kubelet.plugins.changed = lambda *change: changes.append(change)
     driver = Told()
     served(driver).stop()
-    assert not (tmp_path / "plugins_registry" / "gpu.example.com-reg.sock").exists()
+    assert not (short_path / "plugins_registry" / "gpu.example.com-reg.sock").exists()
     server = served(driver)
     until(lambda: changes == [("gpu.example.com", True)])
     server.stop()
@@ -184,9 +193,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("offered", "text"), REFUSALS, ids=["none", "unknown"])
-def test_a_driver_that_speaks_nothing_known_is_told_so(kubelet, served, tmp_path, offered, text):
+def test_a_driver_that_speaks_nothing_known_is_told_so(kubelet, served, short_path, offered, text):
     told = []
-    server = SocketServer(Told(), tmp_path, health=False)
+    server = SocketServer(Told(), short_path, health=False)
     info = server.info()
     server.info = lambda: wire.registration().PluginInfo(
         type="DRAPlugin", name=info.name, endpoint=info.endpoint, supported_versions=offered
@@ -197,7 +206,7 @@ def test_a_driver_that_speaks_nothing_known_is_told_so(kubelet, served, tmp_path
         until(lambda: told)
         assert told[0] == (
             "invalid supported gRPC versions of DRA driver plugin gpu.example.com at endpoint "
-            f"{tmp_path}/plugins/gpu.example.com/dra.sock: {text}"
+            f"{short_path}/plugins/gpu.example.com/dra.sock: {text}"
         )
         assert kubelet.plugins.drivers == []
         until(lambda: list(kubelet.problems.values()) == told[:1])
@@ -205,11 +214,11 @@ def test_a_driver_that_speaks_nothing_known_is_told_so(kubelet, served, tmp_path
         server.stop()
 
 
-def test_a_plugin_of_another_type_is_refused(kubelet, tmp_path):
+def test_a_plugin_of_another_type_is_refused(kubelet, short_path):
     from dralab.drivers import sockets
 
     told = []
-    server = SocketServer(Told(), tmp_path)
+    server = SocketServer(Told(), short_path)
     server.info = lambda: wire.registration().PluginInfo(type="CSIPlugin", name="disk")
     server.told = told.append
     server._serve(server.registration, [sockets._registration_handler(server)])
@@ -221,15 +230,15 @@ def test_a_plugin_of_another_type_is_refused(kubelet, tmp_path):
         server.stop()
 
 
-def test_what_is_no_socket_or_hidden_is_left_alone(kubelet, tmp_path):
-    (tmp_path / "plugins_registry" / "note-reg.sock").write_text("no socket")
+def test_what_is_no_socket_or_hidden_is_left_alone(kubelet, short_path):
+    (short_path / "plugins_registry" / "note-reg.sock").write_text("no socket")
     hidden = grpc.server(ThreadPoolExecutor(1))
-    path = tmp_path / "plugins_registry" / ".gpu-reg.sock"
+    path = short_path / "plugins_registry" / ".gpu-reg.sock"
     hidden.add_insecure_port(f"unix:{path}")
     from dralab.node.sockets import _sockets
 
     assert path.exists()
-    assert _sockets(tmp_path) == {}
+    assert _sockets(short_path) == {}
     hidden.stop(0)
 
 

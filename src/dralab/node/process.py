@@ -166,6 +166,7 @@ class ProcessContainer:
         self._killer: Timer | None = None
         self._lock = threading.Lock()
         self._commands: set[Command] = set()
+        self._killed = False
         self._over = threading.Event()
         self._env = {
             "HOME": str(directory),
@@ -244,6 +245,9 @@ class ProcessContainer:
                 os.close(terminal[1])
         with self._lock:
             self._commands.add(command)
+            too_late = self._killed
+        if too_late:
+            command.kill()
         self.runtime.watch(command.group)
         try:
             return command.wait(timeout)
@@ -273,6 +277,8 @@ class ProcessContainer:
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
             commands = list(self._commands) if number == signal.SIGKILL else []
+            # Who starts a command at this moment finds out when it adds it.
+            self._killed = self._killed or number == signal.SIGKILL
             # Asked under the lock: once it is waited for, the number may be another's.
             if self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -300,6 +306,7 @@ class ProcessContainer:
         with self._lock:
             code = self._process.wait()
             commands = list(self._commands)
+            self._killed = True
         for each in commands:
             each.kill()
         reader.join(TRAILING)
