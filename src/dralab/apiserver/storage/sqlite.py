@@ -103,7 +103,8 @@ class SqliteStore(MemoryStore):
     def _checkpoint(self) -> None:
         self._written = 0
         if (self.directory / f"{FILE}-wal").stat().st_size > CHECKPOINT_AT_LAST:
-            with contextlib.suppress(sqlite3.Error):  # the batch is durable as it is
+            # Two at a time would refuse each other: what the thread has begun is awaited.
+            with self._checkpoints.busy, contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         else:
             self._checkpoints.due.set()
@@ -177,6 +178,7 @@ class _Checkpoints:
 
     def __init__(self, path: Path) -> None:
         self.due = threading.Event()
+        self.busy = threading.Lock()
         self._over = False
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._thread = threading.Thread(target=self._run, name="dralab-checkpoints", daemon=True)
@@ -194,7 +196,8 @@ class _Checkpoints:
             self.due.clear()
             if self._over:
                 return
-            with contextlib.suppress(sqlite3.Error):  # the writer meets it too, and tells
+            # The writer meets an error too, and tells.
+            with self.busy, contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
