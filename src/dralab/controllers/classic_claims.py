@@ -82,11 +82,10 @@ class ClassicClaims:
                 fresh = True
         if not fresh:
             return None
-        templated = [name for name, source in sources(pod).items() if len(source) == 1]
         statuses = [
-            {"name": name, "resourceClaimName": known[name]}
-            for name in templated
-            if "resourceClaimTemplateName" in sources(pod)[name]
+            {"name": entry, "resourceClaimName": known[entry]}
+            for entry, source in sources(pod).items()
+            if "resourceClaimTemplateName" in source
         ]
         patch: Object = {
             "apiVersion": "v1",
