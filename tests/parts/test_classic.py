@@ -4,6 +4,7 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
+from dralab.drivers.classic.parameters import Parameters
 from dralab.parts import profiles, running
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
@@ -241,3 +242,28 @@ def test_a_reader_of_the_state_finds_it_by_its_short_singular(lab):
     kind = kinds.find("nas.fake.resource.3-shake.com", "v1alpha1", "nodeallocationstates")
     assert kind.singular == "nas"
     assert "status" not in kind.subresources
+
+
+def test_what_one_pod_was_promised_no_other_is_before_it_is_allocated(lab):
+    one, other = lab.add(
+        CLASSIC_CLAIMS,
+        named("ResourceClaim", "one", spec=claim_spec()),
+        named("ResourceClaim", "other", spec=claim_spec()),
+    )
+    found = lab.driver.allocations
+    assert found.unsuitable([("a", one, Parameters(count=1))], ["n0"]) == {"a": []}
+    assert found.unsuitable([("b", other, Parameters(count=8))], ["n0"]) == {"b": ["n0"]}
+    assert found.unsuitable([("b", other, Parameters(count=7))], ["n0"]) == {"b": []}
+    for claim in (one, other):
+        found.allocate(claim, "n0")
+    names = [device["uuid"] for device in lab.held("n0")]
+    assert len(names) == len(set(names)) == 8
+
+
+def test_the_driver_allocates_and_reserves_in_one_write(lab):
+    [claim] = lab.add(CLASSIC_CLAIMS, named("ResourceClaim", "one", spec=claim_spec()))
+    lab.driver.allocations.unsuitable([("a", claim, Parameters())], ["n0"])
+    owner = {"metadata": {"name": "p", "namespace": "default", "uid": "u"}}
+    lab.driver._allocate(claim, "n0", owner)
+    status = lab.client.get(CLASSIC_CLAIMS, "one", "default")["status"]
+    assert status["reservedFor"] == [{"resource": "pods", "name": "p", "uid": "u"}]
