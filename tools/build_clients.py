@@ -57,6 +57,11 @@ COMMANDS = {
         "sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin",
         "sigs.k8s.io/dra-example-driver v0.4.0",
     ),
+    "dra-example-controller": (
+        "DRALAB_EXAMPLE_CONTROLLER",
+        "sigs.k8s.io/dra-example-driver/cmd/dra-example-controller",
+        "sigs.k8s.io/dra-example-driver v0.4.0",
+    ),
 }
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from dralab.api.kinds import Kinds
+from dralab.api.resource.features import Features
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits
@@ -54,7 +55,8 @@ class Options:
     `token` is one more token of the administrator; where there is any, nobody comes without.
     Without `service_accounts` pods get none; without `all_versions` only those API versions are
     served that a real server serves unasked.
-    `profiles` say which meanings of the device API are served (`parts.profiles`).
+    `profiles` say which meanings of the device API are served (`parts.profiles`), `features`
+    which gates of it are on; None stands for those of 1.36.
     """
 
     host: str = "127.0.0.1"
@@ -67,6 +69,7 @@ class Options:
     service_accounts: bool = True
     all_versions: bool = True
     profiles: Sequence[str] = profiles.DEFAULT
+    features: Features | None = None
 
 
 class Cluster:
@@ -242,6 +245,7 @@ class Cluster:
             limits=self.options.limits,
             kinds=None if self.options.all_versions else Kinds.standard(also=()),
             service_accounts=self.options.service_accounts,
+            features=self.options.features,
         )
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)

@@ -73,6 +73,13 @@ def test_an_unknown_fleet_is_bad_input_and_the_known_ones_are_listed():
     assert ", ".join(shapes.names()) in result.stderr
 
 
+@pytest.mark.parametrize("gates", ["Abacus=true", "DRAAdminAccess", "DRAAdminAccess=maybe"])
+def test_a_feature_gate_that_is_none_is_bad_input(gates):
+    result = run("apiserver", "--feature-gates", gates, "--data", ":memory:")
+    assert result.exit_code == 2
+    assert gates.partition("=")[0] in result.stderr
+
+
 def test_a_copy_that_is_not_there_cannot_be_restored(tmp_path):
     result = run("restore", str(tmp_path / "none.db"), "--data", str(tmp_path / "new"))
     assert result.exit_code == 2

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from devicelab import SHARED, create_all, gpus, of_gpu
-from dralab.cluster import Cluster
+from devicelab import SHARED, create_all, gpus, of_gpu, variable
+from dralab.api.resource.features import with_gates
+from dralab.cluster import Cluster, Options
 from dralab.drivers.catalog import device_class
 from dralab.parts.nodes import Nodes, Wanted
 from dralab.parts.running import Running
 from dralab.runtime.objects import is_ready
 from dralab.runtime.resources import CLAIMS, CLASSES, PODS, SLICES
 
-PACKAGE = "sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin"
+COMMANDS = "sigs.k8s.io/dra-example-driver/cmd"
 GO_MOD = """module conformance
 
 go 1.26
@@ -36,15 +37,25 @@ pytestmark = [
 
 @pytest.fixture(scope="session")
 def binary(tmp_path_factory):
-    given = os.environ.get("DRALAB_EXAMPLE_DRIVER")
+    return program("dra-example-kubeletplugin", "DRALAB_EXAMPLE_DRIVER", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def controller(tmp_path_factory):
+    return program("dra-example-controller", "DRALAB_EXAMPLE_CONTROLLER", tmp_path_factory)
+
+
+def program(name, variable, folders):
+    """Return a program of the original's: the one that a variable names, or one built here."""
+    given = os.environ.get(variable)
     if given:
         return Path(given)
     if shutil.which("go") is None:
-        pytest.skip("no Go toolchain, and DRALAB_EXAMPLE_DRIVER names no binary")
-    place = tmp_path_factory.mktemp("driver")
+        pytest.skip(f"no Go toolchain, and {variable} names no binary")
+    place = folders.mktemp(name)
     (place / "go.mod").write_text(GO_MOD)
     built = subprocess.run(
-        ["go", "build", "-mod=mod", "-o", "dra-example-kubeletplugin", PACKAGE],
+        ["go", "build", "-mod=mod", "-o", name, f"{COMMANDS}/{name}"],
         cwd=place,
         capture_output=True,
         text=True,
@@ -52,8 +63,8 @@ def binary(tmp_path_factory):
         timeout=900,
     )
     if built.returncode:
-        pytest.skip(f"the example driver does not build here: {built.stderr[-300:]}")
-    return place / "dra-example-kubeletplugin"
+        pytest.skip(f"{name} does not build here: {built.stderr[-300:]}")
+    return place / name
 
 
 class Bench:
@@ -73,6 +84,7 @@ class Bench:
         ]
         self.node.mkdir(parents=True, exist_ok=True)
         self.driver = None
+        self.others = []
 
     def start(self):
         (self.node / "plugins" / "x").mkdir(parents=True, exist_ok=True)
@@ -81,6 +93,13 @@ class Bench:
         self.until(
             lambda: any(o["spec"].get("devices") for o in self.cluster.client.list(SLICES).items)
         )
+
+    def beside(self, command):
+        """Run another program of the driver's until the test is over."""
+        log = (self.root / "driver.log").open("a")
+        command = [*command, f"--kubeconfig={self.cluster.kubeconfig}"]
+        self.others.append(subprocess.Popen(command, stdout=log, stderr=log))
+        log.close()
 
     def stop(self):
         self.driver.terminate()
@@ -94,7 +113,13 @@ class Bench:
             time.sleep(0.2)
         raise AssertionError((self.root / "driver.log").read_text()[-2000:])
 
-    def run(self, name):
+    def devices(self):
+        slices = self.cluster.client.list(SLICES).items
+        found = [device for o in slices for device in o["spec"].get("devices", ())]
+        assert found
+        return found
+
+    def run(self, name, count=1):
         create_all(
             self.cluster.client,
             self.cluster.server.resources.kinds,
@@ -103,7 +128,8 @@ class Bench:
         client = self.cluster.client
         self.until(
             lambda: (
-                client.list(PODS, name).items and all(map(is_ready, client.list(PODS, name).items))
+                len(client.list(PODS, name).items) >= count
+                and all(map(is_ready, client.list(PODS, name).items))
             )
         )
 
@@ -120,13 +146,14 @@ class Bench:
 def bench(binary):
     started = []
 
-    def make(profile, *options):
+    def make(profile, *options, extended="", gates=""):
         root = Path(tempfile.mkdtemp(prefix="b"))
         nodes = Nodes(Wanted(nodes=1, root=root))
-        cluster = Cluster(parts=[Running(), nodes])
+        features = Options(features=with_gates(gates))
+        cluster = Cluster(features, parts=[Running(), nodes])
         cluster.__enter__()
         started.append((cluster, root))
-        cluster.client.create(CLASSES, device_class(f"{profile}.example.com"))
+        cluster.client.create(CLASSES, device_class(f"{profile}.example.com", extended=extended))
         found = Bench(cluster, nodes, root, binary, f"--device-profile={profile}", *options)
         started[-1] = (cluster, root, found)
         found.start()
@@ -135,9 +162,10 @@ def bench(binary):
     yield make
     for cluster, root, *found in started:
         for each in found:
-            if each.driver is not None and each.driver.poll() is None:
-                each.driver.kill()
-                each.driver.wait()
+            for running in (each.driver, *each.others):
+                if running is not None and running.poll() is None:
+                    running.kill()
+                    running.wait()
         cluster.__exit__()
         shutil.rmtree(root, ignore_errors=True)
 
@@ -172,6 +200,19 @@ def test_02_and_03_devices_in_one_container_and_one_in_two(bench):
     assert of_gpu(first, gpus(first)[0], "SHARING_STRATEGY") == "TimeSlicing"
 
 
+def test_04_and_07_a_claim_of_two_pods_and_admin_access(bench):
+    lab = bench("gpu", "--num-devices=2")
+    name = "basic-shared-claim-across-pods"
+    lab.run(name)
+    logs = [lab.log(name, pod) for pod in ("pod0", "pod1")]
+    assert gpus(logs[0]) == gpus(logs[1])
+    for log in logs:
+        assert of_gpu(log, gpus(log)[0], "SHARING_STRATEGY") == "TimeSlicing"
+        assert of_gpu(log, gpus(log)[0], "TIMESLICE_INTERVAL") == "Default"
+    lab.run("admin-access")
+    assert variable(lab.log("admin-access", "pod0"), "DRA_ADMIN_ACCESS") == "true"
+
+
 def test_05_06_a_claims_parameters_and_init_containers(bench):
     lab = bench("gpu", "--num-devices=3")
     name = "basic-resourceclaim-opaque-config"
@@ -183,6 +224,24 @@ def test_05_06_a_claims_parameters_and_init_containers(bench):
     assert gpus(lab.log(name, "pod0", "init0")) == gpus(lab.log(name, "pod0", "ctr0"))
 
 
+def test_08_extended_resources_become_claims(bench):
+    lab = bench("gpu", "--num-devices=2", extended="example.com/gpu")
+    name = "extended-resource-request"
+    lab.run(name)
+    assert gpus(lab.log(name, "pod0")) != gpus(lab.log(name, "pod1"))
+    wanted = {
+        "pod0": "deviceclass.resource.kubernetes.io/gpu.example.com",
+        "pod1": "example.com/gpu",
+    }
+    for pod, resource in wanted.items():
+        assert len(gpus(lab.log(name, pod))) == 1
+        status = lab.cluster.client.get(PODS, pod, name)["status"]["extendedResourceClaimStatus"]
+        assert status["resourceClaimName"]
+        (mapping,) = status["requestMappings"]
+        assert (mapping["containerName"], mapping["resourceName"]) == ("ctr0", resource)
+        assert mapping["requestName"]
+
+
 def test_09_10_selectors_and_alternatives(bench):
     lab = bench("gpu", "--num-devices=3")
     lab.run("cel-selector")
@@ -191,21 +250,89 @@ def test_09_10_selectors_and_alternatives(bench):
     assert chosen == {"gpu/older-gpu", "gpu/latest-gpu"}
 
 
+def test_11_a_pod_group_shares_a_claim(bench):
+    lab = bench("gpu", "--num-devices=2")
+    name = "podgroup-resourceclaimtemplate"
+    lab.run(name, 4)
+    groups = {}
+    for pod in lab.cluster.client.list(PODS, name).items:
+        found = gpus(lab.log(name, pod["metadata"]["name"]))
+        group = pod["spec"]["schedulingGroup"]["podGroupName"]
+        groups.setdefault(group, []).append(tuple(found))
+    assert sorted(map(len, groups.values())) == [2, 2]
+    assert all(len(set(found)) == 1 for found in groups.values())
+    assert len({found[0] for found in groups.values()}) == 2
+
+
 def test_12_network_cards_are_shared_by_bandwidth(bench):
     lab = bench("net", "--num-devices=4")
     lab.run("net-consumable-capacity")
     assert "GRESS_RATE=" in lab.log("net-consumable-capacity", "pod0")
 
 
-def test_14_and_17_shares_and_partitions(bench):
-    lab = bench("gpu", "--num-devices=2", "--gpu-allow-multiple-allocations")
-    name = "gpu-allow-multiple-allocations"
+@pytest.mark.parametrize("partitions", [0, 4], ids=["13_14_whole", "15_16_partitioned"])
+def test_13_to_16_devices_are_shared_by_capacity(bench, partitions):
+    shared = "--gpu-allow-multiple-allocations"
+    lab = bench("gpu", "--num-devices=2", f"--gpu-partitions={partitions}", shared)
+    for device in lab.devices():
+        assert device["allowMultipleAllocations"]
+        for key in ("memory", "compute"):
+            policy = device["capacity"][key]["requestPolicy"]["validRange"]
+            assert {"min", "step", "max"} <= policy.keys()
+    name = "gpu-allow-multiple-allocations" + ("-partitionable" if partitions else "")
     lab.run(name)
     results = lab.results(name)
     assert len({result["shareID"] for result in results}) == len(results) > 1
+    assert all(
+        result["consumedCapacity"][key] not in {"", "0"}
+        for result in results
+        for key in ("memory", "compute")
+    )
+    for pod in lab.cluster.client.list(PODS, name).items:
+        log = lab.log(name, pod["metadata"]["name"])
+        for gpu in gpus(log):
+            assert of_gpu(log, gpu, "MEMORY")
+            assert of_gpu(log, gpu, "COMPUTE")
+
+
+def test_17_partitions_are_devices(bench):
     lab = bench("gpu", "--num-devices=2", "--gpu-partitions=4")
     lab.run("partitionable-devices")
     assert len(set(gpus(lab.log("partitionable-devices", "pod0")))) == 2
+
+
+def test_18_cpus_of_a_device_are_cpus_of_the_node(bench):
+    lab = bench(
+        "cpu", "--cpu-numa-nodes=1", "--cpus-per-numa-node=2",
+        gates="DRANodeAllocatableResources=true",
+    )  # fmt: skip
+    for device in lab.devices():
+        mapping = device["nodeAllocatableResourceMappings"]["cpu"]
+        assert mapping["capacityKey"] == "cpu.example.com/cpu"
+    name = "native-resource-request"
+    lab.run(name)
+    client = lab.cluster.client
+    (claim,) = client.list(CLAIMS, name).items
+    pod = client.get(PODS, "pod0", name)
+    (status,) = pod["status"]["nodeAllocatableResourceClaimStatuses"]
+    assert status["resourceClaimName"] == claim["metadata"]["name"]
+    assert status["containers"] == ["ctr0"]
+    assert status["resources"] == {"cpu": "2"}
+    first, second = lab.results(name)
+    assert first["device"] == second["device"]
+    assert first["shareID"]
+    assert second["shareID"]
+    assert first["shareID"] != second["shareID"]
+
+
+def test_22_and_23_a_pod_waits_until_its_device_is_ready(bench, controller):
+    lab = bench("gpu", "--num-devices=2", "--binding-conditions")
+    assert all(device["bindingConditions"] for device in lab.devices())
+    lab.beside(
+        [controller, "--driver-name=gpu.example.com", "--enable-plugin=BindingConditions"],
+    )
+    lab.run("binding-conditions")
+    assert len(gpus(lab.log("binding-conditions", "pod0"))) == 1
 
 
 def test_a_driver_that_starts_again_finds_its_slices_and_claims(bench):

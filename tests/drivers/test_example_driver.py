@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from devicelab import SHARED, DeviceLab, gpus, of_gpu
+from dralab.api.resource.features import with_gates
 from dralab.drivers.conditions import ReadyDevices
 from dralab.drivers.fake.cpu import Cpus
 from dralab.drivers.fake.gpu import Gpus
@@ -24,9 +25,9 @@ pytestmark = pytest.mark.skipif(
 GPU = partial(Gpus, count=2)
 
 
-def demonstrated(name, *drivers, extended="", before=lambda lab: None, change=lambda text: text):
+def demonstrated(name, *drivers, before=lambda lab: None, change=lambda text: text, **options):
     """Run a demonstration on one node until its pods are ready."""
-    lab = DeviceLab(*(drivers or (GPU,)), extended=extended)
+    lab = DeviceLab(*(drivers or (GPU,)), **options)
     before(lab)
     lab.create(change((EXAMPLES / name / f"{name}.yaml").read_text()))
     lab.wait(30)
@@ -221,15 +222,37 @@ def test_17_partitions_are_devices():
     assert len(set(gpus(lab.log(name, "pod0")))) == 2
 
 
-def test_18_pods_share_the_cpus_of_a_device():
-    # The mapping to the node's own CPUs is an alpha feature that the server leaves off.
+@pytest.mark.parametrize("form", ["nodeAllocatableResources", "nodeAllocatableResourceMappings"])
+def test_18_cpus_of_a_device_are_cpus_of_the_node(form):
     name = "native-resource-request"
-    lab, _ = demonstrated(name, partial(Cpus, numa_nodes=1, cpus_per_numa_node=2))
+    cpus = partial(Cpus, numa_nodes=1, cpus_per_numa_node=2, as_of_1_36=form.endswith("Mappings"))
+    lab, pods = demonstrated(name, cpus, features=with_gates("DRANodeAllocatableResources=true"))
+    for obj in lab.client.list(SLICES).items:
+        for device in obj["spec"]["devices"]:
+            mapping = device[form]["cpu"]
+            assert mapping.get("mapping", mapping)["capacityKey"] == "cpu.example.com/cpu"
     (claim,) = claims(lab, name)
+    (status,) = pods["pod0"]["status"]["nodeAllocatableResourceClaimStatuses"]
+    assert status == {
+        "resourceClaimName": claim["metadata"]["name"],
+        "containers": ["ctr0"],
+        "resources": {"cpu": "2"},
+        "mapping": [{"name": "cpu", "quantity": "2"}],
+    }
     assert "CPU_DEVICE_0_CONSUMED_CPU=" in lab.log(name, "pod0")
     first, second = results(claim)
     assert first["device"] == second["device"]
+    assert first["shareID"]
+    assert second["shareID"]
     assert first["shareID"] != second["shareID"]
+
+
+def test_18_without_the_feature_cpus_of_a_device_are_none_of_the_node():
+    name = "native-resource-request"
+    lab, pods = demonstrated(name, partial(Cpus, numa_nodes=1, cpus_per_numa_node=2))
+    assert "nodeAllocatableResourceClaimStatuses" not in pods["pod0"]["status"]
+    for obj in lab.client.list(SLICES).items:
+        assert not any("nodeAllocatable" in str(device) for device in obj["spec"]["devices"])
 
 
 def test_22_devices_name_their_binding_conditions():

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from dralab.api.kinds import Kinds
+from dralab.api.resource.features import Features
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Authenticator
 from dralab.apiserver.http.messages import Answer, HttpRequest
@@ -33,6 +34,7 @@ class ApiServer:
         limits: Limits | None = None,
         kinds: Kinds | None = None,
         service_accounts: bool = True,
+        features: Features | None = None,
     ) -> None:
         clock = clock or WallClock()
         self.store = store
@@ -43,6 +45,7 @@ class ApiServer:
             randomness or Randomness.from_system(),
             kinds=kinds,
             admission=built_in_admission(service_accounts=service_accounts),
+            features=features,
         )
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(self.resources, authenticator=authenticator, address=address)

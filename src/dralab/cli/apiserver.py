@@ -52,6 +52,13 @@ def server_options(command: Command) -> Command:
                 "of this process but perhaps not a power cut.",
             ),
             click.option(
+                "--feature-gates",
+                metavar="GATE=true|false[,…]",
+                default="",
+                help="Features of the device API to switch on or off, as kube-apiserver names "
+                "them; AllAlpha=true for all that 1.36 leaves off.",
+            ),
+            click.option(
                 "--tls", is_flag=True, help="Serve https by a CA of its own, and ask for a token."
             ),
         ]
@@ -98,6 +105,7 @@ def serve(
     data: str | None,
     durability: str,
     tls: bool,
+    feature_gates: str = "",
     token: str = "",
     service_accounts: bool = True,
     all_versions: bool = True,
@@ -106,11 +114,16 @@ def serve(
     begin: "Callable[[Cluster], None]" = lambda _: None,
 ) -> None:
     """Serve until told to stop; `begin` is called once with the running cluster, before `ready`."""
+    from dralab.api.resource.features import GateError, with_gates
     from dralab.apiserver.http.serving import AddressInUse, ServingError
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.cluster import MEMORY, Cluster, Options
 
     host, port = _address(listen or DEFAULT)
+    try:
+        features = with_gates(feature_gates)
+    except GateError as error:
+        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     place = data or str(default_data())
     options = Options(
         host=host,
@@ -122,6 +135,7 @@ def serve(
         service_accounts=service_accounts,
         all_versions=all_versions,
         profiles=profiles,
+        features=features,
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"

@@ -10,6 +10,7 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from dralab.api.resource.features import Features
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import SECOND, from_rfc3339
@@ -34,7 +35,7 @@ class SimulatedCluster:
 
     Same seed, same calls, same objects, to the byte. `events` may be the heap of a larger
     simulation; `without` leaves out parts as `dralab up --without` does, `profiles` are those of
-    `dralab up --profile`.
+    `dralab up --profile`, `features` the gates that are on.
     """
 
     def __init__(
@@ -45,12 +46,15 @@ class SimulatedCluster:
         beginning: str = BEGINNING,
         events: Events | None = None,
         profiles: Sequence[str] = (),
+        features: Features | None = None,
     ) -> None:
         self.engine = SimulatedEngine(events)
         if events is None:
             self.engine.clock.advance_to(from_rfc3339(beginning))
         randomness = Randomness(seed)
-        self.server = ApiServer(MemoryStore(), clock=self.engine.clock, randomness=randomness)
+        self.server = ApiServer(
+            MemoryStore(), clock=self.engine.clock, randomness=randomness, features=features
+        )
         if profiles:
             install(self.server.resources, profiles)
         self.client = LocalClient(self.server.resources, self.server.hub)

@@ -12,8 +12,8 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.runtime.client import Client, Object
 from dralab.runtime.objects import amend, is_deleting, uid_of
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS
+from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
 from dralab.scheduler.cycle import Placement
-from dralab.scheduler.devices import ClaimPlan
 from dralab.scheduler.pods import PodInfo
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -22,12 +22,33 @@ POLL: Final = 5 * SECOND
 
 
 def write_claims(client: Client, placement: Placement, now: str) -> list[Object]:
-    """Write allocations and reservations; return the claims as they are now.
+    """Write allocations and reservations, and what they take of the node; return the claims.
 
     ApiError: some other scheduler or the claim's owner was faster, or the server refuses. What
     was written before stays; `unreserve` takes the pod off again.
     """
-    return [_write_claim(client, placement.pod, plan, now) for plan in placement.plans]
+    claims = [_write_claim(client, placement.pod, plan, now) for plan in placement.plans]
+    _tell_pod(client, placement, claims)
+    return claims
+
+
+def _tell_pod(client: Client, placement: Placement, claims: list[Object]) -> None:
+    """Write into the pod's status what its devices take of the node."""
+    pod = placement.pod
+    known = (pod.obj.get("status") or {}).get("nodeAllocatableResourceClaimStatuses") or []
+    made = synthetic_claims(placement, claims)
+    wanted = [
+        {**status, "resourceClaimName": made[0]["metadata"]["name"]}
+        if made and status["resourceClaimName"] == EXTENDED_CLAIM
+        else status
+        for status in pod.claimed
+    ]
+    if wanted == known:
+        return
+    status = {"nodeAllocatableResourceClaimStatuses": wanted}
+    patch: Object = {"metadata": {"uid": pod.uid}, "status": status}
+    # A merge of the whole list: what an attempt before left there is to go.
+    client.patch(PODS, pod.key.name, patch, pod.key.namespace, type="merge", subresource="status")
 
 
 def bind(client: Client, placement: Placement) -> None:

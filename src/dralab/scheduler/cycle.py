@@ -13,21 +13,26 @@ import numpy as np
 
 from dralab.allocation.outcome import Allocated, Outcome, Unsatisfiable
 from dralab.scheduler import filters, topology
+from dralab.scheduler.allocatable import ClaimPlan, Lack, Shortage
 from dralab.scheduler.demands import Blocked, Demand, Demands
-from dralab.scheduler.devices import ClaimPlan, Devices
+from dralab.scheduler.devices import Devices
 from dralab.scheduler.filters import NodeFilter
 from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable, Scores
 from dralab.scheduler.pods import PodInfo
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 NOT_ON_NODE: Final = "resourceclaim not available on the node"
+KEPT_FREE: Final = "node(s) were kept free for pods of higher priority"
 # With alternatives to rank, devices are found on at most this many nodes before one is chosen.
 RANKED_NODES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod goes to a node, and these claims are to be written for it."""
+    """A pod goes to a node, and these claims are to be written for it.
+
+    `pod` asks for all that it takes of the node there, its devices included (`PodInfo.claimed`).
+    """
 
     pod: PodInfo
     node: str
@@ -39,15 +44,17 @@ class Refusal:
     """A pod fits nowhere.
 
     `reasons` counts nodes by sentence; `outcomes` are the allocator's answers by node name, for
-    whoever explains. `blocked` is set where the pod could not be tried at all, `fatal` where its
-    claims cannot be met on any node. `kind` names the pods that would be refused likewise;
-    `repeated` is what another pod of the kind was told a moment ago.
+    whoever explains, `shortages` the nodes that have the devices and too little besides. `blocked`
+    is set where the pod could not be tried at all, `fatal` where its claims cannot be met on any
+    node. `kind` names the pods that would be refused likewise; `repeated` is what another pod of
+    the kind was told a moment ago.
     """
 
     pod: PodInfo
     nodes: int
     reasons: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    shortages: Mapping[str, Shortage] = field(default_factory=dict)
     blocked: str = ""
     fatal: str = ""
     kind: Hashable = None
@@ -64,6 +71,18 @@ class Refusal:
             return f"0/{self.nodes} nodes are available: {self.fatal}."
         counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
         return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A pod was tried on one node: its place there, or what the allocator or the node said.
+
+    `outcome` is None where nothing had to be allocated.
+    """
+
+    placement: Placement | None
+    outcome: Outcome | None = None
+    shortage: Shortage | None = None
 
 
 @dataclass(slots=True)
@@ -125,14 +144,15 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
         return replace(known, pod=pod, repeated=True)
     fitting = fits(state, pod, demand)
     outcomes: dict[str, Outcome] = {}
+    shortages: dict[str, Shortage] = {}
     if fitting.any():
         if not demand.wanted and not demand.extended:
             row = int(np.argmax(_scores(state, pod, fitting)))
             return Placement(pod, table.names[row])
-        found = _with_devices(state, pod, demand, fitting, outcomes)
+        found = _with_devices(state, pod, demand, fitting, outcomes, shortages)
         if found is not None:
             return found
-    refused = refusal(state, pod, demand, outcomes)
+    refused = refusal(state, pod, demand, outcomes, shortages)
     if kind is not None:
         refused = replace(refused, kind=kind)
         state.remember(refused)
@@ -184,8 +204,48 @@ def fits(state: State, pod: PodInfo, demand: Demand) -> Mask:
     return found
 
 
-def _with_devices(
-    state: State, pod: PodInfo, demand: Demand, fitting: Mask, outcomes: dict[str, Outcome]
+def on_node(state: State, pod: PodInfo, demand: Demand, row: int) -> Tried:
+    """Try a pod that passes the filters on one node: its devices, and room for what they take."""
+    plans, outcome = state.devices.plans(pod, demand, row)
+    if outcome is not None and not isinstance(outcome, Allocated):
+        return Tried(None, outcome)
+    charged = state.devices.charged(pod, plans)
+    if isinstance(charged, Shortage):
+        return Tried(None, outcome, charged)
+    shortage = None if charged is pod else _shortage(state, pod, charged, demand, row)
+    if shortage is not None:
+        return Tried(None, outcome, shortage)
+    return Tried(Placement(charged, state.table.names[row], plans), outcome)
+
+
+def _shortage(
+    state: State, pod: PodInfo, charged: PodInfo, demand: Demand, row: int
+) -> Shortage | None:
+    """Return what a node lacks for a pod with its devices; None where it lacks nothing."""
+    reasons = filters.lacking(state.table, charged, row, frozenset(demand.extended))
+    if not reasons and state.nominees:
+        left: Mask = np.zeros(state.table.size, dtype=bool)
+        left[row] = True
+        _leave_to_nominees(state, charged, left)
+        if not left[row]:
+            reasons = [KEPT_FREE]
+    if not reasons:
+        return None
+    lacks = []
+    for resource, needed in sorted(charged.requests.items()):
+        own, free = pod.requests.get(resource, 0), int(state.table.free(resource)[row])
+        if needed > max(own, free):
+            lacks.append(Lack(resource, own, needed - own, free))
+    return Shortage(tuple(reasons), tuple(lacks))
+
+
+def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the last two
+    state: State,
+    pod: PodInfo,
+    demand: Demand,
+    fitting: Mask,
+    outcomes: dict[str, Outcome],
+    shortages: dict[str, Shortage],
 ) -> Placement | None:
     """Find devices on the best node that has them."""
     names = state.table.names
@@ -197,16 +257,19 @@ def _with_devices(
         if score == -np.inf:
             break
         scores[row] = -np.inf
-        plans, outcome = state.devices.plans(pod, demand, row)
-        if outcome is not None and not isinstance(outcome, Allocated):
+        tried = on_node(state, pod, demand, row)
+        outcome = tried.outcome
+        if tried.shortage is not None:
+            shortages[names[row]] = tried.shortage
+        elif tried.placement is None and outcome is not None:
             outcomes[names[row]] = outcome
             if isinstance(outcome, Unsatisfiable) and outcome.fatal:
                 break
+        if tried.placement is None:
             continue
-        placement = Placement(pod, names[row], plans)
         if not demand.ranked or outcome is None:
-            return placement
-        ranked.append((score, _rank_points(outcome), placement))
+            return tried.placement
+        ranked.append((score, _rank_points(outcome), tried.placement))
     if not ranked:
         return None
     # KEP-4816: 8 points less the index for each request with alternatives; weight 2, normalised.
@@ -214,7 +277,13 @@ def _with_devices(
     return max(ranked, key=lambda item: item[0] + 2 * filters.MOST * item[1] / most)[2]
 
 
-def refusal(state: State, pod: PodInfo, demand: Demand, outcomes: Mapping[str, Outcome]) -> Refusal:
+def refusal(
+    state: State,
+    pod: PodInfo,
+    demand: Demand,
+    outcomes: Mapping[str, Outcome],
+    shortages: Mapping[str, Shortage],
+) -> Refusal:
     """Return why a pod fits nowhere: for each node the first filter that it fails."""
     table = state.table
     counted: Counter[str] = Counter()
@@ -239,6 +308,10 @@ def refusal(state: State, pod: PodInfo, demand: Demand, outcomes: Mapping[str, O
         if broken:
             counted[broken] += 1
             continue
+        shortage = shortages.get(table.names[row])
+        if shortage is not None:
+            counted.update(shortage.reasons)
+            continue
         outcome = outcomes.get(table.names[row])
         if isinstance(outcome, Unsatisfiable) and outcome.error:
             fatal = outcome.error if outcome.fatal else fatal
@@ -248,7 +321,12 @@ def refusal(state: State, pod: PodInfo, demand: Demand, outcomes: Mapping[str, O
         else:
             counted[CANNOT_ALLOCATE] += 1
     return Refusal(
-        pod=pod, nodes=table.count, reasons=dict(counted), outcomes=dict(outcomes), fatal=fatal
+        pod=pod,
+        nodes=table.count,
+        reasons=dict(counted),
+        outcomes=dict(outcomes),
+        shortages=dict(shortages),
+        fatal=fatal,
     )
 
 

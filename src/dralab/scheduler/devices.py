@@ -7,9 +7,9 @@ something that could change it happens.
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from dralab.allocation.problem import (
 )
 from dralab.runtime.client import Object
 from dralab.runtime.objects import key_of, uid_of
+from dralab.scheduler.allocatable import EXTENDED_CLAIM, Allocatable, ClaimPlan, Shortage, shared
 from dralab.scheduler.demands import Demand, synthetic_claim
 from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
@@ -37,7 +38,6 @@ from dralab.values.quantity import Number
 
 Wire = Mapping[str, Any]
 PoolKey = tuple[str, str]
-EXTENDED_CLAIM: Final = "<extended-resources>"
 
 
 class Allocator(Protocol):
@@ -46,19 +46,6 @@ class Allocator(Protocol):
     def __call__(self, problem: Problem, view: View) -> Outcome:
         """Return the devices, or why there are none."""
         ...
-
-
-class ClaimPlan(NamedTuple):
-    """What is to be written for one claim: its allocation, and who uses it.
-
-    `claim` has no name where it does not exist yet (the claim for extended resources, whose
-    `mappings` go into the pod's status).
-    """
-
-    claim: Object
-    consumer: Mapping[str, str]
-    allocation: Wire
-    mappings: tuple[Wire, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,6 +75,7 @@ class Devices:
         # Counts the changes, as `NodeTable.version` does.
         self.version = 0
         self._features = Features()
+        self._allocatable = Allocatable()
         self._wires: dict[str, Object] = {}
         self._slices: dict[str, Slice] = {}
         self._rules: dict[str, Object] = {}
@@ -112,6 +100,7 @@ class Devices:
         old = self._slices.pop(name, None)
         if old is not None:
             self._unlink(old)
+        self._allocatable.put_slice(name, wire)
         if wire is None:
             self._wires.pop(name, None)
             return
@@ -264,6 +253,18 @@ class Devices:
             for (claim, consumer, mappings), found in zip(wanted, outcome.claims, strict=True)
         ]
         return (*kept, *made), outcome
+
+    def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | Shortage:
+        """Return a pod with what its devices take of its node, or why it may not have them."""
+        for plan in plans:
+            users: set[str] = self._counting_on.get(uid_of(plan.claim), set())
+            if (
+                plan.consumer["resource"] == "pods"
+                and users - {pod.uid}
+                and self._allocatable.is_mapped(plan.allocation)
+            ):
+                return shared(plan.name)
+        return self._allocatable.charged(pod, plans)
 
     def joint(self, claims: Iterable[Claim], row: int) -> Outcome:
         """Return devices for several claims at once on one node."""

@@ -13,9 +13,10 @@ import numpy as np
 
 from dralab.allocation import v1
 from dralab.allocation.outcome import Allocated
-from dralab.scheduler.cycle import Placement, Refusal, State, fits, schedule
+from dralab.scheduler import filters
+from dralab.scheduler.allocatable import ClaimPlan, Shortage
+from dralab.scheduler.cycle import Placement, Refusal, State, fits, on_node, schedule
 from dralab.scheduler.demands import Blocked, Demand
-from dralab.scheduler.devices import ClaimPlan
 from dralab.scheduler.pods import PodInfo
 
 # Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
@@ -132,9 +133,9 @@ class _Search:
     def _revised(self, pod: PodInfo, demand: Demand, row: int) -> list[Placement] | None:
         """Return placements that add the pod on a node, its companions' devices chosen anew."""
         state, node = self.state, self.state.table.names[row]
-        plans, outcome = state.devices.plans(pod, demand, row)
-        if outcome is None or isinstance(outcome, Allocated):
-            return [*self.placed, Placement(pod, node, plans)]
+        tried = on_node(state, pod, demand, row)
+        if tried.placement is not None:
+            return [*self.placed, tried.placement]
         here = [placement for placement in self.placed if placement.node == node]
         if not here or not _can_be_revised(here, self.placed, demand):
             return None
@@ -164,21 +165,27 @@ class _Search:
             for key, found in zip(wires, outcome.claims, strict=True)
         }
         node = state.table.names[row]
-        made = {
-            pod.uid: Placement(
-                pod,
-                node,
-                tuple(
+        made: dict[str, Placement] = {}
+        try:
+            for pod, demand in zip(pods, demands, strict=True):
+                plans = tuple(
                     ClaimPlan(
                         item.claim,
                         item.consumer,
                         item.allocation if item.allocation is not None else chosen[item.key],
                     )
                     for item in demand.wanted
-                ),
-            )
-            for pod, demand in zip(pods, demands, strict=True)
-        }
+                )
+                charged = state.devices.charged(pod, plans)
+                if isinstance(charged, Shortage):
+                    return None
+                if filters.lacking(state.table, charged, row, frozenset()):
+                    return None
+                made[pod.uid] = Placement(charged, node, plans)
+                state.assume(made[pod.uid])
+        finally:
+            for placement in reversed(made.values()):
+                state.forget(placement)
         kept = [made.pop(placement.pod.uid, placement) for placement in before]
         return [*kept, *made.values()]
 

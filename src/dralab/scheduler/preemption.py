@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dralab.allocation.outcome import Allocated
 from dralab.kernel.clock import from_rfc3339
 from dralab.runtime.client import Object
 from dralab.runtime.objects import is_deleting
 from dralab.scheduler import filters, topology
-from dralab.scheduler.cycle import State
+from dralab.scheduler.cycle import State, on_node
 from dralab.scheduler.demands import Blocked, Demand
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
@@ -24,9 +23,10 @@ LEAST_CANDIDATES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """These pods make room on that node."""
+    """These pods make room on that node, for `winner` with what its devices take there."""
 
     node: str
+    winner: PodInfo
     victims: tuple[PodInfo, ...]
     violations: int
 
@@ -82,9 +82,10 @@ def _on_node(
         if not _fits(state, pod, demand, row):
             return None
         if demand.wanted or demand.extended:
-            _, outcome = state.devices.plans(pod, demand, row)
-            if outcome is not None and not isinstance(outcome, Allocated):
+            placement = on_node(state, pod, demand, row).placement
+            if placement is None:
                 return None
+            pod = placement.pod
         important = sorted(lower, key=lambda other: (-other.priority, _started(other)))
         violating = _violating(important, budgets)
         # Those whose budget would break are spared first, then by importance.
@@ -99,7 +100,7 @@ def _on_node(
             table.add_pod(name, other)
     if not victims:
         return None
-    return Eviction(name, tuple(victims), sum(victim in violating for victim in victims))
+    return Eviction(name, pod, tuple(victims), sum(victim in violating for victim in victims))
 
 
 def _fits(state: State, pod: PodInfo, demand: Demand, row: int) -> bool:

@@ -18,6 +18,7 @@ from dralab.runtime.events import shortened
 from dralab.scheduler.cycle import CANNOT_ALLOCATE, Refusal, State
 from dralab.scheduler.demands import Blocked
 from dralab.scheduler.nodes import REMEMBERED
+from dralab.scheduler.pods import amount_of
 
 MOMENT: Final = 1 * SECOND
 # Questions to the allocator for one explanation, and nodes that are asked about.
@@ -41,6 +42,8 @@ class Reasons:
         undecided = sum(isinstance(found, Unknown) for found in refusal.outcomes.values())
         if undecided:
             message += f" On {undecided} of them the search for devices was given up."
+        if refusal.shortages:
+            message += _shortest(refusal)
         if refusal.blocked or CANNOT_ALLOCATE not in refusal.reasons:
             return message
         why = self._devices(refusal, state)
@@ -76,6 +79,25 @@ class Reasons:
         if len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
         return text
+
+
+def _shortest(refusal: Refusal) -> str:
+    """Return what is missing on the node that lacks least with the pod's devices; maybe nothing."""
+    found = [
+        (sum(lack.own + lack.devices - lack.free for lack in shortage.lacks), name, shortage.lacks)
+        for name, shortage in refusal.shortages.items()
+        if shortage.lacks
+    ]
+    if not found:
+        return ""
+    _, name, lacks = min(found)
+    parts = [
+        f"{amount_of(lack.resource, lack.own + lack.devices)} {lack.resource}, "
+        f"{amount_of(lack.resource, lack.devices)} of it for its claims' devices, where "
+        f"{amount_of(lack.resource, max(lack.free, 0))} is free"
+        for lack in lacks
+    ]
+    return f" On {name} the pod needs {' and '.join(parts)}."
 
 
 def _token(number: int) -> str:

@@ -489,7 +489,7 @@ class Scheduler:
             eviction = eviction_for(self.state, pod, list(self._budgets))
             if eviction is not None:
                 nominated = eviction.node
-                self.state.nominees[pod.uid] = Nominee(pod, eviction.node)
+                self.state.nominees[pod.uid] = Nominee(eviction.winner, eviction.node)
                 for victim in eviction.victims:
                     self._evict(victim, pod, eviction.node)
         current = self._pods.get(pod.key)
@@ -607,7 +607,7 @@ def _awaited(refusal: Refusal) -> Change:
             found |= Change.POD_GONE | Change.POD_PLACED
         elif "taint" not in reason and "node affinity" not in reason:
             found |= Change.DEVICES
-    return found
+    return found | Change.DEVICES if refusal.shortages else found
 
 
 def _is_given_up(item: Wanted) -> bool:

@@ -27,6 +27,10 @@ CASES = {
         claim("c", request("r", derivedAttributes=[{"name": "a"}])),
         "derivedAttributes",
     ),
+    "DRANodeAllocatableResources": (
+        pool("p", device("d", more={"nodeAllocatableResourceMappings": {"cpu": {}}}))[0],
+        "nodeAllocatableResourceMappings",
+    ),
     "DRAResourceClaimDeviceStatus": (
         claim("c", status={"devices": [{"bindingConditions": []}]}),
         "bindingConditions",

@@ -503,6 +503,27 @@ BAD = {
             'Invalid value: "-1": must be non-negative',
         ],
     ),
+    "a mapping of 1.36 of what is not there": (
+        slice_(
+            device(
+                "d",
+                more={
+                    "nodeAllocatableResourceMappings": {
+                        "cpu": {"capacityKey": "cores", "allocationMultiplier": "0"},
+                        "gpus": {},
+                    }
+                },
+            )
+        ),
+        [
+            "spec.devices[0].nodeAllocatableResourceMappings[cpu].capacityKey: "
+            'Not found: "cores"',
+            "spec.devices[0].nodeAllocatableResourceMappings[cpu].allocationMultiplier: "
+            'Invalid value: "0": must be positive',
+            'spec.devices[0].nodeAllocatableResourceMappings[gpus]: Invalid value: "gpus": '
+            "must be a node allocatable resource name",
+        ],
+    ),
 }  # fmt: skip
 
 

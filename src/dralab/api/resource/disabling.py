@@ -45,7 +45,10 @@ _SLICE: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
         _in_devices("allowMultipleAllocations", "capacity.*.requestPolicy"),
     ),
     (("DRAListTypeAttributes",), _in_devices(*(f"attributes.*.{name}" for name in _LISTS))),
-    (("DRANodeAllocatableResources",), _in_devices("nodeAllocatableResources")),
+    (
+        ("DRANodeAllocatableResources",),
+        _in_devices("nodeAllocatableResources", "nodeAllocatableResourceMappings"),
+    ),
     (("DRAOptionalNodeOperations",), ("spec.skipNodeOperations",)),
     (("DRADeviceCompatibilityGroups",), _in_devices("consumesCounters.*.compatibilityGroups")),
 )  # fmt: skip

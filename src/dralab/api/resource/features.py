@@ -45,3 +45,28 @@ ALPHA: Final[Features] = frozenset(
 
 ALL: Final[Features] = DEFAULT_1_37 | ALPHA
 """Every gate that dralab knows."""
+
+
+class GateError(ValueError):
+    """A setting of feature gates that is none."""
+
+
+def with_gates(text: str, default: Features = DEFAULT_1_36) -> Features:
+    """Return the gates that are on after a setting as Kubernetes' --feature-gates has it.
+
+    GateError: it names a gate that nobody knows, or a value other than true and false.
+
+    >>> sorted(with_gates("DRAAdminAccess=false,AllAlpha=true") ^ DEFAULT_1_36)[:2]
+    ['DRAAdminAccess', 'DRADerivedAttributes']
+    """
+    found = set(default)
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = item.partition("=")
+        named = ALPHA if name == "AllAlpha" else {name}
+        if not named <= ALL:
+            known = ", ".join(sorted(ALL))
+            raise GateError(f"unknown feature gate {name!r}; there are AllAlpha, {known}")
+        if value not in {"true", "false"}:
+            raise GateError(f"feature gate {name} is true or false, not {value!r}")
+        found = found | named if value == "true" else found - named
+    return frozenset(found)

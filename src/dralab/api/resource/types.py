@@ -1,7 +1,9 @@
 """The shape of resource.k8s.io objects, as a table: which struct has which fields of which type.
 
 Source: the Go types of k8s.io/api/resource (v1 of 1.37, with what v1beta1 and v1alpha3 spell
-otherwise). Each line of the table is one struct: `field:type` pairs in the order of the API.
+otherwise, and `nodeAllocatableResourceMappings`, which 1.36 has in their place).
+
+Each line of the table is one struct: `field:type` pairs in the order of the API.
 
 * a type is `str`, `int`, `bool`, `quantity`, `time`, `raw` (any JSON value) or another struct,
   `[]T` a list, `{}T` a map with text keys, `*T` a value that may be absent;
@@ -92,6 +94,7 @@ CapacityRequestPolicy = default:*quantity validValues:[]quantity
 CapacityRequestPolicyRange = min:*quantity max:*quantity step:*quantity
 DeviceCounterConsumption = counterSet!:str counters!:{}Counter compatibilityGroups:[]str
 DeviceTaint = key!:str value:str effect!:str timeAdded:*time
+NodeAllocatableResourceMapping = capacityKey:*str allocationMultiplier:*quantity
 NodeAllocatableResource = mapping:*NodeAllocatableMapping overhead:*NodeAllocatableOverhead
 NodeAllocatableMapping = capacityKey:*str capacityMultiplier:*quantity
   deviceMultiplier:*quantity
@@ -122,6 +125,7 @@ _DEVICE_FIELDS: Final = """
   consumesCounters:[]DeviceCounterConsumption nodeName:*str nodeSelector:*NodeSelector
   allNodes:*bool taints:[]DeviceTaint bindsToNode:*bool bindingConditions:[]str
   bindingFailureConditions:[]str allowMultipleAllocations:*bool
+  nodeAllocatableResourceMappings:{}NodeAllocatableResourceMapping
   nodeAllocatableResources:{}NodeAllocatableResource
 """
 

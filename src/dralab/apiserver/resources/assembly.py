@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api.kinds import Kinds
+from dralab.api.resource.features import Features
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
@@ -35,15 +36,16 @@ def new_resources(
     kinds: Kinds | None = None,
     admission: Sequence[Admission] | None = None,
     bootstrap: bool = True,
+    features: Features | None = None,
 ) -> Resources:
     """Return the verbs of a server over `store`.
 
-    `kinds` defaults to all that are known; `admission` to `built_in_admission()`. Services get
-    their addresses, and quotas hold, whatever the admission. With `bootstrap` the objects that
-    every cluster has are made where they are missing.
+    `kinds` defaults to all that are known; `admission` to `built_in_admission()`, `features` to
+    the gates of 1.36. Services get their addresses, and quotas hold, whatever the admission. With
+    `bootstrap` the objects that every cluster has are made where they are missing.
     """
     found = kinds if kinds is not None else Kinds.standard()
-    rules = Rules.standard()
+    rules = Rules.standard(features)
     rules.adopt(found)
     addresses = ServiceAddresses(randomness.stream("services"))
     rules.observe("services", addresses.stored)

@@ -8,6 +8,7 @@ from dralab.api.core.cluster import event_from_core, event_to_core
 from dralab.api.core.policies import autoscaler_to_v1, autoscaler_to_v2
 from dralab.api.core.strategies import strategies
 from dralab.api.kinds import Kind
+from dralab.api.resource.features import Features
 from dralab.api.strategy import Strategy
 from dralab.apiserver.resources import devices
 from dralab.apiserver.resources.custom_rules import CheckedDefinitions
@@ -34,10 +35,10 @@ class Rules:
         self._observers: dict[str, list[Observer]] = {}
 
     @classmethod
-    def standard(cls) -> "Rules":
-        """Return the rules of the standard kinds."""
+    def standard(cls, features: Features | None = None) -> "Rules":
+        """Return the rules of the standard kinds; `features` are the gates of device allocation."""
         rules = cls(strategies())
-        rules.strategies |= {hub: devices.DeviceStrategy() for hub in devices.HUBS}
+        rules.strategies |= {hub: devices.DeviceStrategy(features) for hub in devices.HUBS}
         rules.strategies[definitions.HUB] = CheckedDefinitions()
         for hub in devices.HUBS:
             rules.conversions[hub] = (devices.to_hub, devices.from_hub)

@@ -8,7 +8,10 @@ from dralab.drivers.fake.gpu import common_env
 
 
 class Cpus(Driver):
-    """Fake NUMA nodes on one node."""
+    """Fake NUMA nodes on one node.
+
+    That their CPUs are the node's own is said as 1.37 says it, or as 1.36 does.
+    """
 
     name = "cpu.example.com"
     cdi_class = "cpu"
@@ -20,8 +23,10 @@ class Cpus(Driver):
         name: str = "cpu.example.com",
         numa_nodes: int = 8,
         cpus_per_numa_node: int = 4,
+        as_of_1_36: bool = False,
     ) -> None:
         super().__init__(node)
+        self.as_of_1_36 = as_of_1_36
         self.name = name
         self.numa_nodes = numa_nodes
         self.cpus = cpus_per_numa_node
@@ -29,14 +34,17 @@ class Cpus(Driver):
     def devices(self) -> Sequence[Object]:
         """Return the NUMA nodes."""
         key = f"{self.name}/cpu"
+        mapping: Object = {"mapping": {"capacityKey": key, "capacityMultiplier": "1"}}
+        counted: Object = {"nodeAllocatableResources": {"cpu": mapping}}
+        if self.as_of_1_36:
+            counted = {"nodeAllocatableResourceMappings": {"cpu": {"capacityKey": key}}}
         return [
             {
                 "name": f"numa-{number}",
                 "attributes": {"numaNodeID": {"int": number}},
                 "capacity": {key: {"value": str(self.cpus)}},
                 "allowMultipleAllocations": True,
-                # As of 1.37; 1.36 says nodeAllocatableResourceMappings.
-                "nodeAllocatableResources": {"cpu": {"mapping": {"capacityKey": key}}},
+                **counted,
             }
             for number in range(self.numa_nodes)
         ]

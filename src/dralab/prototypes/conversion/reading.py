@@ -389,6 +389,7 @@ LOST_OF_DEVICES = (
     "bindingConditions",
     "allowMultipleAllocations",
     "nodeAllocatableResources",
+    "nodeAllocatableResourceMappings",
     "nodeSelector",
 )
 

@@ -145,6 +145,9 @@ def device_errors(
     for name, item in sorted((device.get("nodeAllocatableResources") or {}).items()):
         here = f"{path}.nodeAllocatableResources[{name}]"
         found += _node_allocatable_errors(name, item or {}, capacity, here)
+    for name, item in sorted((device.get("nodeAllocatableResourceMappings") or {}).items()):
+        here = f"{path}.nodeAllocatableResourceMappings[{name}]"
+        found += _old_mapping_errors(name, item or {}, capacity, here)
     return found
 
 
@@ -370,9 +373,7 @@ def _cost(device: Object) -> list[Any]:
 def _node_allocatable_errors(
     name: str, item: Object, capacity: Object, path: str
 ) -> list[FieldError]:
-    found: list[FieldError] = []
-    if name not in {"cpu", "memory", "ephemeral-storage"} and not name.startswith("hugepages-"):
-        found.append(invalid_value(path, name, "must be a node allocatable resource name"))
+    found = _node_resource_errors(name, path)
     mapping, overhead = item.get("mapping"), item.get("overhead")
     if mapping is None and overhead is None:
         found.append(required(path, "at least one of mapping or overhead must be set"))
@@ -389,6 +390,26 @@ def _node_allocatable_errors(
             for key, value in amounts.items()
             if value is not None and quantity.parse_any(value) < 0
         ]
+    return found
+
+
+def _node_resource_errors(name: str, path: str) -> list[FieldError]:
+    if name in {"cpu", "memory", "ephemeral-storage"} or name.startswith("hugepages-"):
+        return []
+    return [invalid_value(path, name, "must be a node allocatable resource name")]
+
+
+def _old_mapping_errors(
+    name: str, mapping: Object, capacity: Object, path: str
+) -> list[FieldError]:
+    """Return what is wrong with a mapping as 1.36 has it: one multiplier, 1 where it is absent."""
+    found = _node_resource_errors(name, path)
+    key, times = mapping.get("capacityKey"), mapping.get("allocationMultiplier")
+    if key is not None and key not in capacity:
+        found.append(not_found(f"{path}.capacityKey", key))
+    if times is not None and quantity.parse_any(times) <= 0:
+        shown = quantity.canonical(str(times))
+        found.append(invalid_value(f"{path}.allocationMultiplier", shown, "must be positive"))
     return found
 
 

@@ -1,0 +1,268 @@
+"""What devices take of their node's own cpu and memory (KEP-5517).
+
+A device may stand for some of its node's cpu, memory or huge pages (`mapping`), or cost some when
+it is used (`overhead`). What a pod's devices take counts as requested by the pod, and is written
+to `status.nodeAllocatableResourceClaimStatuses`: a mapping once per claim, an overhead per pod and
+per container that uses the claim. Devices say so as of 1.37 (`nodeAllocatableResources`) or as of
+1.36 (`nodeAllocatableResourceMappings`); the status has the fields of both.
+
+Texts: kube-scheduler's DynamicResources.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from dralab.allocation.problem import DeviceId
+from dralab.scheduler.pods import PodInfo, requests_of_containers, requests_of_pod, with_claimed
+from dralab.values.quantity import Format, Number, form_of, parse_any, render
+
+Wire = Mapping[str, Any]
+EXTENDED_CLAIM: Final = "<extended-resources>"
+
+
+class ClaimPlan(NamedTuple):
+    """What is to be written for one claim: its allocation, and who uses it.
+
+    `claim` has no name where it does not exist yet (the claim for extended resources, whose
+    `mappings` go into the pod's status).
+    """
+
+    claim: dict[str, Any]
+    consumer: Mapping[str, str]
+    allocation: Wire
+    mappings: tuple[Wire, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The claim's name, or what stands for it."""
+        return self.claim["metadata"].get("name") or EXTENDED_CLAIM
+
+
+class Lack(NamedTuple):
+    """A node has too little of a resource for a pod with its devices, in base units."""
+
+    resource: str
+    own: int
+    devices: int
+    free: int
+
+
+class Shortage(NamedTuple):
+    """A pod has its devices on a node, and yet cannot go there: why, as counted and in numbers."""
+
+    reasons: tuple[str, ...]
+    lacks: tuple[Lack, ...] = ()
+
+
+class Amount(NamedTuple):
+    """A number and the format that it is written in."""
+
+    number: Number
+    form: Format
+
+    def __str__(self) -> str:
+        return render(self.number, self.form)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What one allocated device takes of one resource of its node.
+
+    With `key` it is `times` what is consumed of that capacity (of all of it, `whole`, where the
+    device has one user only), else `times` for the device.
+    """
+
+    resource: str
+    key: str = ""
+    whole: str = "0"
+    times: Amount | None = None
+    per_pod: Amount | None = None
+    per_container: Amount | None = None
+
+
+class Allocatable:
+    """The devices that take something of their nodes, kept up to date with the slices."""
+
+    def __init__(self) -> None:
+        self._rates: dict[DeviceId, tuple[Rate, ...]] = {}
+        self._devices: dict[str, list[DeviceId]] = {}
+
+    def put_slice(self, name: str, wire: Wire | None) -> None:
+        """Take a new or changed ResourceSlice, or its end (None)."""
+        for device in self._devices.pop(name, ()):
+            self._rates.pop(device, None)
+        if wire is None:
+            return
+        spec = wire["spec"]
+        for item in spec.get("devices") or ():
+            rates = tuple(_rates(item))
+            if rates:
+                device = DeviceId(spec["driver"], spec["pool"]["name"], item["name"])
+                self._rates[device] = rates
+                self._devices.setdefault(name, []).append(device)
+
+    def charged(self, pod: PodInfo, plans: Iterable[ClaimPlan]) -> PodInfo | Shortage:
+        """Return the pod with what its devices take, or why no node may serve it with them."""
+        if not self._rates:
+            return pod
+        claimed: list[Wire] = []
+        for plan in plans:
+            mapping, overhead = self._taken(plan.allocation)
+            if not mapping and not overhead:
+                continue
+            if mapping and _is_used_by_others(plan):
+                return shared(plan.name)
+            containers = _containers(pod, plan)
+            claimed.append(_status(plan.name, containers, mapping, overhead))
+        if not claimed:
+            return with_claimed(pod, ()) if pod.claimed else pod
+        claimed.sort(key=lambda status: str(status["resourceClaimName"]))
+        return _beyond_budget(pod, claimed) or with_claimed(pod, claimed)
+
+    def is_mapped(self, allocation: Wire) -> bool:
+        """Return whether devices of a claim stand for some of their node's own resources."""
+        return bool(self._rates) and bool(self._taken(allocation)[0])
+
+    def _taken(
+        self, allocation: Wire
+    ) -> tuple[dict[str, Amount], dict[str, tuple[Amount | None, Amount | None]]]:
+        mapping: dict[str, Amount] = {}
+        overhead: dict[str, tuple[Amount | None, Amount | None]] = {}
+        for result in (allocation.get("devices") or {}).get("results") or ():
+            device = DeviceId(result["driver"], result["pool"], result["device"])
+            for rate in self._rates.get(device, ()):
+                if rate.times is not None:
+                    taken = _mapped(rate, rate.times, result)
+                    mapping[rate.resource] = _sum(mapping.get(rate.resource), taken)
+                if rate.per_pod is not None or rate.per_container is not None:
+                    once, each = overhead.get(rate.resource, (None, None))
+                    overhead[rate.resource] = (
+                        _sum(once, rate.per_pod) if rate.per_pod else once,
+                        _sum(each, rate.per_container) if rate.per_container else each,
+                    )
+        return mapping, overhead
+
+
+def _rates(device: Wire) -> Iterator[Rate]:
+    capacity = device.get("capacity") or {}
+
+    def whole(key: str) -> str:
+        return str((capacity.get(key) or {}).get("value", "0"))
+
+    for resource, item in sorted((device.get("nodeAllocatableResources") or {}).items()):
+        mapping, overhead = item.get("mapping") or {}, item.get("overhead") or {}
+        key = mapping.get("capacityKey") or ""
+        yield Rate(
+            resource,
+            key,
+            whole(key),
+            _amount(mapping.get("capacityMultiplier" if key else "deviceMultiplier")),
+            _amount(overhead.get("perPod")),
+            _amount(overhead.get("perContainer")),
+        )
+    for resource, item in sorted((device.get("nodeAllocatableResourceMappings") or {}).items()):
+        key = item.get("capacityKey") or ""
+        yield Rate(resource, key, whole(key), _amount(item.get("allocationMultiplier", "1")))
+
+
+def _mapped(rate: Rate, times: Amount, result: Wire) -> Amount:
+    if not rate.key:
+        return times
+    consumed = result.get("consumedCapacity")
+    if consumed is None:
+        text = rate.whole
+    else:
+        short = rate.key.removeprefix(f"{result['driver']}/")
+        names = (rate.key, short, f"{result['driver']}/{rate.key}")
+        text = next((str(consumed[name]) for name in names if name in consumed), "0")
+    return Amount(parse_any(text) * times.number, form_of(text))
+
+
+def _amount(text: Any) -> Amount | None:
+    return None if text is None else Amount(parse_any(text), form_of(str(text)))
+
+
+def _sum(one: Amount | None, other: Amount) -> Amount:
+    return other if one is None else Amount(one.number + other.number, one.form)
+
+
+def _is_used_by_others(plan: ClaimPlan) -> bool:
+    reserved = (plan.claim.get("status") or {}).get("reservedFor") or ()
+    return bool(reserved) and all(user.get("uid") != plan.consumer["uid"] for user in reserved)
+
+
+def shared(name: str) -> Shortage:
+    """Return why a second pod may not have a claim."""
+    why = f"node allocatable resource claim {name} has a mapped device and cannot be shared"
+    return Shortage((f"{why} across pods",))
+
+
+def _containers(pod: PodInfo, plan: ClaimPlan) -> list[str]:
+    """Return the containers that refer to a claim, in the order in which they start."""
+    spec = pod.obj["spec"]
+    made = {
+        status["name"]: status.get("resourceClaimName")
+        for status in (pod.obj.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
+    entries = {
+        entry["name"]
+        for entry in spec.get("resourceClaims") or ()
+        if (entry.get("resourceClaimName") or made.get(entry["name"])) == plan.name
+    }
+    mapped = {mapping["containerName"] for mapping in plan.mappings}
+    return [
+        container["name"]
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        if container["name"] in mapped
+        or any(
+            claim["name"] in entries
+            for claim in (container.get("resources") or {}).get("claims") or ()
+        )
+    ]
+
+
+def _status(
+    name: str,
+    containers: list[str],
+    mapping: Mapping[str, Amount],
+    overhead: Mapping[str, tuple[Amount | None, Amount | None]],
+) -> Wire:
+    totals = dict(mapping)
+    extra: list[dict[str, str]] = []
+    for resource, (once, each) in sorted(overhead.items()):
+        extra.append({"name": resource})
+        if once is not None:
+            extra[-1]["perPod"] = str(once)
+            totals[resource] = _sum(totals.get(resource), once)
+        if each is not None:
+            extra[-1]["perContainer"] = str(each)
+            all_of_them = Amount(each.number * len(containers), each.form)
+            totals[resource] = _sum(totals.get(resource), all_of_them)
+    found: dict[str, Any] = {"resourceClaimName": name}
+    if containers:
+        found["containers"] = containers
+    found["resources"] = {resource: str(totals[resource]) for resource in sorted(totals)}
+    if mapping:
+        found["mapping"] = [
+            {"name": resource, "quantity": str(mapping[resource])} for resource in sorted(mapping)
+        ]
+    if extra:
+        found["overhead"] = extra
+    return found
+
+
+def _beyond_budget(pod: PodInfo, claimed: list[Wire]) -> Shortage | None:
+    """Return for which resource the pod's own budget is too small for its containers and claims."""
+    spec = pod.obj["spec"]
+    budget = requests_of_pod(spec)
+    if not budget:
+        return None
+    needed = requests_of_containers(spec, claimed)
+    reasons = tuple(
+        f"pod level request for {resource} is insufficient to cover the aggregated container and "
+        "node-allocatable DRA requests"
+        for resource, most in sorted(budget.items())
+        if needed.get(resource, 0) > most
+    )
+    return Shortage(reasons) if reasons else None
