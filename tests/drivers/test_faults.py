@@ -149,6 +149,11 @@ def test_a_fault_that_nobody_knows_is_refused(text, why):
         parse(text)
 
 
+def test_a_fault_may_happen_a_number_of_times():
+    assert parse("prepare=errorx2") == Fault("prepare", "error", times=2)
+    assert parse("prepare=crash-before:3x2") == Fault("prepare", "crash-before", 3.0, 2)
+
+
 def test_a_driver_of_one_method_and_one_list_is_enough():
     class Lamps(Driver):
         name = "gpu.example.com"

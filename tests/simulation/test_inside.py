@@ -7,9 +7,13 @@ import pytest
 from dralab.runtime.resources import CLAIMS
 from dralab.simulation import metrics, outputs
 from dralab.simulation.errors import InputError
-from dralab.simulation.inside import run as inside
+from dralab.simulation.inside.run import InsideRun
 from dralab.simulation.scenarios import scenario as scenarios
 from dralab.values.quantity import parse
+
+
+def run_of(scenario):
+    return InsideRun(scenario).go()
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ def load(tmp_path):
     ],
 )
 def test_our_scheduler_gives_the_ideal_numbers(load, pods, expected):
-    found = metrics.of(inside.run(load("{name: n, count: 8, cpu: 1}", pods)))
+    found = metrics.of(run_of(load("{name: n, count: 8, cpu: 1}", pods)))
     assert (found["makespan"], found["wait_mean"], found["wait_max"]) == expected
 
 
@@ -47,7 +51,7 @@ def test_our_scheduler_gives_the_ideal_numbers(load, pods, expected):
     ],
 )
 def test_the_workloads_of_batkube_have_their_ideal_numbers(load, pods, expected):
-    found = metrics.of(inside.run(load("{name: n, count: 16, cpu: 1}", pods)))
+    found = metrics.of(run_of(load("{name: n, count: 16, cpu: 1}", pods)))
     assert (found["makespan"], round(found["wait_mean"], 3), found["wait_max"]) == expected
 
 
@@ -60,10 +64,9 @@ SHARING = (
 
 
 def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twice(load):
-    run = inside.InsideRun(load(GPUS, SHARING))
+    run = InsideRun(load(GPUS, SHARING))
     most = Counter()
     while run.cluster.engine.step():
-        run._look()
         held = Counter()
         for claim in run.cluster.client.list(CLAIMS).items:
             if not claim.get("status", {}).get("reservedFor"):
@@ -73,22 +76,17 @@ def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twi
                     parse(given["consumedCapacity"]["share"])
                 )
         most |= held
-        if all(seen.ended or name.endswith("other") for name, seen in run.pods.items()):
+        if all(seen.over or seen.name == "other" for seen in run.tasks.seen):
             break
     assert set(most.values()) == {1000}
     assert len(most) == 4
-    assert "cannot allocate claim default/other" in run.pods["default/other"].reason
+    (other,) = (seen for seen in run.tasks.seen if seen.name == "other")
+    assert "cannot allocate claim" in other.reason
 
 
 def test_the_same_scenario_and_seed_give_the_same_bytes(load, tmp_path):
     def files(name):
-        paths = outputs.write(inside.run(load(GPUS, SHARING)), tmp_path / name)
+        paths = outputs.write(run_of(load(GPUS, SHARING)), tmp_path / name)
         return [path.read_bytes() for path in paths]
 
     assert files("a") == files("b")
-
-
-@pytest.mark.parametrize("more", ["faults: [{node: n, at: 1}]\n", "lifecycle: {failure: 0.5}\n"])
-def test_what_our_scheduler_cannot_have_is_refused(load, more):
-    with pytest.raises(InputError, match="for the built-in policies"):
-        inside.run(load("{name: n, cpu: 1}", "{name: p, cpu: 1, duration: 1}", more))

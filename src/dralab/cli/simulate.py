@@ -298,24 +298,20 @@ def run(
     Example: `dralab simulate run scenario.yaml --report results/`
     """
     from dralab.cli._progress import watching
-    from dralab.simulation import outputs
-    from dralab.simulation.inside import run as inside
+    from dralab.simulation import outputs, worlds
     from dralab.simulation.outside import run as outside
     from dralab.simulation.reports import run as reports
     from dralab.simulation.scenarios import scenario as scenarios
-    from dralab.simulation.scenarios.execute import Run
 
     complaints = Complaints(lenient=lenient)
     with bad_input():
         loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, complaints=complaints)
         work = None
-        if loaded.scheduler not in {scenarios.EXTERNAL, scenarios.OWN}:
-            work = Run(loaded) if resume is None else Run.resumed(loaded, resume)
+        if loaded.scheduler != scenarios.EXTERNAL:
+            work = worlds.begin(loaded, resume)
     report_skipped(complaints)
     with bad_input(), watching(loaded.name) as watcher:
-        if loaded.scheduler == scenarios.OWN:
-            result = inside.run(loaded, watcher.show, watcher.stop)
-        elif work is None:
+        if work is None:
             result = outside.run(
                 loaded,
                 outside.outside_of(loaded, command),

@@ -41,7 +41,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "disappear": "the slices are gone, and back after SECONDS, again and again",
     },
 }
-PATTERN: Final = re.compile(r"(\w+)=([\w-]+)(?::([0-9.]+))?(?:x([0-9]+))?")
+PATTERN: Final = re.compile(r"(\w+)=([a-z-]+?)(?::([0-9.]+))?(?:x([0-9]+))?")
 DIED: Final = 137
 
 
@@ -92,7 +92,7 @@ class FaultyPlugin:
     ) -> None:
         self.plugin = plugin
         self.surroundings = surroundings
-        self._faults = list(faults)
+        self.faults = list(faults)
 
     @property
     def driver(self) -> str:
@@ -101,11 +101,11 @@ class FaultyPlugin:
 
     def inject(self, fault: Fault) -> None:
         """Let one more fault happen from now on."""
-        self._faults.append(fault)
+        self.faults.append(fault)
 
     def clear(self) -> None:
         """Let no more faults happen."""
-        self._faults.clear()
+        self.faults.clear()
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         """Prepare, or what happens instead."""
@@ -130,7 +130,7 @@ class FaultyPlugin:
 
     def health(self) -> Sequence[DeviceHealth]:
         """Return what the driver says, or that every device is unhealthy."""
-        if not any(self._is_ill(fault) for fault in self._faults):
+        if not any(self._is_ill(fault) for fault in self.faults):
             return self.plugin.health()
         driver = self.plugin.code
         return [
@@ -152,11 +152,11 @@ class FaultyPlugin:
 
     def _happening(self, call: str) -> set[str]:
         """Return what happens to a call now; some of it happens at once."""
-        due = [fault for fault in self._faults if fault.call == call]
+        due = [fault for fault in self.faults if fault.call == call]
         for fault in due:
             if fault.times:
-                index = self._faults.index(fault)
-                self._faults[index : index + 1] = (
+                index = self.faults.index(fault)
+                self.faults[index : index + 1] = (
                     [replace(fault, times=fault.times - 1)] if fault.times > 1 else []
                 )
         kinds = {fault.kind for fault in due}

@@ -46,6 +46,14 @@ class StartError(Exception):
     """A container cannot be started; the text goes into the pod's events."""
 
 
+class NotYet(Exception):  # noqa: N818 - nothing has gone wrong
+    """A container can be started in `delay` nanoseconds: until then its image is on the way."""
+
+    def __init__(self, delay: int) -> None:
+        super().__init__(f"in {delay} ns")
+        self.delay = delay
+
+
 class Session:
     """Who asked for a command in a container: what they type, and whether they are still there.
 
@@ -135,7 +143,10 @@ class ContainerRuntime(Protocol):
     version: str
 
     def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
-        """Start a container; `ended` is called once, as an event of the engine. StartError."""
+        """Start a container; `ended` is called once, as an event of the engine.
+
+        StartError: it cannot be. NotYet: ask again later.
+        """
         ...
 
     def forget(self, pod_uid: str) -> None:

@@ -44,6 +44,7 @@ class NodeSpec:
     pods: str = "110"
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
 
 
 class Kubelet:
@@ -116,7 +117,11 @@ class Kubelet:
 
 
 class Kubelets:
-    """The part: give it nodes, then start its manager."""
+    """The part: give it nodes, then start its manager.
+
+    Without `leases` nodes do not say again and again that they are there: a simulation writes
+    the lease of a node when it falls silent, which is all that anybody would observe.
+    """
 
     def __init__(
         self,
@@ -125,8 +130,10 @@ class Kubelets:
         *,
         only: str = "",
         wipe_after: int = WIPE_AFTER,
+        leases: bool = True,
     ) -> None:
         self.manager = manager
+        self.leases = leases
         self.runtime = runtime
         self.wipe_after = wipe_after
         self.nodes: dict[str, Kubelet] = {}
@@ -272,6 +279,9 @@ class Kubelets:
         if kubelet is None:
             return None
         client = self.manager.client
+        if not self.leases:
+            self._register(kubelet)
+            return None
         now = rfc3339_micro(self.manager.engine.clock.now())
         try:
             client.patch(LEASES, name, {"spec": {"renewTime": now}}, LEASE_NAMESPACE)
@@ -306,7 +316,8 @@ class Kubelets:
                 **spec.labels,
             }
             metadata = {"name": spec.name, "labels": labels, "annotations": dict(spec.annotations)}
-            body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
+            taints = {"taints": [dict(taint) for taint in spec.taints]} if spec.taints else {}
+            body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taints}
             node = client.create(NODES, body)
         ready = condition_of(node, "Ready")
         if ready is None or ready["status"] != "True" or not (node["status"].get("nodeInfo")):

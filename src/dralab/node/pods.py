@@ -11,7 +11,7 @@ from dralab.contracts.cdi import CdiError
 from dralab.contracts.cdi_cache import Cache
 from dralab.kernel.clock import SECOND, Clock, from_rfc3339, rfc3339
 from dralab.node.claims import ClaimsOfNode
-from dralab.node.containers import ContainerRuntime, ContainerStart, Exit, StartError
+from dralab.node.containers import ContainerRuntime, ContainerStart, Exit, NotYet, StartError
 from dralab.node.environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.probing import probe
 from dralab.node.running import Probing, Running
@@ -287,10 +287,11 @@ class PodLife:
                 log=each.log,
                 limits=(each.spec.get("resources") or {}).get("limits") or {},
             )
-            each.number += 1
-            number = each.number
-            each.started = now
+            number = each.number + 1
             each.container = node.runtime.start(start, lambda over: self._ended(each, number, over))
+        except NotYet as later:
+            each.not_before = now + later.delay
+            return later.delay
         except ConfigError as error:
             return self._refused(each, "CreateContainerConfigError", f"{error}")
         except (CdiError, StartError) as error:
@@ -301,6 +302,7 @@ class PodLife:
                 if isinstance(error, CdiError)
                 else f"{error}",
             )
+        each.number, each.started = number, now
         each.waiting, each.message = "", ""
         each.probes = {
             kind: Probing(

@@ -21,6 +21,7 @@ class SimulatedEngine:
 
     def __init__(self, events: Events | None = None) -> None:
         self.events = Events() if events is None else events
+        self._paused = 0
 
     @property
     def clock(self) -> ManualClock:
@@ -40,16 +41,27 @@ class SimulatedEngine:
         self.events.at(self.clock.now(), action)
 
     def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Run `work` at the present instant, then `done`: a request takes no simulated time."""
+        """Run `work` at the present instant, then `done`: a request takes no simulated time.
+
+        What the work says to `pause` passes between the two.
+        """
 
         def both() -> None:
+            self._paused = 0
             try:
                 result: T | Exception = work()
             except Exception as error:  # noqa: BLE001 - handed to whoever asked for the work
                 result = error
-            done(result)
+            if self._paused:
+                self.after(self._paused, lambda: done(result))
+            else:
+                done(result)
 
         self.soon(both)
+
+    def pause(self, delay: int) -> None:
+        """Have the work that is being done take `delay` nanoseconds: a slow driver's, say."""
+        self._paused += delay
 
     def step(self) -> bool:
         """Let the next event happen, moving the clock to it; False where there is none."""

@@ -300,7 +300,13 @@ def refusal(
         if ports is not None and not ports[row]:
             counted[filters.NO_PORTS] += 1
             continue
+        # What is kept for others that were promised the node is lacking, too.
+        others = _promised(state, pod, table.names[row])
+        for other in others:
+            table.add_pod(table.names[row], other)
         lacking = filters.lacking(table, pod, row, provided)
+        for other in others:
+            table.remove_pod(table.names[row], other.uid)
         if lacking:
             counted.update(lacking)
             continue
@@ -354,26 +360,26 @@ def _elsewhere(state: State, demand: Demand) -> dict[str, Mask] | None:
     return {name: state.table.allocatable(name) == 0 for name in demand.extended}
 
 
+def _promised(state: State, pod: PodInfo, node: str) -> list[PodInfo]:
+    """Return the pods of no lower priority for which room was cleared on a node."""
+    return [
+        nominee.pod
+        for nominee in state.nominees.values()
+        if nominee.node == node
+        and nominee.pod.uid != pod.uid
+        and nominee.pod.priority >= pod.priority
+    ]
+
+
 def _leave_to_nominees(state: State, pod: PodInfo, found: Mask) -> None:
     """Keep the room that was cleared for pods of no lower priority."""
-    for nominee in state.nominees.values():
-        row = state.table.row_of.get(nominee.node)
-        if (
-            row is None
-            or not found[row]
-            or nominee.pod.uid == pod.uid
-            or nominee.pod.priority < pod.priority
-        ):
+    for node in sorted({nominee.node for nominee in state.nominees.values()}):
+        row = state.table.row_of.get(node)
+        others = _promised(state, pod, node)
+        if row is None or not found[row] or not others:
             continue
-        others = [
-            other.pod
-            for other in state.nominees.values()
-            if other.node == nominee.node
-            and other.pod.uid != pod.uid
-            and other.pod.priority >= pod.priority
-        ]
         for other in others:
-            state.table.add_pod(nominee.node, other)
+            state.table.add_pod(node, other)
         found[row] = bool(filters.room(state.table, pod)[row])
         for other in others:
-            state.table.remove_pod(nominee.node, other.uid)
+            state.table.remove_pod(node, other.uid)

@@ -367,7 +367,9 @@ class Scheduler:
 
     def _accept(self, item: Waiting, placement: Placement) -> None:
         self.state.assume(placement)
-        self.state.nominees.pop(placement.pod.uid, None)
+        promised = self.state.nominees.pop(placement.pod.uid, None)
+        if promised is not None and promised.node != placement.node:
+            self._changed(Change.POD_GONE)  # the room that was kept for it is free
         self._placed[placement.pod.uid] = placement.node
         self.queue.follow(item)
         now = self.manager.now()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab import __version__
-from dralab.simulation import metrics
+from dralab.simulation import metrics, worlds
 from dralab.simulation.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import InputError
 from dralab.simulation.openb import experiment
@@ -66,7 +66,7 @@ class Case:
             table = outcome.table()
             return {key: value for key, value in table.items() if "@" in key}
         loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-        return metrics.of(execute.Run(loaded).go())
+        return metrics.of(worlds.begin(loaded).go())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def read(path: Path) -> Campaign:
     fields = load(path)
     schedulers = _texts(fields, "schedulers")
     for name in schedulers:
-        known = name in SCHEDULERS or name in {*POLICIES, *NAMES} or custom.is_file(name)
+        known = name in {*SCHEDULERS, *POLICIES, *NAMES, scenario.OWN} or custom.is_file(name)
         if not known:
             raise fields.error("schedulers", f"{name!r} is no scheduler that can run here")
     seeds = list(_seeds(fields))

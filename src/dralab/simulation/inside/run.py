@@ -1,242 +1,388 @@
-"""A scenario on a simulated cluster: the parts that run live, on the same heap of events.
+"""A scenario on a simulated cluster: the parts that run live, on one heap of events.
 
-GPUs are devices of a driver, and a pod that wants some brings a claim for them; so what decides is
-the scheduler and the allocator of `dralab up`, to the byte. A part of one GPU is a consumable
-capacity of a device that several claims may share.
+Scheduler, allocator, controllers, kubelets and drivers are those of `dralab up`; what decides is
+what decides there, to the byte. GPUs are devices of a driver, and a part of one is a consumable
+capacity that several claims may share. Only containers are other: they take the time they say.
 """
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
+from dralab.api.status import ApiError
+from dralab.drivers.catalog import DRIVERS
+from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
-from dralab.kernel.events import BEGINNING, ENDING
+from dralab.kernel.events import BEGINNING, DECIDING
+from dralab.kernel.randomness import Randomness
 from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import Object
-from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
+from dralab.runtime.objects import condition_of, is_deleting, uid_of
+from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation.errors import InputError
-from dralab.simulation.outside import objects
-from dralab.simulation.pods import gpu_claims
-from dralab.simulation.pods.model import Pod
-from dralab.simulation.results import Result, Sample, Task
+from dralab.simulation.inside.bring import Brought
+from dralab.simulation.inside.containers import Containers
+from dralab.simulation.inside.faults import Faults
+from dralab.simulation.inside.nodes import SimulatedNodes
+from dralab.simulation.inside.queues import Queues
+from dralab.simulation.inside.submission import GATE, Bodies, gangs_of
+from dralab.simulation.inside.tasks import Seen, Tasks, lanes_of
+from dralab.simulation.results import Result
+from dralab.simulation.scenarios import custom, manifests
+from dralab.simulation.scenarios.execute import read_checkpoint, write_checkpoint
+from dralab.simulation.scenarios.manifests import Arrival
 from dralab.simulation.scenarios.scenario import Scenario
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
 NAME: Final = "dralab"
-# Nothing was bound for so long, and nothing runs or is to come: it will never be.
+# Nothing has changed for so long, nothing is certain to end or to come: it stays as it is.
 PATIENCE: Final = 600 * SECOND
-
-
-class _Seen:
-    """What became of a pod."""
-
-    def __init__(self, pod: Pod) -> None:
-        self.pod = pod
-        self.state = "Pending"
-        self.node = ""
-        self.started: int | None = None
-        self.ended: int | None = None
-        self.reason = ""
+# Whoever refuses a pod for a quota needs a moment to count what has ended.
+RECOUNT: Final = SECOND
+Progress = Callable[[int, int, int], None]
 
 
 class InsideRun:
-    """One run; `go` runs it to the end."""
+    """One run; `go` runs it to the end, or until someone asks to stop; then it can go on."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
+        how = scenario.circumstances
         self.cluster = SimulatedCluster(seed=scenario.seed)
-        self.nodes = {node.name: node for node in scenario.fleet.as_nodes()}
-        self.pods = {pod.key: _Seen(pod) for pod in scenario.pods()}
-        self.samples: list[Sample] = []
-        self._prepare()
-        # Controllers have seen the nodes; the run begins now.
-        self.cluster.settle()
-        self.begin = self.cluster.now
-        self._watch = self.cluster.client.watch(
-            PODS, revision=self.cluster.client.list(PODS).revision
-        )
+        self.work = scenario.pods()
+        self.tasks = Tasks()
+        self._by_name: dict[tuple[str, str], Seen] = {}
+        self._refused: list[Seen] = []
+        self._steps = 0
         self._to_come = 0
-        self._waiting = self._running = self._cpu = self._gpu = self._over = 0
-        self._last = self.begin
-        for seen in self.pods.values():
-            self._to_come += 1
-            self.cluster.engine.at(
-                self.begin + seen.pod.arrives, partial(self._arrive, seen), priority=BEGINNING
-            )
+        self._admitting = False
+        self.complete = False
+        chance = Randomness(scenario.seed)
+        self.containers = Containers(self.cluster.engine, how.life, chance, self)
+        self.brought = Brought(self.cluster, scenario.fleet.objects)
+        self.nodes = SimulatedNodes(
+            self.cluster,
+            scenario.fleet.as_nodes(),
+            self.containers,
+            self._driver,
+            self.brought.drivers,
+        )
+        gangs = gangs_of(self.work)
+        self.bodies = Bodies(self.cluster, gangs)
+        self.queues = Queues(
+            how.quotas, lambda pod: gangs[pod.namespace, pod.gang], self._open_gate
+        )
+        self.faults = Faults(self.cluster, self.nodes, self._node_lost)
+        # Nodes, drivers and controllers have seen each other; the run begins now.
+        self.cluster.wait(1)
+        self.begin = self._last = self.cluster.now
+        self.patience = max(PATIENCE, 2 * max(map(_tolerated, self.work), default=0))
+        self.cluster.manager.cache(PODS).subscribe(self._pod)
+        self._plan(chance)
 
-    def _prepare(self) -> None:
-        client = self.cluster.client
-        if any(node.gpus for node in self.nodes.values()):
-            client.create(CLASSES, gpu_claims.device_class())
-        for node in self.nodes.values():
-            body = objects.node(node, self.cluster.now)
-            # GPUs are devices here, not a number.
-            for amounts in (body["status"]["capacity"], body["status"]["allocatable"]):
-                amounts.pop(objects.GPU, None)
-            client.create(NODES, body)
-            if node.gpus:
-                client.create(SLICES, gpu_claims.slice_of(node))
+    def _plan(self, chance: Randomness) -> None:
+        how = self.scenario.circumstances
+        for arrival in self.scenario.work.objects:
+            self._at(arrival.when, partial(self._bring, arrival))
+        for pod in self.work:
+            if not pod.owner:
+                seen = Seen(pod, pod.name)
+                self.tasks.seen.append(seen)
+                self._at(pod.arrives, partial(self._arrive, seen))
+        for fault in how.faults:
+            self.faults.plan(fault, self.begin)
+        if how.random_faults is not None:
+            self.faults.plan_random(how.random_faults, list(self.nodes.devices), chance)
+
+    def _at(self, when: int, action: Callable[[], None]) -> None:
+        self._to_come += 1
+
+        def run() -> None:
+            self._to_come -= 1
+            self._last = self.cluster.now
+            action()
+
+        self.cluster.engine.at(self.begin + when, run, priority=BEGINNING)
+
+    def _driver(self, name: str, node: str) -> Driver:
+        if name in DRIVERS:
+            return DRIVERS[name](node)
+        made = custom.load_class(name, self.scenario.file, "drivers")(node)
+        if not isinstance(made, Driver):
+            raise InputError(self.scenario.file, f"{name} is no Driver", where="fleet")
+        return made
+
+    # --- running ------------------------------------------------------------------------------
 
     def go(
-        self,
-        progress: Callable[[int, int, int], None] | None = None,
-        stop: Callable[[], bool] | None = None,
+        self, progress: Progress | None = None, stop: Callable[[], bool] | None = None
     ) -> Result:
-        """Let everything happen; return what became of the pods."""
+        """Let everything happen; return what became of the tasks."""
         engine, until = self.cluster.engine, self.scenario.circumstances.until
-        steps, complete = 0, True
+        tasks = self.tasks
         while (when := engine.events.next_time()) is not None:
             if until is not None and when > self.begin + until:
+                engine.run(self.begin + until)
                 break
-            if not self._to_come and not self._running and when > self._last + PATIENCE:
+            if self._at_rest(when):
                 break
             engine.step()
-            self._look()
-            steps += 1
-            if steps % 256 == 0:
+            self._steps += 1
+            if self._steps % 256 == 0:
                 if progress is not None:
-                    progress(when - self.begin, self._over, len(self.pods))
+                    progress(when - self.begin, tasks.over, len(tasks.seen))
                 if stop is not None and stop():
-                    complete = False
-                    break
-            if self._over == len(self.pods):
-                break
-        return self._result(complete=complete)
+                    return self.result()
+        self.complete = True
+        return self.result()
 
-    def _arrive(self, seen: _Seen) -> None:
-        pod, client = seen.pod, self.cluster.client
-        self._to_come -= 1
-        self._waiting += 1
-        self._last = self.cluster.now
-        body = objects.pod(pod, "default-scheduler")
-        container: Object = body["spec"]["containers"][0]
-        container["resources"]["requests"].pop(objects.GPU, None)
-        container["resources"]["limits"].pop(objects.GPU, None)
-        if pod.shape.gpus:
-            client.create(
-                CLAIMS, gpu_claims.claim_of(pod.name, pod.shape, pod.namespace), pod.namespace
-            )
-            container["resources"]["claims"] = [{"name": "gpus"}]
-            body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": pod.name}]
-            body["spec"].get("nodeSelector", {}).pop(objects.MODEL_LABEL, None)
-        client.create(PODS, body)
+    def _at_rest(self, when: int) -> bool:
+        """Return whether nothing that comes is of interest."""
+        if self._to_come:
+            return False
+        if self.tasks.over == len(self.tasks.seen):
+            # Controllers may still make pods of what is there.
+            return when > self._last + RECOUNT
+        waits = self.faults.to_come or self.containers.busy
+        return not waits and when > self._last + self.patience
 
-    def _look(self) -> None:
-        """Start pods that were bound, and take their ends down."""
-        changed = False
-        while (event := self._watch.next(timeout=0)) is not None:
-            metadata, spec = event.object.get("metadata", {}), event.object.get("spec", {})
-            seen = self.pods.get(f"{metadata.get('namespace')}/{metadata.get('name')}")
-            if seen is None or seen.state != "Pending":
-                continue
-            changed = True
-            if spec.get("nodeName"):
-                self._bound(seen, str(spec["nodeName"]))
-            else:
-                for condition in event.object.get("status", {}).get("conditions", []):
-                    if condition.get("type") == "PodScheduled":
-                        seen.reason = str(condition.get("message", ""))
-        if changed:
-            self._sample()
+    def save(self, path: Path) -> None:
+        """Write a checkpoint: how far it is. Going on runs up to there again, with the same end."""
+        write_checkpoint(path, self.scenario, self._steps)
 
-    def _bound(self, seen: _Seen, node: str) -> None:
-        seen.state, seen.node, seen.reason = "Running", node, ""
-        seen.started = self._last = self.cluster.now
-        self._count(seen.pod, 1)
-        self._status(seen, "Running")
-        if seen.pod.duration is not None:
-            self.cluster.engine.after(seen.pod.duration, partial(self._end, seen), priority=ENDING)
+    @classmethod
+    def resumed(cls, scenario: Scenario, path: Path) -> "InsideRun":
+        """Return a run that goes on from a checkpoint of the same scenario."""
+        steps = read_checkpoint(path, scenario)
+        if not isinstance(steps, int):
+            raise InputError(path, "is no checkpoint of this scheduler")
+        run = cls(scenario)
+        while run._steps < steps and run.cluster.engine.step():
+            run._steps += 1
+        return run
 
-    def _end(self, seen: _Seen) -> None:
-        seen.state, seen.ended = "Succeeded", self.cluster.now
-        self._count(seen.pod, -1)
-        self._over += 1
-        self._last = self.cluster.now
-        self._status(seen, "Succeeded")
-        self._sample()
+    # --- tasks come ---------------------------------------------------------------------------
 
-    def _count(self, pod: Pod, sign: int) -> None:
-        self._running += sign
-        self._waiting -= sign > 0
-        self._cpu += sign * pod.shape.cpu
-        self._gpu += sign * pod.shape.demand
+    def _bring(self, arrival: Arrival) -> None:
+        metadata = arrival.body.get("metadata") or {}
+        self.bodies.namespace(str(metadata.get("namespace") or "default"))
+        try:
+            self.brought.create(arrival.body, self.work)
+        except ApiError as error:
+            raise self._wrong(f"{arrival.body.get('kind')}", error) from None
 
-    def _status(self, seen: _Seen, phase: str) -> None:
-        self.cluster.client.patch(
-            PODS,
-            seen.pod.name,
-            {"status": dict(objects.status(phase, self.cluster.now))},
-            seen.pod.namespace,
-            subresource="status",
-        )
+    def _arrive(self, seen: Seen) -> None:
+        self.tasks.waiting += 1
+        self._submit(seen)
 
-    def _sample(self) -> None:
-        sample = Sample(
-            when=self.cluster.now - self.begin,
-            waiting=self._waiting,
-            running=self._running,
-            cpu=self._cpu,
-            gpu=self._gpu,
-            fragmented=0.0,
-        )
-        if self.samples and self.samples[-1].when == sample.when:
-            self.samples[-1] = sample
+    def _submit(self, seen: Seen) -> None:
+        gated = self.queues.has(seen.pod)
+        self._by_name[seen.pod.namespace, seen.name] = seen
+        try:
+            body = self.bodies.pod(seen.pod, seen.name, gated=gated)
+            self.cluster.client.create(PODS, body, seen.pod.namespace)
+        except ApiError as error:
+            if error.reason != "Forbidden":
+                raise self._wrong(f"Pod {seen.pod.key}", error) from None
+            self.tasks.refused(seen, error.message)
+            self._refused.append(seen)
+            return
+        if gated:
+            self.queues.add(seen)
+            self._admit_soon()
+
+    def _wrong(self, what: str, error: ApiError) -> InputError:
+        return InputError(self.scenario.file, error.message, where=f"workload: {what}")
+
+    def _admit_soon(self) -> None:
+        """Look at the queues when all of this instant have arrived, or ended."""
+        if not self._admitting:
+            self._admitting = True
+            self.cluster.engine.at(self.cluster.now, self._admit, priority=DECIDING)
+
+    def _admit(self) -> None:
+        self._admitting = False
+        self.queues.go()
+
+    def _open_gate(self, seen: Seen) -> None:
+        pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+        gates = [gate for gate in pod["spec"].get("schedulingGates") or () if gate["name"] != GATE]
+        spec = {**pod["spec"], "schedulingGates": gates}
+        self.cluster.client.update(PODS, {**pod, "spec": spec})
+
+    def _try_refused(self) -> None:
+        refused, self._refused = self._refused, []
+        for seen in refused:
+            self._submit(seen)
+
+    # --- what is heard of them ----------------------------------------------------------------
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        pod = new if new is not None else old
+        if pod is None:
+            return
+        seen = self.tasks.by_uid.get(uid_of(pod)) or self._known(pod)
+        if seen is None or seen.over:
+            return
+        if new is None or is_deleting(new):
+            self._deleted(seen)
         else:
-            self.samples.append(sample)
+            self._changed(seen, new)
+        self.tasks.sample(self.cluster.now - self.begin)
 
-    def _result(self, *, complete: bool) -> Result:
-        lanes = list(self.nodes)
-        place = {lane: index for index, lane in enumerate(lanes)}
-        capacity = {"cpu": sum(node.cpu for node in self.nodes.values())}
-        gpus = sum(node.gpus for node in self.nodes.values())
+    def _known(self, pod: Object) -> Seen | None:
+        """Return the task of a pod that is seen for the first time: ours, or a controller's."""
+        metadata = pod["metadata"]
+        key = metadata.get("namespace", ""), metadata["name"]
+        seen = self._by_name.get(key)
+        if seen is None:
+            if not metadata.get("ownerReferences"):
+                return None
+            seen = Seen(manifests.of_object(pod, self.cluster.now - self.begin), metadata["name"])
+            self._by_name[key] = seen
+            self.tasks.seen.append(seen)
+            self.tasks.waiting += 1
+        seen.uid = uid_of(pod)
+        self.tasks.by_uid[seen.uid] = seen
+        self._last = self.cluster.now
+        return seen
+
+    def _changed(self, seen: Seen, pod: Object) -> None:
+        status = pod.get("status") or {}
+        node = pod["spec"].get("nodeName")
+        if node and seen.bound is None:
+            seen.bound = self._last = self.cluster.now
+            seen.state, seen.node, seen.reason = "Bound", node, ""
+            self.tasks.waiting -= 1
+            self.tasks.hold(seen, 1)
+        if not node:
+            told = condition_of(pod, "PodScheduled") or {}
+            if told.get("reason") == "Unschedulable" and told.get("message"):
+                self.tasks.refused(seen, str(told["message"]))
+        if status.get("phase") in {"Succeeded", "Failed"}:
+            self._finished(seen, failed=status["phase"] == "Failed", why=status.get("reason") or "")
+
+    def started(self, uid: str) -> None:
+        """Hear that a container runs."""
+        seen = self.tasks.by_uid.get(uid)
+        if seen is not None and seen.started is None:
+            seen.state, seen.started = "Running", self.cluster.now
+            seen.devices = tuple(self._devices(seen))
+            self._last = self.cluster.now
+
+    def ended(self, uid: str, code: int) -> None:
+        """Hear that a container has ended."""
+        seen, self._last = self.tasks.by_uid.get(uid), self.cluster.now
+        if seen is not None:
+            seen.ended, seen.failed = self.cluster.now, seen.failed or code != 0
+
+    def _devices(self, seen: Seen) -> list[str]:
+        pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+        status = pod.get("status") or {}
+        names = [
+            entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()
+        ]
+        names += [
+            item.get("resourceClaimName") for item in status.get("resourceClaimStatuses") or ()
+        ]
+        names.append((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
+        found = []
+        for name in filter(None, names):
+            claim = self.cluster.client.get(CLAIMS, name, seen.pod.namespace)
+            allocation = (claim.get("status") or {}).get("allocation") or {}
+            results = (allocation.get("devices") or {}).get("results") or ()
+            found += [f"{seen.node}/{result['device']}" for result in results]
+        return found
+
+    def _finished(self, seen: Seen, *, failed: bool, why: str) -> None:
+        self._free(seen)
+        if seen.ended is None:
+            seen.ended = self.cluster.now
+        if failed and not seen.pod.owner:
+            seen.failures += 1
+            if seen.failures <= self.scenario.circumstances.life.retries:
+                self._begin_anew(seen, "failed while running")
+                return
+        seen.state = "Failed" if failed else "Succeeded"
+        seen.reason = why or ("failed while running" if failed else "")
+        self.tasks.over += 1
+
+    def _deleted(self, seen: Seen) -> None:
+        """A pod was deleted before it was done: evicted, preempted, or its owner wants it gone."""
+        if seen.gone:
+            return
+        seen.gone = True
+        if seen.bound is not None and not seen.reason:
+            seen.evictions += 1
+        self._free(seen)
+        if seen.pod.owner:
+            # Its controller makes another one, which is a task of its own.
+            seen.state, seen.ended = "Failed", self.cluster.now
+            seen.reason = seen.reason or "deleted before it was done"
+            self.tasks.over += 1
+            return
+        self._begin_anew(seen, seen.reason or "evicted or preempted")
+
+    def _begin_anew(self, seen: Seen, why: str) -> None:
+        # What is still heard of the old pod is about nobody.
+        self.tasks.by_uid.pop(seen.uid, None)
+        self._by_name.pop((seen.pod.namespace, seen.name), None)
+        seen.again()
+        seen.reason = why
+        self.tasks.waiting += 1
+
+        self.cluster.engine.soon(lambda: self._submit(seen))
+
+    def _free(self, seen: Seen) -> None:
+        if seen.bound is not None:
+            self.tasks.hold(seen, -1)
+        else:
+            self.tasks.waiting -= 1
+        if self.queues.has(seen.pod):
+            self.queues.release(seen)
+            self._admit_soon()
+        self._last = self.cluster.now
+        if self._refused:
+            self.cluster.engine.after(RECOUNT, self._try_refused)
+
+    def _node_lost(self, name: str) -> None:
+        for seen in self.tasks.by_uid.values():
+            if seen.node == name and seen.bound is not None and not seen.over and not seen.gone:
+                seen.evictions += 1
+                seen.state, seen.started, seen.ended = "Bound", None, None
+                seen.reason = "its node went down"
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def result(self) -> Result:
+        """Return what there is so far."""
+        nodes = self.scenario.fleet.as_nodes()
+        devices = self.nodes.devices
+        for node, names in self.brought.devices.items():
+            devices.setdefault(node, []).extend(names)
+        lanes = lanes_of(devices)
+        capacity = {"cpu": sum(node.cpu for node in nodes)}
+        gpus = sum(node.gpus for node in nodes)
         if gpus:
             capacity["gpu"] = WHOLE_GPU * gpus
-
-        def since(when: int | None) -> int | None:
-            return None if when is None else when - self.begin
-
-        tasks = [
-            Task(
-                id=seen.pod.name if seen.pod.namespace == "default" else seen.pod.key,
-                user=seen.pod.user,
-                state=seen.state,
-                submitted=seen.pod.arrives,
-                bound=since(seen.started),
-                started=since(seen.started),
-                ended=since(seen.ended),
-                width=max(1, -(-seen.pod.shape.cpu // 1000)),
-                lanes=(place[seen.node],) if seen.node in place else (),
-                gpu_milli=seen.pod.shape.demand,
-                reason=seen.reason,
-            )
-            for seen in self.pods.values()
-        ]
+        over = self.complete and self.tasks.over == len(self.tasks.seen)
         return Result(
             name=self.scenario.name,
             scheduler=NAME,
             seed=self.scenario.seed,
-            tasks=tasks,
-            samples=self.samples,
+            tasks=list(self.tasks.finished(self.begin, lanes)),
+            samples=self.tasks.samples,
             lanes=lanes,
             capacity=capacity,
-            end=self.cluster.now - self.begin,
-            complete=complete,
+            end=(self._last if over else self.cluster.now) - self.begin,
+            refusals=dict(self.tasks.refusals),
+            complete=self.complete,
         )
 
 
-def run(
-    scenario: Scenario,
-    progress: Callable[[int, int, int], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> Result:
-    """Run a scenario with dralab's own scheduler; InputError for what it has no word for."""
-    how = scenario.circumstances
-    if how.faults or how.random_faults or how.quotas or how.life.failure:
-        raise InputError(
-            scenario.file,
-            "faults, quotas and failures are for the built-in policies",
-            where="faults",
-        )
-    if any(pod.gang for pod in scenario.pods()):
-        raise InputError(scenario.file, "gangs are for the built-in policies", where="workload")
-    return InsideRun(scenario).go(progress, stop)
+def _tolerated(pod: object) -> int:
+    body = getattr(pod, "body", None) or {}
+    spec = body.get("spec") or {}
+    found = [item.get("tolerationSeconds") or 0 for item in spec.get("tolerations") or ()]
+    return max(found, default=0) * SECOND

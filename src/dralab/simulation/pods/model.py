@@ -1,8 +1,10 @@
 """What is run, and under which circumstances. Times are nanoseconds since the run began."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from dralab.drivers.faults import Fault as DriverFault
 from dralab.simulation.workloads.openb import Shape
 
 
@@ -10,7 +12,8 @@ from dralab.simulation.workloads.openb import Shape
 class Pod:
     """One pod. `duration` None: it runs until the end of the simulation.
 
-    Pods of one `gang` start together or not at all. A higher `priority` goes first.
+    Pods of one `gang` start together or not at all. A higher `priority` goes first. `body` is the
+    object that the pod was read from, where it was one; `owner` names the Job it belongs to.
     """
 
     name: str
@@ -23,6 +26,8 @@ class Pod:
     queue: str = ""
     gang: str = ""
     user: str = ""
+    body: Mapping[str, Any] | None = field(default=None, compare=False)
+    owner: str = ""
 
     @property
     def key(self) -> str:
@@ -64,11 +69,24 @@ class LifeCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A node is down from `at` for `duration` (None: for ever); its pods are evicted and wait."""
+    """Something goes wrong at `at`, for `duration` (None: for ever).
 
-    node: str
+    With nothing else given, `node` is down. `taint` (key, value, effect) taints the node, or
+    `device` on it. `happens` is what happens to drivers: `driver` on `node`, each where empty.
+    """
+
     at: int
     duration: int | None = None
+    node: str = ""
+    device: str = ""
+    taint: tuple[str, str, str] | None = None
+    driver: str = ""
+    happens: DriverFault | None = None
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the node is down."""
+        return self.taint is None and self.happens is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

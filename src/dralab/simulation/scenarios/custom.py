@@ -1,4 +1,4 @@
-"""Schedulers that users write: `file.py:Class`, in the folder of the scenario.
+"""Schedulers and drivers that users write: `file.py:Class`, in the folder of the scenario.
 
 For rigid jobs: a class with `begin`, `decide` and `end` (`batch.messages.Scheduler`). For pods: a
 class with `prefer(pod, node)`, which returns a number (higher is better) or None (cannot go
@@ -93,7 +93,7 @@ def is_file(scheduler: str) -> bool:
 
 def check(scheduler: str, scenario: Path) -> None:
     """Load the class, and refuse one that is neither kind of scheduler."""
-    made = _load(scheduler, scenario)
+    made = load_class(scheduler, scenario)
     if not hasattr(made, "prefer") and not hasattr(made, "decide"):
         raise InputError(
             scenario, f"{scheduler} has neither prefer (pods) nor decide (jobs)", where="scheduler"
@@ -104,29 +104,30 @@ def policy(scheduler: str, scenario: Path) -> Policy | None:
     """Return the user's policy for pods; None for a built-in name."""
     if not is_file(scheduler):
         return None
-    return PreferencePolicy(_load(scheduler, scenario)())
+    return PreferencePolicy(load_class(scheduler, scenario)())
 
 
 def batch_scheduler(scheduler: str, scenario: Path) -> Scheduler:
     """Return the user's scheduler of rigid jobs."""
-    made: Scheduler = _load(scheduler, scenario)()
+    made: Scheduler = load_class(scheduler, scenario)()
     return made
 
 
-def _load(scheduler: str, scenario: Path) -> Callable[[], Any]:
-    file, _, name = scheduler.rpartition(":")
-    path = inside(scenario.parent, file, file=scenario, where="scheduler")
-    module_name = f"dralab_scheduler_{path.stem}"
+def load_class(named: str, scenario: Path, where: str = "scheduler") -> Callable[..., Any]:
+    """Return the class of `file.py:Class`; InputError: no such file or class."""
+    file, _, name = named.rpartition(":")
+    path = inside(scenario.parent, file, file=scenario, where=where)
+    module_name = f"dralab_{where}_{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise InputError(scenario, f"{file!r} is no Python file", where="scheduler")
+        raise InputError(scenario, f"{file!r} is no Python file", where=where)
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(path, f"cannot be loaded: {error!r}") from error
-    made: Callable[[], Any] | None = getattr(module, name, None)
+    made: Callable[..., Any] | None = getattr(module, name, None)
     if made is None:
         raise InputError(path, f"there is no class {name!r}")
     return made

@@ -7,6 +7,7 @@ one runs code from the file, as pickle does: load only your own.
 import hashlib
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from dralab.simulation.batch.engine import Simulation
 from dralab.simulation.errors import InputError
 from dralab.simulation.pods.engine import PodSimulation
 from dralab.simulation.results import Result
-from dralab.simulation.scenarios import collect
+from dralab.simulation.scenarios import collect, ignored
 from dralab.simulation.scenarios.scenario import Engine, Scenario
 
 MAGIC: Final = b"dralab checkpoint 1\n"
@@ -24,9 +25,15 @@ Progress = Callable[[int, int, int], None]
 
 def digest(scenario: Scenario) -> str:
     """Return what a run depends on, as a short text: the same text, the same result."""
+    fleet = scenario.fleet
+    # Labels are sets, and the text of a set has another order in another process.
+    nodes = [(replace(node, labels=frozenset()), sorted(node.labels)) for node in fleet.nodes]
     described = repr(
-        (__version__, scenario.seed, scenario.scheduler, scenario.fleet, scenario.circumstances)
-    )
+        (
+            __version__, scenario.seed, scenario.scheduler, scenario.circumstances, nodes,
+            fleet.platform, fleet.objects,
+        )
+    )  # fmt: skip
     work = repr(scenario.work)
     return hashlib.sha256(f"{described}\n{work}".encode()).hexdigest()
 
@@ -67,7 +74,9 @@ class Run:
         """Return what there is so far."""
         engine, scenario = self.engine, self.scenario
         if isinstance(engine, PodSimulation):
-            return collect.of_pods(engine, name=scenario.name, complete=self.complete)
+            notes = ignored.notes(scenario.fleet, scenario.work)
+            found = collect.of_pods(engine, name=scenario.name, complete=self.complete)
+            return replace(found, notes=[*found.notes, *notes])
         found = collect.of_jobs(
             engine, name=scenario.name, scheduler=scenario.scheduler, seed=scenario.seed
         )
@@ -75,25 +84,41 @@ class Run:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
-        content = pickle.dumps((digest(self.scenario), self.engine))
-        path.write_bytes(MAGIC + content)
+        write_checkpoint(path, self.scenario, self.engine)
 
     @classmethod
     def resumed(cls, scenario: Scenario, path: Path) -> "Run":
         """Return a run that goes on from a checkpoint of the same scenario."""
-        try:
-            raw = path.read_bytes()
-        except OSError as error:
-            raise InputError(path, f"cannot be read: {error.strerror}") from None
-        if not raw.startswith(MAGIC):
-            raise InputError(path, "is no checkpoint of this version")
-        known, engine = pickle.loads(raw[len(MAGIC) :])  # noqa: S301 - the user's own file
-        if known != digest(scenario):
-            raise InputError(path, "belongs to another scenario, seed or scheduler")
+        engine = read_checkpoint(path, scenario)
+        if not isinstance(engine, Engine):
+            raise InputError(path, "is no checkpoint of this scheduler")
         return cls(scenario, engine)
 
 
-def _incomplete(result: Result) -> Result:
-    from dataclasses import replace
+def write_checkpoint(path: Path, scenario: Scenario, state: object) -> None:
+    """Write the state of a run, with what it belongs to; never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.part")
+    aside.write_bytes(MAGIC + pickle.dumps((digest(scenario), state)))
+    aside.replace(path)
 
+
+def read_checkpoint(path: Path, scenario: Scenario) -> object:
+    """Return the state that `write_checkpoint` wrote; InputError where it is of another run."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    if not raw.startswith(MAGIC):
+        raise InputError(path, "is no checkpoint of this version")
+    try:
+        known, state = pickle.loads(raw[len(MAGIC) :])  # noqa: S301 - the user's own file
+    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, ValueError) as error:
+        raise InputError(path, f"cannot be read: {error!r}") from None
+    if known != digest(scenario):
+        raise InputError(path, "belongs to another scenario, seed or scheduler")
+    return state
+
+
+def _incomplete(result: Result) -> Result:
     return replace(result, complete=False)

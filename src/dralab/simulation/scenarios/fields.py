@@ -163,6 +163,16 @@ class Fields:
         for index, item in enumerate(value):
             yield Fields(self.place, f"{self.path_to(key)}[{index}]", item)
 
+    def texts(self, key: str) -> Iterator[str]:
+        """Yield the texts of a list."""
+        value = self.raw(key)
+        if value is not None and not isinstance(value, list):
+            raise self.error(key, "must be a list")
+        for index, item in enumerate(value or ()):
+            if not isinstance(item, str):
+                raise self.place.error(f"{self.path_to(key)}[{index}]", "must be a text")
+            yield item
+
     def labels(self, key: str) -> frozenset[str]:
         """Return a mapping of texts as `key=value`."""
         inner = self.mapping(key)

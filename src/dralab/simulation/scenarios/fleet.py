@@ -1,14 +1,16 @@
 """`fleet:` of a scenario: on which nodes, from whatever format they are described in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.api.manifests import load as load_manifests
+from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.platforms import xml
 from dralab.simulation.platforms.platform import Platform, plain
+from dralab.simulation.scenarios import custom
 from dralab.simulation.scenarios.fields import Fields, load
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode
@@ -16,6 +18,8 @@ from dralab.values.quantity import QuantityError, parse_any
 
 MOST_NODES: Final = 1_000_000
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "alibabacloud.com/gpu-count")
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+Object = dict[str, Any]
 MODEL_LABELS: Final = (
     "nvidia.com/gpu.product", "alibabacloud.com/gpu-card-model", "amd.com/gpu.product-name",
 )  # fmt: skip
@@ -23,10 +27,14 @@ MODEL_LABELS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes for pods, or a platform for rigid jobs."""
+    """Nodes for pods, or a platform for rigid jobs.
+
+    `objects` are all that came with nodes from manifests: slices, classes, the nodes themselves.
+    """
 
     nodes: tuple[GpuNode, ...] = ()
     platform: Platform | None = None
+    objects: tuple[Object, ...] = ()
 
     def as_platform(self) -> Platform:
         """Return the machines: one a node where only nodes are known."""
@@ -59,7 +67,7 @@ def read(scenario: Fields, complaints: Complaints) -> Fleet:
         "platform": lambda f: Fleet(
             platform=xml.read(f.file("platform"), master=f.text("master", "master_host"))
         ),
-        "manifests": lambda f: Fleet(nodes=_from_manifests(f)),
+        "manifests": lambda f: _from_manifests(f, complaints),
         "shape": _from_shape,
         "simulator": _from_simulator,
     }
@@ -80,6 +88,8 @@ def _nodes(fields: Fields) -> Fleet:
         cpu, memory = group.quantity("cpu", scale=1000), group.quantity("memory", "64Gi")
         gpus, model = group.whole("gpus", 0), group.text("model", "gpu")
         pods, labels = group.whole("pods", 110, least=1), group.labels("labels")
+        taints = tuple(_taint(group, text) for text in group.texts("taints"))
+        drivers = tuple(_driver(group, text) for text in group.texts("drivers"))
         group.done()
         known = {node.name for node in nodes}
         for index in range(count):
@@ -87,8 +97,23 @@ def _nodes(fields: Fields) -> Fleet:
             if full in known:
                 raise group.error("name", f"there are two nodes {full!r}")
             own = labels | {f"kubernetes.io/hostname={full}"}
-            nodes.append(GpuNode(full, cpu, memory, gpus, model if gpus else "", pods, own))
+            shown = model if gpus else ""
+            nodes.append(GpuNode(full, cpu, memory, gpus, shown, pods, own, taints, drivers))
     return Fleet(nodes=tuple(nodes))
+
+
+def _taint(group: Fields, text: str) -> str:
+    body, _, effect = text.rpartition(":")
+    if not body.partition("=")[0] or effect not in EFFECTS:
+        raise group.error("taints", f"{text!r} is no taint: write key=value:NoSchedule")
+    return text
+
+
+def _driver(group: Fields, text: str) -> str:
+    if text not in DRIVERS and not custom.is_file(text):
+        known = ", ".join([*DRIVERS, "file.py:Class"])
+        raise group.error("drivers", f"{text!r} is none of {known}")
+    return text
 
 
 def _openb(fields: Fields, complaints: Complaints) -> Fleet:
@@ -134,10 +159,22 @@ def _from_shape(fields: Fields) -> Fleet:
     )
 
 
-def _from_manifests(fields: Fields) -> tuple[GpuNode, ...]:
+def _from_manifests(fields: Fields, complaints: Complaints) -> Fleet:
     path = fields.file("manifests")
-    nodes = [m.object for m in load_manifests([str(path)]).objects if m.kind == "Node"]
-    return tuple(_checked_node(node, path.name) for node in nodes)
+    loaded = load_manifests([str(path)])
+    for problem in loaded.problems:
+        complaints.about(InputError(path, str(problem.message), line=problem.origin.line))
+    nodes: dict[str, GpuNode] = {}
+    for manifest in loaded.of("Node"):
+        line, title = manifest.origin.line, manifest.title
+        if manifest.name in nodes:
+            complaints.about(InputError(path, "is given twice", line=line, where=title))
+            continue
+        try:
+            nodes[manifest.name] = _checked_node(manifest.object, path.name)
+        except InputError as error:
+            complaints.about(error)
+    return Fleet(nodes=tuple(nodes.values()), objects=tuple(m.object for m in loaded.objects))
 
 
 def _from_simulator(fields: Fields) -> Fleet:
@@ -183,7 +220,16 @@ def node_of(node: Mapping[str, Any], file: str) -> GpuNode:
         model if gpus else "",
         int(amount("pods", "110")),
         frozenset(f"{key}={value}" for key, value in labels.items()),
+        tuple(_taints(node)),
     )
+
+
+def _taints(node: Mapping[str, Any]) -> Iterator[str]:
+    spec = node.get("spec") or {}
+    for taint in spec.get("taints") or ():
+        yield f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
+    if spec.get("unschedulable"):
+        yield "node.kubernetes.io/unschedulable=:NoSchedule"
 
 
 def _bytes(text: str) -> int:

@@ -3,14 +3,16 @@
 Annotations: `simulation.dralab.dev/arrives` and `simulation.dralab.dev/runs` are durations;
 `simSpec` (k8s-cluster-simulator) gives the run time as the sum of its phases; Alibaba's
 `alibabacloud.com/gpu-milli`, `gpu-count`, `gpu-card-model`, `creation-time` and `deletion-time`
-are understood. A Job stands for its `parallelism` (or `completions`) pods.
+are understood. A Job stands for its `parallelism` (or `completions`) pods. Objects of other kinds
+are for the schedulers that have an API server; those that have none say that they leave them out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.api.manifests import Manifest, load
+from dralab.api.manifests import Manifest, Origin, load
 from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.pods.model import Pod
@@ -25,34 +27,87 @@ ALIBABA: Final = "alibabacloud.com/"
 GPU: Final = "nvidia.com/gpu"
 GANG_LABELS: Final = ("pod-group.scheduling.sigs.k8s.io", "scheduling.x-k8s.io/pod-group")
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
 
 
-def pods(path: Path, complaints: Complaints) -> tuple[Pod, ...]:
-    """Return the pods of a file, in its order; InputError names document, line and object."""
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An object that is created at a time, in nanoseconds since the run began."""
+
+    when: int
+    body: Mapping[str, Any]
+
+
+def read(path: Path, complaints: Complaints) -> tuple[tuple[Pod, ...], tuple[Arrival, ...]]:
+    """Return the pods of a file, and its other objects; InputError names line and object.
+
+    A Job is among the objects, and its pods are among the pods: they name it as their owner.
+    """
     loaded = load([str(path)])
     for problem in loaded.problems:
         complaints.about(InputError(path, str(problem.message), line=problem.origin.line))
     found: dict[str, Pod] = {}
+    others: dict[tuple[str, str, str, str], Arrival] = {}
+    classes = _priorities(loaded.objects)
     for manifest in loaded.objects:
         try:
-            for pod in _of(manifest, path):
+            for pod in _of(manifest, path, classes):
                 if pod.key in found:
                     raise _error(path, manifest, "there already is a pod of that name")
                 found[pod.key] = pod
+            if manifest.kind != "Pod":
+                name = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+                if name in others:
+                    raise _error(path, manifest, "is given twice")
+                others[name] = Arrival(_arrives(manifest, path), manifest.object)
         except InputError as error:
             complaints.about(error)
         except (AttributeError, TypeError, ValueError) as error:
             complaints.about(_error(path, manifest, f"has a field of the wrong kind: {error}"))
-    return tuple(found.values())
+    return tuple(found.values()), tuple(others.values())
+
+
+def of_object(obj: Mapping[str, Any], arrives: int) -> Pod:
+    """Return the pod of an object that a server holds; its owner is the first that it names."""
+    metadata = obj["metadata"]
+    manifest = Manifest(dict(obj), Origin("the cluster", 0, 0))
+    pod = _pod(manifest, Path("the cluster"), obj, str(metadata["name"]), {"": 0})
+    owner: Mapping[str, Any] = next(iter(metadata.get("ownerReferences") or ()), {})
+    name = f"{owner.get('kind')} {pod.namespace}/{owner.get('name')}" if owner else ""
+    return replace(pod, arrives=arrives, owner=name, body=None)
+
+
+def _priorities(manifests: Iterable[Manifest]) -> dict[str, int]:
+    """Return the value of each PriorityClass, and of the default one under the empty name."""
+    found: dict[str, int] = {}
+    for manifest in manifests:
+        if manifest.kind == "PriorityClass":
+            value = manifest.object.get("value")
+            if isinstance(value, int) and not isinstance(value, bool):
+                found[manifest.name] = value
+                if manifest.object.get("globalDefault") is True:
+                    found[""] = value
+    return found
+
+
+def _arrives(manifest: Manifest, path: Path) -> int:
+    annotations = (manifest.object.get("metadata") or {}).get("annotations") or {}
+    try:
+        return duration(_number(str(annotations.get(ARRIVES) or "0")))
+    except ValueError as error:
+        raise _error(path, manifest, f"annotation {ARRIVES}: {error}") from None
 
 
 def _error(path: Path, manifest: Manifest, problem: str) -> InputError:
     return InputError(path, problem, line=manifest.origin.line, where=manifest.title)
 
 
-def _of(manifest: Manifest, path: Path) -> Iterator[Pod]:
+def _of(manifest: Manifest, path: Path, classes: Mapping[str, int]) -> Iterator[Pod]:
     if manifest.kind == "Pod":
-        yield _pod(manifest, path, manifest.object, manifest.name)
+        yield _pod(manifest, path, manifest.object, manifest.name, classes)
     elif manifest.kind == "Job":
         spec = manifest.object.get("spec") or {}
         count = spec.get("parallelism") or spec.get("completions") or 1
@@ -67,10 +122,17 @@ def _of(manifest: Manifest, path: Path) -> Iterator[Pod]:
         template["metadata"] = inner
         for index in range(count):
             name = manifest.name if count == 1 else f"{manifest.name}-{index}"
-            yield _pod(manifest, path, template, name)
+            pod = _pod(manifest, path, template, name, classes)
+            yield replace(pod, owner=f"Job {pod.namespace}/{manifest.name}")
 
 
-def _pod(manifest: Manifest, path: Path, given: Mapping[str, Any], name: str) -> Pod:
+def _pod(
+    manifest: Manifest,
+    path: Path,
+    given: Mapping[str, Any],
+    name: str,
+    classes: Mapping[str, int],
+) -> Pod:
     metadata, spec = given.get("metadata") or {}, given.get("spec") or {}
     annotations = {str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()}
     labels = metadata.get("labels") or {}
@@ -96,11 +158,26 @@ def _pod(manifest: Manifest, path: Path, given: Mapping[str, Any], name: str) ->
         memory=int(requests.get("memory", 0)),
         arrives=arrives,
         duration=length,
-        priority=int(spec.get("priority") or 0),
+        priority=_priority(manifest, path, spec, classes),
         gang=str(next((labels[key] for key in GANG_LABELS if key in labels), "")),
         queue=str(labels.get(QUEUE_LABEL, "")),
         user=manifest.namespace or "default",
+        body=given,
     )
+
+
+def _priority(
+    manifest: Manifest, path: Path, spec: Mapping[str, Any], classes: Mapping[str, int]
+) -> int:
+    named = spec.get("priorityClassName") or ""
+    if named in SYSTEM_PRIORITIES:
+        return SYSTEM_PRIORITIES[named]
+    if "priority" in spec and isinstance(spec["priority"], int):
+        return int(spec["priority"])
+    if named and named not in classes:
+        problem = f"there is no PriorityClass {named!r} in this file"
+        raise _error(path, manifest, f"spec.priorityClassName: {problem}")
+    return classes.get(named, 0)
 
 
 def _times(annotations: Mapping[str, str]) -> tuple[int, int | None]:

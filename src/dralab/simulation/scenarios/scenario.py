@@ -1,10 +1,11 @@
 """One YAML file, read and checked: `load` it, then `run` it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from dralab.drivers.faults import parse as parse_fault
 from dralab.simulation.batch.engine import Options, Simulation
 from dralab.simulation.batch.messages import Scheduler
 from dralab.simulation.batch.schedulers import SCHEDULERS
@@ -13,7 +14,7 @@ from dralab.simulation.openb.policies import POLICIES
 from dralab.simulation.pods.allocating import NAMES
 from dralab.simulation.pods.engine import Circumstances, PodSimulation
 from dralab.simulation.pods.model import Fault, LifeCycle, Pod, Quota, RandomFaults, Stage
-from dralab.simulation.scenarios import custom, fleet, workload
+from dralab.simulation.scenarios import custom, fleet, ignored, workload
 from dralab.simulation.scenarios.fields import Fields
 from dralab.simulation.scenarios.fields import load as load_fields
 from dralab.simulation.scenarios.fleet import Fleet
@@ -54,6 +55,7 @@ class Scenario:
 
     def engine(self) -> Engine:
         """Return the run, not begun; InputError where workload and scheduler do not go together."""
+        ignored.refuse(self.file, self.fleet, self.circumstances, batch=self.is_batch)
         if self.scheduler == EXTERNAL:
             raise InputError(self.file, "needs an outside scheduler: use --scheduler external")
         if not self.is_batch:
@@ -187,13 +189,41 @@ def _faults(fields: Fields, machines: Fleet) -> tuple[list[Fault], RandomFaults 
     names = {node.name for node in machines.as_nodes()} if fields.has("faults") else set()
     faults = []
     for entry in fields.mappings("faults"):
-        node = entry.text("node")
-        if node not in names:
-            raise entry.error("node", f"there is no node {node!r}")
-        length = entry.duration("for") if entry.has("for") else None
-        faults.append(Fault(node=node, at=entry.duration("at"), duration=length))
+        faults.append(_fault(entry, names))
         entry.done()
     return faults, None
+
+
+def _fault(entry: Fields, names: Collection[str]) -> Fault:
+    node = entry.text("node", "")
+    if node not in names and (node or not entry.has("happens")):
+        raise entry.error("node", f"there is no node {node!r}")
+    happens = None
+    if entry.has("happens"):
+        try:
+            happens = parse_fault(entry.text("happens"))
+        except ValueError as error:
+            raise entry.error("happens", str(error)) from None
+    taint = None
+    if entry.has("taint"):
+        inner = entry.mapping("taint")
+        effects = dict.fromkeys(fleet.EFFECTS)
+        taint = inner.text("key"), inner.text("value", ""), inner.choice("effect", effects)
+        inner.done()
+    if happens is not None and taint is not None:
+        raise entry.error("taint", "is another fault than `happens`: make two entries of it")
+    device = entry.text("device", "")
+    if device and taint is None:
+        raise entry.error("device", "needs `taint`; what a driver does to it is `happens`")
+    return Fault(
+        at=entry.duration("at"),
+        duration=entry.duration("for") if entry.has("for") else None,
+        node=node,
+        device=device,
+        taint=taint,
+        driver=entry.text("driver", ""),
+        happens=happens,
+    )
 
 
 def _quota(fields: Fields) -> Quota:

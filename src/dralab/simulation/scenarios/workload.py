@@ -23,10 +23,14 @@ DISTRIBUTIONS: Final = ("constant", "uniform", "exponential", "lognormal", "weib
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Pods, or rigid jobs; `jobs` may be turned into pods, not the other way round."""
+    """Pods, or rigid jobs; `jobs` may be turned into pods, not the other way round.
+
+    `objects` are what manifests held beside pods.
+    """
 
     pods: tuple[Pod, ...] = ()
     jobs: Workload | None = None
+    objects: tuple[manifests.Arrival, ...] = ()
 
 
 def read(scenario: Fields, seed: int, complaints: Complaints) -> Work:
@@ -37,7 +41,7 @@ def read(scenario: Fields, seed: int, complaints: Complaints) -> Work:
             "batsim": lambda f: Work(jobs=batsim.read(f.file("batsim"), complaints=complaints)),
             "swf": lambda f: _swf(f, complaints),
             "openb": lambda f: Work(pods=tuple(_openb(f, complaints))),
-            "manifests": lambda f: Work(pods=manifests.pods(f.file("manifests"), complaints)),
+            "manifests": lambda f: _manifests(f, complaints),
             "pods": lambda f: Work(pods=tuple(_listed(f))),
             "jobs": lambda f: Work(jobs=_jobs(f)),
             "generate": lambda f: Work(pods=tuple(_generated(f.mapping("generate"), seed))),
@@ -45,6 +49,11 @@ def read(scenario: Fields, seed: int, complaints: Complaints) -> Work:
     )
     fields.done()
     return work
+
+
+def _manifests(fields: Fields, complaints: Complaints) -> Work:
+    pods, objects = manifests.read(fields.file("manifests"), complaints)
+    return Work(pods=pods, objects=objects)
 
 
 def _swf(fields: Fields, complaints: Complaints) -> Work:

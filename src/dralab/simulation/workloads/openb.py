@@ -24,7 +24,11 @@ Item = TypeVar("Item", "GpuNode", "GpuPod")
 
 @dataclass(frozen=True, slots=True)
 class GpuNode:
-    """One node; `model` is empty where it has no GPU."""
+    """One node; `model` is empty where it has no GPU.
+
+    `labels` and `taints` are texts, `key=value` and `key=value:Effect`; `drivers` serve the node
+    beside its GPUs: names of the catalogue, or `file.py:Class`.
+    """
 
     name: str
     cpu: int
@@ -33,6 +37,8 @@ class GpuNode:
     model: str
     pods: int = 1001
     labels: frozenset[str] = frozenset()
+    taints: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
 
 
 class Shape(NamedTuple):

@@ -1,0 +1,16 @@
+"""Which world runs a scenario: rigid jobs and pods in `batch` and `pods`, a cluster in `inside`."""
+
+from pathlib import Path
+
+from dralab.simulation.inside.run import InsideRun
+from dralab.simulation.scenarios.execute import Run
+from dralab.simulation.scenarios.scenario import OWN, Scenario
+
+
+def begin(scenario: Scenario, resume: Path | None = None) -> Run | InsideRun:
+    """Return a run that has not begun, or goes on from a checkpoint.
+
+    InputError: workload and scheduler do not go together, or the checkpoint is of another run.
+    """
+    world: type[Run | InsideRun] = InsideRun if scenario.scheduler == OWN else Run
+    return world(scenario) if resume is None else world.resumed(scenario, resume)
