@@ -38,9 +38,7 @@ def times(result):
 
 def places(result):
     """Return on which node, or devices, each task was."""
-    return {
-        task.id: " ".join(result.lanes[lane] for lane in task.lanes) for task in result.tasks
-    }
+    return {task.id: " ".join(result.lanes[lane] for lane in task.lanes) for task in result.tasks}
 
 
 def pod(name, *, runs="60s", arrives="0s", more="", spec="", cpu="1"):

@@ -6,7 +6,6 @@ import pytest
 
 from dralab.runtime.resources import CLAIMS
 from dralab.simulation import metrics, outputs
-from dralab.simulation.errors import InputError
 from dralab.simulation.inside.run import InsideRun
 from dralab.simulation.scenarios import scenario as scenarios
 from dralab.values.quantity import parse

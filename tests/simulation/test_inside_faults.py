@@ -11,7 +11,7 @@ from dralab.simulation import metrics
 from dralab.simulation.errors import InputError
 from dralab.simulation.inside.run import InsideRun
 from dralab.simulation.scenarios import scenario as scenarios
-from scenarios_inside import S, load, places, pod, run, tasks, times
+from scenarios_inside import S, load, places, run, tasks, times
 
 GPU = "fleet: {nodes: [{name: g, count: 2, cpu: 8, gpus: 2, model: A}]}\n"
 CLAIMING = "workload: {pods: [{name: p, cpu: 1, gpus: 1, duration: 100s}]}\n"
@@ -225,7 +225,10 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
         ("[{node: x, at: 1}]", r"scenario.yaml:3: faults\[0\].node: there is no node 'x'"),
         ("[{happens: 'prepare=slowly', at: 1}]", r"faults\[0\].happens: prepare has no fault"),
         ("[{node: g-0, device: gpu-0, at: 1}]", r"faults\[0\].device: needs `taint`"),
-        ("[{node: g-0, at: 1, taint: {key: a, effect: Never}}]", r"taint.effect: 'Never' is none of"),
+        (
+            "[{node: g-0, at: 1, taint: {key: a, effect: Never}}]",
+            r"taint.effect: 'Never' is none of",
+        ),
         ("[{node: g-0, at: -1}]", r"faults\[0\].at: -1 is no duration"),
     ],
 )
@@ -236,7 +239,10 @@ def test_a_fault_that_cannot_be_is_named(tmp_path, faults, words):
 
 @pytest.mark.parametrize(
     "faults",
-    ["[{happens: 'prepare=slow', at: 1}]", "[{node: g-0, at: 1, taint: {key: a, effect: NoExecute}}]"],
+    [
+        "[{happens: 'prepare=slow', at: 1}]",
+        "[{node: g-0, at: 1, taint: {key: a, effect: NoExecute}}]",
+    ],
 )
 def test_the_fast_world_refuses_faults_it_cannot_have_and_names_the_one_that_can(tmp_path, faults):
     loaded = load(tmp_path, GPU + CLAIMING + f"scheduler: fgd\nfaults: {faults}\n")

@@ -20,9 +20,7 @@ value: 1000
         ONE,
         important
         + pod("low", runs="100s", cpu="3")
-        + pod(
-            "high", runs="50s", cpu="3", arrives="10s", spec="  priorityClassName: important\n"
-        ),
+        + pod("high", runs="50s", cpu="3", arrives="10s", spec="  priorityClassName: important\n"),
     )
     assert times(found) == {"high": (10, 60), "low": (60, 160)}
     assert tasks(found)["low"].evictions == 1
@@ -177,8 +175,7 @@ spec:
 """
     claims = "  resourceClaims: [{name: lamp, resourceClaimTemplateName: bright}]\n"
     wants = "".join(
-        pod(f"p-{n}", spec=claims).replace("}}}]", "}, claims: [{name: lamp}]}}]")
-        for n in range(2)
+        pod(f"p-{n}", spec=claims).replace("}}}]", "}, claims: [{name: lamp}]}}]") for n in range(2)
     )
     found = run(
         tmp_path, fleet + "workload: {manifests: pods.yaml}\n", template + wants, lamps_py=LAMPS
