@@ -1,70 +1,20 @@
-"""The fake driver's demonstrations, as the original documents them, in both generations."""
-
-import re
-from pathlib import Path
+"""The fake driver's demonstrations, as the original documents them, in all flavours."""
 
 import pytest
 
-from devicelab import DeviceLab
-from dralab.drivers.catalog import device_class
 from dralab.drivers.classic.plugin import ClassicPlugin
-from dralab.drivers.fake.mission import DRIVER, Fakes, children, parents
-from dralab.parts.nodes import FAKE_NODE, Wanted, assemble
-from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.resources import (
-    ALLOCATION_STATES,
-    CLAIMS,
-    CLASSES,
-    CLASSIC_CLAIMS,
-    EVENTS,
-    NAMESPACES,
-)
+from dralab.drivers.fake.mission import DRIVER, children, parents
+from dralab.parts.nodes import FAKE_NODE
+from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, EVENTS
+from fakelab import ClassicLab, StructuredLab, TodayLab
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 PARENTS = parents(FAKE_NODE)
-
-
-class ClassicLab(DeviceLab):
-    """One node with the fake driver of classic DRA."""
-
-    def __init__(self):
-        SimulatedCluster.__init__(self, profiles=("v1", "classic"))
-        self.kubelets = assemble(self.manager, Wanted(drivers=("fake",), classic=True))
-        self.wait(1)
-
-    folder = EXAMPLES / "50-fake-driver"
-
-    def apply(self, *numbers):
-        for number in numbers:
-            self.create((self.folder / f"fake-test{number}.yaml").read_text())
-        self.wait(40)
-
-    def devices(self, namespace, pod, container="ctr0"):
-        log = self.log(namespace, pod, container)
-        found = re.findall(r"^export FAKE_DEVICE_(\d+)='(.+)'$", log, re.MULTILINE)
-        assert sorted(int(number) for number, _ in found) == list(range(len(found)))
-        return [name for _, name in sorted(found, key=lambda each: int(each[0]))]
-
-    def remove(self, *namespaces):
-        for namespace in namespaces:
-            self.client.delete(NAMESPACES, namespace)
-        self.wait(60)
-
-    def state(self):
-        return self.client.get(ALLOCATION_STATES, FAKE_NODE, "fake-system")
-
-
-class TodayLab(ClassicLab):
-    """The same node and devices by today's API."""
-
-    folder = EXAMPLES / "51-fake-driver-today"
-
-    def __init__(self):
-        DeviceLab.__init__(self, Fakes, nodes=(FAKE_NODE,))
-        self.client.create(CLASSES, device_class(DRIVER, name="fake.3-shake.com"))
-
-
-LABS = pytest.mark.parametrize("make", [ClassicLab, TodayLab], ids=["classic", "today"])
+LABS = pytest.mark.parametrize(
+    "make", [ClassicLab, StructuredLab, TodayLab], ids=["classic", "structured", "today"]
+)
+FLAVOURS = pytest.mark.parametrize(
+    "make", [ClassicLab, StructuredLab], ids=["classic", "structured"]
+)
 
 
 @LABS
@@ -102,8 +52,9 @@ def test_two_replicas_take_all_devices_in_twenty_parts_each(make):
     assert set(found) == {child for parent in PARENTS for child in children(parent, 5)}
 
 
-def test_the_nodes_state_shows_what_is_given_and_prepared_and_goes_back():
-    lab = ClassicLab()
+@FLAVOURS
+def test_the_nodes_state_shows_what_is_given_and_prepared_and_goes_back(make):
+    lab = make()
     before = lab.state()
     assert before["status"] == "Ready"
     assert [d["fake"]["uuid"] for d in before["spec"]["allocatableDevice"]] == PARENTS
@@ -124,8 +75,9 @@ def test_the_nodes_state_shows_what_is_given_and_prepared_and_goes_back():
     assert left.endswith("_common.yaml")
 
 
-def test_split_devices_outlive_the_restart_of_their_driver():
-    lab = ClassicLab()
+@FLAVOURS
+def test_split_devices_outlive_the_restart_of_their_driver(make):
+    lab = make()
     lab.apply(5)
     (kubelet,) = lab.kubelets.nodes.values()
     before = lab.state()["spec"]
@@ -139,8 +91,9 @@ def test_split_devices_outlive_the_restart_of_their_driver():
     assert len(kubelet.directory.texts()) == 2
 
 
-def test_a_ninth_pod_waits_until_a_device_is_given_back():
-    lab = ClassicLab()
+@FLAVOURS
+def test_a_ninth_pod_waits_until_a_device_is_given_back(make):
+    lab = make()
     lab.apply(1, 2, 3, 4)
     manifest = (lab.folder / "fake-test2.yaml").read_text().replace("test2", "ninth")
     lab.create(manifest)

@@ -1,5 +1,7 @@
 """Classic DRA whole: claims from templates, the talk of scheduler and driver, and taking back."""
 
+from itertools import permutations
+
 import pytest
 
 from dralab.api.status import ApiError
@@ -102,14 +104,16 @@ def pod(name, *entries, source=None):
 
 
 class ClassicLab(RealLab):
-    def __init__(self, *nodes):
+    def __init__(self, *nodes, classes=None, without=()):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))
-        running.assemble(self.manager, kinds=self.api.resources.kinds, classic=True)
+        running.assemble(
+            self.manager, kinds=self.api.resources.kinds, classic=True, without=without
+        )
         self.driver = ClassicController(self.manager)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self.add(NAMESPACES, space)
-        self.add(CLASSIC_CLASSES, resource_class())
+        self.add(CLASSIC_CLASSES, *([resource_class()] if classes is None else classes))
         for node in nodes:
             self.add(NODES, worker(node))
             self.client.patch(NODES, node, {"spec": {"taints": None}})
@@ -267,3 +271,112 @@ def test_the_driver_allocates_and_reserves_in_one_write(lab):
     lab.driver._allocate(claim, "n0", owner)
     status = lab.client.get(CLASSIC_CLAIMS, "one", "default")["status"]
     assert status["reservedFor"] == [{"resource": "pods", "name": "p", "uid": "u"}]
+
+
+# --- the driver sees things in any order ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", list(permutations(["names", "claim", "class", "context"])))
+def test_whatever_the_driver_sees_last_it_allocates_at_once(order):
+    lab = ClassicLab("n0", classes=(), without=("scheduler", "controllers"))
+    [owner] = lab.add(PODS, pod("pod0"))
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "pod0",
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    names = {"status": {"resourceClaimStatuses": [{"name": "fake", "resourceClaimName": "c"}]}}
+    context = named("PodSchedulingContext", "pod0", spec={"selectedNode": "n0"})
+    context["metadata"]["ownerReferences"] = [reference]
+    steps = {
+        "names": lambda: lab.client.patch(PODS, "pod0", names, "default", subresource="status"),
+        "claim": lambda: lab.add(CLASSIC_CLAIMS, named("ResourceClaim", "c", spec=claim_spec())),
+        "class": lambda: lab.add(CLASSIC_CLASSES, resource_class()),
+        "context": lambda: lab.add(SCHEDULING_CONTEXTS, context),
+    }
+    for step in order:
+        assert not lab.held("n0")
+        steps[step]()
+        lab.wait(1)
+    [claim] = lab.claims()
+    assert "allocation" in claim["status"]
+    assert len(lab.held("n0")) == 1
+
+
+# --- immediate allocation -------------------------------------------------------------------------
+
+
+def immediate(name, parameters=None):
+    spec = claim_spec(parameters) | {"allocationMode": "Immediate"}
+    return named("ResourceClaim", name, spec=spec)
+
+
+def test_an_immediate_claim_gets_its_devices_before_anybody_needs_them():
+    lab = ClassicLab("n0", "n1")
+    full = lab.client.get(ALLOCATION_STATES, "n0", NAMESPACE)
+    lab.client.update(ALLOCATION_STATES, {**full, "status": "NotReady"})
+    lab.add(FAKE_PARAMETERS, parameters("two", count=2, split=3))
+    lab.add(CLASSIC_CLAIMS, immediate("now", "two"))
+    lab.wait(1)
+    [claim] = lab.claims()
+    assert claim["metadata"]["finalizers"] == [FINALIZER]
+    assert claim["status"]["driverName"] == "fake.resource.3-shake.com"
+    assert "reservedFor" not in claim["status"]
+    assert [d["split"] for d in lab.held("n1")] == [3, 3]
+    lab.add(PODS, pod("pod0", source={"resourceClaimName": "now"}))
+    lab.wait(1)
+    assert lab.node_of("pod0") == "n1"
+    assert not lab.client.list(SCHEDULING_CONTEXTS, "default").items
+
+
+def test_an_immediate_claim_keeps_its_devices_until_it_is_deleted(lab):
+    lab.add(CLASSIC_CLAIMS, immediate("now"))
+    lab.add(PODS, pod("pod0", source={"resourceClaimName": "now"}))
+    lab.wait(1)
+    lab.client.delete(PODS, "pod0", "default", options={"gracePeriodSeconds": 0})
+    lab.wait(2)
+    [claim] = lab.claims()
+    assert "reservedFor" not in claim["status"]
+    assert len(lab.held("n0")) == 1
+    lab.client.delete(CLASSIC_CLAIMS, "now", "default")
+    lab.wait(2)
+    assert lab.claims() == []
+    assert lab.held("n0") == []
+
+
+def test_an_immediate_claim_waits_for_devices_and_says_so(lab):
+    lab.add(FAKE_PARAMETERS, parameters("all", count=8))
+    lab.add(CLASSIC_CLAIMS, immediate("one"))
+    lab.wait(1)
+    lab.add(CLASSIC_CLAIMS, immediate("all", "all"))
+    lab.wait(1)
+    event = lab.events("ResourceClaim")[0]
+    assert event["reason"] == "Failed"
+    assert event["message"] == "no node has as many free devices as are asked for: 8"
+    lab.client.delete(CLASSIC_CLAIMS, "one", "default")
+    lab.wait(60)
+    assert len(lab.held("n0")) == 8
+
+
+def test_an_immediate_claim_goes_only_where_its_class_lets_it():
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    only = resource_class(suitableNodes={"nodeSelectorTerms": [term]})
+    lab = ClassicLab("n0", "n1", classes=[only])
+    lab.add(CLASSIC_CLAIMS, immediate("now"))
+    lab.wait(1)
+    assert len(lab.held("n1")) == 1
+
+
+def test_what_was_given_and_not_told_is_told_and_not_given_again():
+    lab = ClassicLab("n0", "n1", classes=())
+    [claim] = lab.add(CLASSIC_CLAIMS, immediate("now"))
+    lab.driver.allocations.unsuitable([("", claim, Parameters())], ["n1"])
+    lab.driver.allocations.allocate(claim, "n1")
+    lab.add(CLASSIC_CLASSES, resource_class())
+    lab.wait(40)
+    [claim] = lab.claims()
+    [term] = claim["status"]["allocation"]["availableOnNodes"]["nodeSelectorTerms"]
+    assert term["matchFields"][0]["values"] == ["n1"]
+    assert not lab.held("n0")

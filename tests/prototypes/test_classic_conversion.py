@@ -113,3 +113,22 @@ spec:
     [item], _ = converted(text)
     entries = item["spec"]["template"]["spec"]["resourceClaims"]
     assert entries == [{"name": "f", "resourceClaimTemplateName": "t"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        (
+            "{kind: ResourceClaimParameters, metadata: {name: p}, "
+            "generatedFrom: {kind: K, name: n}}",
+            [],
+        ),
+        ("{kind: ResourceClaimParameters, metadata: {name: p}}", ["ResourceClaimParameters p"]),
+        ("{kind: ResourceSlice, metadata: {name: s}, nodeName: n}", ["ResourceSlice s"]),
+    ],
+)
+def test_what_structured_parameters_had_beside_claims_is_left_out_and_told(text, lost):
+    item = yaml.safe_load(text) | {"apiVersion": "resource.k8s.io/v1alpha2"}
+    objects, notes = converted(yaml.safe_dump(item))
+    assert objects == []
+    assert [note.object for note in notes] == lost

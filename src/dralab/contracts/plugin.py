@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Health = Literal["Healthy", "Unhealthy", "Unknown"]
 
@@ -14,6 +14,9 @@ class ClaimRef:
     namespace: str
     name: str
     uid: str
+    # What the claim's allocation says to this driver, as resource.k8s.io/v1alpha2 has it: only
+    # kubelets up to Kubernetes 1.30 tell.
+    handle: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,19 @@
 """Claims of classic DRA: made from templates, released from pods that are done.
 
-Source: kube-controller-manager's resourceclaim controller, Kubernetes 1.28. Devices are given and
-taken back by the driver; here it is only asked to (`deallocationRequested`).
+Source: kube-controller-manager's resourceclaim controller, Kubernetes 1.28 and 1.30. Devices that a
+driver gave it takes back, and is only asked to (`deallocationRequested`); those that the scheduler
+gave (structured parameters) are taken back here.
 """
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.controllers.claims import ENTRY, MANAGER, base_name
+from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE
 from dralab.prototypes.classic.pods import claims_by_entry, sources
+from dralab.prototypes.classic.structured import FINALIZER
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import (
@@ -141,14 +145,12 @@ class ClassicClaims:
             if user.get("resource") == "pods" and not self._is_used(key.namespace, user)
         }
         if gone:
-            claim = amend(
-                self.client,
-                CLASSIC_CLAIMS,
-                claim,
-                lambda latest: _released(latest, gone),
-                subresource="status",
-            )
-            self.claims.learn(claim)
+            claim = self._amend(claim, lambda latest: _released(latest, gone), "status")
+        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+            if is_deleting(claim):
+                claim = self._amend(claim, _cleared, "status")
+            if is_deleting(claim) or gone:
+                claim = self._amend(claim, _unprotected)
         owner = controller_of(claim)
         if owner is None or owner["kind"] != "Pod" or is_deleting(claim):
             return None
@@ -164,6 +166,13 @@ class ClassicClaims:
                 if error.reason not in {"NotFound", "Conflict"}:
                     raise
         return None
+
+    def _amend(
+        self, claim: Object, change: Callable[[Object], bool], subresource: str = ""
+    ) -> Object:
+        changed = amend(self.client, CLASSIC_CLAIMS, claim, change, subresource=subresource)
+        self.claims.learn(changed)
+        return changed
 
     def _is_used(self, namespace: str, consumer: Any) -> bool:
         """Return whether a pod is still there and may still run."""
@@ -186,10 +195,31 @@ def _released(claim: Object, gone: set[str]) -> bool:
         return False
     if left:
         status["reservedFor"] = left
-    else:
-        status.pop("reservedFor")
-        if claim["spec"].get("allocationMode") != "Immediate" and "allocation" in status:
+        return True
+    status.pop("reservedFor")
+    if claim["spec"].get("allocationMode") != IMMEDIATE and "allocation" in status:
+        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+            _cleared(claim)
+        else:
             status["deallocationRequested"] = True
+    return True
+
+
+def _cleared(claim: Object) -> bool:
+    """Take back what the scheduler gave, unless somebody uses it."""
+    status = claim.get("status") or {}
+    if status.get("reservedFor") or "allocation" not in status:
+        return False
+    for name in ("allocation", "driverName"):
+        status.pop(name, None)
+    return True
+
+
+def _unprotected(claim: Object) -> bool:
+    finalizers = claim["metadata"].get("finalizers") or []
+    if FINALIZER not in finalizers or "allocation" in (claim.get("status") or {}):
+        return False
+    claim["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
     return True
 
 
@@ -205,7 +235,7 @@ def _body(pod: Object, entry: str, template: Object) -> Object:
     if metadata.get("labels"):
         made["labels"] = dict(metadata["labels"])
     return {
-        "apiVersion": "resource.k8s.io/v1alpha2",
+        "apiVersion": API_VERSION,
         "kind": "ResourceClaim",
         "metadata": made,
         "spec": deepcopy(spec["spec"]),

@@ -5,7 +5,7 @@ to drivers are offloaded, so that a slow one holds nobody up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -38,12 +38,18 @@ class _Found:
 @dataclass(slots=True)
 class _Claim:
     ref: ClaimRef
-    drivers: tuple[str, ...]
+    # The drivers to be called, with what classic allocations tell them.
+    drivers: Mapping[str, Wire | None]
     pods: set[str] = field(default_factory=set)
     devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
     # Of this process: after a restart drivers are asked again.
     prepared: bool = False
     busy: bool = False
+
+    def ref_for(self, driver: str) -> ClaimRef:
+        """Return the claim as one of its drivers is told of it."""
+        handle = self.drivers[driver]
+        return self.ref if handle is None else replace(self.ref, handle=handle)
 
 
 class ClaimsOfNode:
@@ -63,7 +69,7 @@ class ClaimsOfNode:
         self._claims: dict[tuple[str, str], _Claim] = {}
         for held in self.checkpoint.load():
             self._claims[held.ref.namespace, held.ref.name] = _Claim(
-                held.ref, tuple(held.devices), set(held.pods), dict(held.devices)
+                held.ref, dict.fromkeys(held.devices), set(held.pods), dict(held.devices)
             )
 
     # --- pods ---------------------------------------------------------------------------------
@@ -93,6 +99,7 @@ class ClaimsOfNode:
             if held is None:
                 held = _Claim(ref, drivers)
                 self._claims[ref.namespace, ref.name] = held
+            held.drivers = drivers
             found.append(held)
         for held in found:
             held.pods.add(uid)
@@ -102,7 +109,7 @@ class ClaimsOfNode:
             if not held.prepared:
                 held.busy = True
                 for driver in held.drivers:
-                    batches.setdefault(driver, []).append(held.ref)
+                    batches.setdefault(driver, []).append(held.ref_for(driver))
         self.engine.offload(
             lambda: {
                 driver: _call(self.plugins, driver, refs, PREPARE)
@@ -159,7 +166,7 @@ class ClaimsOfNode:
         for held in last:
             held.busy = True
             for driver in held.drivers:
-                batches.setdefault(driver, []).append(held.ref)
+                batches.setdefault(driver, []).append(held.ref_for(driver))
         self.engine.offload(
             lambda: {
                 driver: _call(self.plugins, driver, refs, UNPREPARE)
@@ -271,8 +278,11 @@ class ClaimsOfNode:
 
     # --- looking at claims ------------------------------------------------------------------------
 
-    def _wanted(self, pod: Object) -> list[tuple[ClaimRef, tuple[str, ...]]]:
-        """Return the pod's claims and their drivers, once all of them are as they should be."""
+    def _wanted(self, pod: Object) -> list[tuple[ClaimRef, dict[str, Wire | None]]]:
+        """Return the pod's claims, once all of them are as they should be.
+
+        With each, the drivers that gave it devices, and what a classic allocation tells them.
+        """
         key = key_of(pod)
         statuses = {
             item["name"]: item
@@ -302,7 +312,7 @@ class ClaimsOfNode:
 
     def _checked(
         self, pod: Object, name: str, *, generated: bool, classic: bool
-    ) -> tuple[ClaimRef, tuple[str, ...]]:
+    ) -> tuple[ClaimRef, dict[str, Wire | None]]:
         key, uid = key_of(pod), uid_of(pod)
         try:
             resource = CLASSIC_CLAIMS if classic else CLAIMS
@@ -328,13 +338,14 @@ class ClaimsOfNode:
         if "allocation" not in status:
             raise _Refused(f"ResourceClaim {name}: not allocated")
         results = (status["allocation"].get("devices") or {}).get("results") or ()
-        drivers = tuple(dict.fromkeys(result["driver"] for result in results))
+        handles: dict[str, Wire | None] = dict.fromkeys(result["driver"] for result in results)
         if classic:
-            drivers = (status.get("driverName", ""),)
-        for driver in drivers:
+            told = status["allocation"].get("resourceHandles") or [{}]
+            handles = {one.get("driverName") or status.get("driverName", ""): one for one in told}
+        for driver in handles:
             if self.plugins.get(driver) is None:
                 raise _Refused(f"DRA driver {driver} is not registered")
-        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), drivers
+        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), handles
 
     def _save(self) -> None:
         self.checkpoint.save(

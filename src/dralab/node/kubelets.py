@@ -16,6 +16,7 @@ from dralab.kernel.clock import SECOND, Clock, rfc3339_micro
 from dralab.node.checkpoint import Checkpoint
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.containers import ContainerRuntime
+from dralab.node.named_slices import NamedSlices
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.running import Running
@@ -142,6 +143,8 @@ class Kubelets:
         self.pods = manager.cache(PODS, field_selector=selector)
         self.pods.index("node", lambda pod: filter(None, [pod["spec"].get("nodeName")]))
         self.queue = manager.queue("kubelet/pods", self.sync)
+        # What drivers of Kubernetes 1.30 have a kubelet publish.
+        self.named_slices = NamedSlices(manager)
         self.beats = manager.queue("kubelet/leases", self.beat)
         self.pods.subscribe(self._changed)
         # What else ends with the nodes: the listeners of their plugins' sockets.
@@ -391,5 +394,6 @@ class Kubelets:
         try:
             for obj in self.manager.client.list(SLICES, field_selector=selector).items:
                 self.manager.client.delete(SLICES, obj["metadata"]["name"])
+            self.named_slices.wipe(kubelet.name, driver)
         except ApiError:
             self.manager.engine.after(SECOND, lambda: self.wipe(kubelet, driver))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,6 +16,7 @@ from dralab.runtime.resources import CLASSES, CLASSIC_CLASSES, NAMESPACES
 
 if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
+    from dralab.drivers.classic.plugin import ClassicPlugin
     from dralab.drivers.driver import Driver
     from dralab.drivers.publishing import Publisher
     from dralab.node.containers import ContainerRuntime
@@ -147,12 +149,14 @@ def assemble(
     classic = wanted.classic and "fake" in wanted.drivers
     if classic:
         from dralab.drivers.classic.controller import ClassicController
+        from dralab.drivers.classic.plugin import States
 
         ClassicController(manager)
+        states = States(manager)
 
     def on_node(kubelet: "Kubelet") -> None:
         if classic:
-            install_classic(kubelet)
+            states.plugins[kubelet.name] = install_classic(kubelet)
         for driver in found.get(kubelet.name, ()):
             install(kubelet, driver, publisher)
         if wanted.root is not None:
@@ -216,13 +220,15 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
     found.start()
 
 
-def install_classic(kubelet: "Kubelet") -> None:
-    """Have the classic fake driver serve a node."""
+def install_classic(kubelet: "Kubelet") -> "ClassicPlugin":
+    """Have the classic fake driver serve a node; return its plugin."""
     from dralab.drivers.classic.plugin import ClassicPlugin
 
     plugin = ClassicPlugin(kubelet.name, kubelet.client, kubelet.directory)
+    plugin.on_resources = partial(kubelet.kubelets.named_slices.tell, kubelet.name, plugin.driver)
     plugin.start()
     kubelet.register(plugin)
+    return plugin
 
 
 def _sample(wanted: Wanted) -> Any:

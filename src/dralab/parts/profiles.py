@@ -110,9 +110,12 @@ def _evolution(resources: Resources) -> None:
 
 
 def _classic(resources: Resources) -> None:
-    from dralab.prototypes.classic import kinds
+    from dralab.prototypes.classic import kinds, structured
 
     context = resources.context
+    for kind in structured.KINDS:
+        hub = f"classic.{kinds.GROUP}/{kind['plural']}"
+        register(context, kinds.GROUP, kinds.VERSION, kind, structured.mend, hub=hub)
     for kind in kinds.RESOURCE_KINDS:
         # A store of its own: today's claims of the same names are others.
         hub = f"classic.{kinds.GROUP}/{kind['plural']}"
@@ -204,6 +207,7 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
             if described.get("status")
             else {}
         ),
+        "fields": described.get("fields") or [],
         "generation": True,
         "hub": hub,
     }

@@ -43,6 +43,10 @@ CLASSIC_CLASSES: Final = Resource(
 CLASSIC_CLAIMS: Final = Resource("resource.k8s.io", "v1alpha2", "resourceclaims")
 CLASSIC_TEMPLATES: Final = Resource("resource.k8s.io", "v1alpha2", "resourceclaimtemplates")
 SCHEDULING_CONTEXTS: Final = Resource("resource.k8s.io", "v1alpha2", "podschedulingcontexts")
+# Its structured parameters: devices that the scheduler gives without asking a driver.
+NAMED_SLICES: Final = Resource("resource.k8s.io", "v1alpha2", "resourceslices", namespaced=False)
+CLAIM_PARAMETERS: Final = Resource("resource.k8s.io", "v1alpha2", "resourceclaimparameters")
+CLASS_PARAMETERS: Final = Resource("resource.k8s.io", "v1alpha2", "resourceclassparameters")
 ALLOCATION_STATES: Final = Resource(
     "nas.fake.resource.3-shake.com", "v1alpha1", "nodeallocationstates"
 )

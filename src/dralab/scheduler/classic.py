@@ -1,9 +1,10 @@
 """Classic DRA's talk with drivers: potential nodes, a selected node, allocation, reservation.
 
-Sources: kube-scheduler's DynamicResources plugin of Kubernetes 1.28; KEP-3063. Which nodes have
-room is asked of the scheduler; which of them have devices, the driver says for each pod in its
-PodSchedulingContext. Room is not held while a driver is asked: a pod that finds its node full is
-refused by the kubelet, as with any two schedulers.
+Sources: kube-scheduler's DynamicResources plugin of Kubernetes 1.28 and 1.30; KEP-3063. Which
+nodes have room is asked of the scheduler; which of them have devices, the driver says for each pod
+in its PodSchedulingContext, or `structured` for classes with structured parameters. Room is not
+held while a driver is asked: a pod that finds its node full is refused by the kubelet, as with any
+two schedulers.
 """
 
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
 from dralab.prototypes.classic.pods import claims_by_entry, sources
+from dralab.prototypes.classic.structured import FINALIZER
 from dralab.runtime.client import Object
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
@@ -33,17 +35,16 @@ from dralab.runtime.resources import (
 )
 from dralab.scheduler.pods import DEFAULT_SCHEDULER
 from dralab.scheduler.scheduler import Scheduler
+from dralab.scheduler.structured import NamedResources
+from dralab.scheduler.waiting import Waits
 from dralab.values.labels import node_selector_accepts
 
 WAITING: Final = "waiting for resource driver to allocate resource"
 ELSEWHERE: Final = "resourceclaim not available on the node"
+STRUCTURED: Final = "structuredParameters"
 UNSUITABLE: Final = "excluded by the resource driver"
 # Who waits is looked at again, as kube-scheduler flushes its queue of unschedulable pods.
 AGAIN: Final = 30_000_000_000
-
-
-class Waits(Exception):  # noqa: N818 - a fact about a pod
-    """A pod cannot go on now; the text says why."""
 
 
 class ClassicScheduling:
@@ -58,10 +59,12 @@ class ClassicScheduling:
         self.claims = manager.cache(CLASSIC_CLAIMS)
         self.classes = manager.cache(CLASSIC_CLASSES)
         self.contexts = manager.cache(SCHEDULING_CONTEXTS)
+        self.named = NamedResources(manager)
         self.queue = manager.queue("scheduler/classic", self.reconcile)
         self.pods.subscribe(self._pod)
         self.contexts.subscribe(self._context)
-        for cache in (self.nodes, self.claims, self.classes):
+        parameters = (self.named.claim_parameters, self.named.class_parameters)
+        for cache in (self.nodes, self.claims, self.classes, self.named.slices, *parameters):
             cache.subscribe(self._around)
 
     def _pod(self, _old: Object | None, new: Object | None) -> None:
@@ -98,24 +101,59 @@ class ClassicScheduling:
             for entry, claim in claims.items()
             if "allocation" not in (claim.get("status") or {})
         }
-        rooms = self.scheduler.room_for(pod)
-        reachable = [name for name in rooms if self._reaches(claims, name)]
-        if not reachable:
-            self._give_up(pod, claims)
-            why = ELSEWHERE if rooms else "no node has room"
-            raise Waits(f"0/{len(self.nodes)} nodes are available: {why}.")
-        if not open_:
-            for claim in claims.values():
-                self._reserve(pod, claim)
-            self._bind(pod, reachable[0])
-            return
-        if any(claim["spec"].get("allocationMode") == IMMEDIATE for claim in open_.values()):
+        classes = {entry: self._class_of(claim) for entry, claim in open_.items()}
+        structured = {e: open_[e] for e, found in classes.items() if found.get(STRUCTURED)}
+        asked = {e: open_[e] for e in open_ if e not in structured}
+        suiting = self._suiting(pod, claims, classes, structured)
+        if any(claim["spec"].get("allocationMode") == IMMEDIATE for claim in asked.values()):
             raise Waits("unallocated immediate resourceclaim")
-        self._negotiate(pod, open_, claims, reachable)
+        if asked:
+            self._negotiate(pod, asked, claims, list(suiting))
+        node, allocations = next(iter(suiting.items()))
+        for (entry, claim), allocation in zip(structured.items(), allocations, strict=True):
+            self._allocate(pod, claim, classes[entry], allocation)
+        for entry, claim in claims.items():
+            if entry not in structured:
+                self._reserve(pod, claim)
+        self._bind(pod, node)
+
+    def _suiting(
+        self,
+        pod: Object,
+        claims: dict[str, Object],
+        classes: dict[str, Object],
+        structured: dict[str, Object],
+    ) -> dict[str, list[Object]]:
+        """Return the nodes where a pod may go, with what its structured claims get there.
+
+        `classes` are those of the claims without devices. Waits: there is no such node.
+        """
+        wanted = [(claim, classes[entry]) for entry, claim in structured.items()]
+        found, reasons = {}, []
+        for name in self.scheduler.room_for(pod):
+            if not self._reaches(claims, classes, name):
+                reasons.append(ELSEWHERE)
+                continue
+            try:
+                found[name] = self.named.allocations(wanted, name)
+            except Waits as why:
+                reasons.append(str(why))
+        if not found:
+            self._give_up(pod, claims)
+            first = reasons[0] if reasons else "no node has room"
+            raise Waits(f"0/{len(self.nodes)} nodes are available: {first}.")
+        return found
+
+    def _class_of(self, claim: Object) -> Object:
+        wanted = claim["spec"]["resourceClassName"]
+        found = self.classes.get(Key("", wanted))
+        if found is None:
+            raise Waits(f"reference to non-existing ResourceClass {wanted}")
+        return found
 
     def _claims_of(self, pod: Object) -> dict[str, Object]:
         named = claims_by_entry(pod)
-        found = {}
+        found: dict[str, Object] = {}
         for entry in sources(pod):
             name = named.get(entry)
             if name is None:
@@ -130,25 +168,21 @@ class ClassicScheduling:
                 raise Waits("resourceclaim must be reallocated")
             if not _may_reserve(claim, uid_of(pod)):
                 raise Waits("resourceclaim in use")
-            found[entry] = claim
+            if all(uid_of(claim) != uid_of(other) for other in found.values()):
+                found[entry] = claim
         return found
 
-    def _reaches(self, claims: dict[str, Object], name: str) -> bool:
+    def _reaches(self, claims: dict[str, Object], classes: dict[str, Object], name: str) -> bool:
         """Return whether a node is where allocated claims are, and where open ones may go."""
         node = self.nodes.get(Key("", name))
         if node is None:
             return False
-        for claim in claims.values():
-            allocation = (claim.get("status") or {}).get("allocation")
-            if allocation is not None:
-                selector = allocation.get("availableOnNodes")
+        labels = node["metadata"].get("labels") or {}
+        for entry, claim in claims.items():
+            if entry in classes:
+                selector = classes[entry].get("suitableNodes")
             else:
-                wanted = claim["spec"]["resourceClassName"]
-                class_ = self.classes.get(Key("", wanted))
-                if class_ is None:
-                    raise Waits(f"reference to non-existing ResourceClass {wanted}")
-                selector = class_.get("suitableNodes")
-            labels = node["metadata"].get("labels") or {}
+                selector = claim["status"]["allocation"].get("availableOnNodes")
             if selector and not node_selector_accepts(selector, labels, name):
                 return False
         return True
@@ -195,8 +229,32 @@ class ClassicScheduling:
             raise Waits(f"0/{len(self.nodes)} nodes are available: {UNSUITABLE}.")
         raise Waits(WAITING)
 
+    def _allocate(self, pod: Object, claim: Object, class_: Object, allocation: Object) -> None:
+        """Give a claim what was found for it, for one pod; Waits where somebody was faster."""
+
+        def protect(latest: Object) -> bool:
+            finalizers = latest["metadata"].setdefault("finalizers", [])
+            if FINALIZER in finalizers:
+                return False
+            finalizers.append(FINALIZER)
+            return True
+
+        def change(latest: Object) -> bool:
+            status = latest.setdefault("status", {})
+            if "allocation" in status:
+                raise Waits("resourceclaim in use")
+            status |= {
+                "driverName": class_["driverName"],
+                "allocation": allocation,
+                "reservedFor": [_user(pod)],
+            }
+            return True
+
+        claim = amend(self.client, CLASSIC_CLAIMS, claim, protect)
+        self.claims.learn(amend(self.client, CLASSIC_CLAIMS, claim, change, subresource="status"))
+
     def _reserve(self, pod: Object, claim: Object) -> None:
-        user = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
+        user = _user(pod)
 
         def change(latest: Object) -> bool:
             status = latest.get("status") or {}
@@ -239,6 +297,8 @@ class ClassicScheduling:
             users = {user["uid"] for user in status.get("reservedFor") or ()}
             if "allocation" not in status or users - {uid_of(pod)}:
                 continue
+            if claim["spec"].get("allocationMode") == IMMEDIATE:
+                continue  # it would be given devices again, of any node
 
             def change(latest: Object) -> bool:
                 held = latest.get("status") or {}
@@ -246,7 +306,12 @@ class ClassicScheduling:
                 if "allocation" not in held or others or held.get("deallocationRequested"):
                     return False
                 held.pop("reservedFor", None)
-                held["deallocationRequested"] = True
+                if FINALIZER in (latest["metadata"].get("finalizers") or ()):
+                    # It was the scheduler that gave them.
+                    held.pop("allocation")
+                    held.pop("driverName", None)
+                else:
+                    held["deallocationRequested"] = True
                 return True
 
             self.claims.learn(
@@ -281,6 +346,10 @@ def _is_waiting(pod: Object) -> bool:
     mine = spec.get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
     idle = spec.get("nodeName") or spec.get("schedulingGates")
     return bool(mine and not idle and sources(pod)) and not (is_deleting(pod) or is_finished(pod))
+
+
+def _user(pod: Object) -> Object:
+    return {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
 
 
 def _controls(pod: Object, context: Object) -> bool:

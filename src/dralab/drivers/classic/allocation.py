@@ -5,13 +5,13 @@ memory until a node is selected (`pending`). Where the origin follows the random
 maps, the first free devices are taken, in the order in which the node offers them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, Parameters
 from dralab.runtime.client import Client, Object
-from dralab.runtime.objects import uid_of
+from dralab.runtime.objects import key_of, uid_of
 from dralab.runtime.resources import ALLOCATION_STATES
 
 Devices = Sequence[Mapping[str, Any]]
@@ -20,9 +20,16 @@ Devices = Sequence[Mapping[str, Any]]
 class Allocations:
     """The devices of all nodes, as their NodeAllocationStates in one namespace say."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        reserved: Callable[[str], Iterable[str]] = lambda _node: (),
+    ) -> None:
         self.client = client
         self.namespace = namespace
+        # The devices of a node that the scheduler gave to claims with structured parameters.
+        self.reserved = reserved
         # Claim UID → node → the devices it would get there.
         self.pending: dict[str, dict[str, Devices]] = {}
 
@@ -49,6 +56,7 @@ class Allocations:
             if uid in allocated:
                 del self.pending[uid]
         taken = {device["uuid"] for devices in allocated.values() for device in devices}
+        taken.update(self.reserved(node))
         mine = {uid_of(claim) for _, claim, _ in wanted}
         for uid, nodes in self.pending.items():
             if uid not in mine:
@@ -74,10 +82,22 @@ class Allocations:
             self.pending.setdefault(uid, {})[node] = devices
         return True
 
+    def immediate(self, claim: Object, parameters: Parameters, may: Callable[[str], bool]) -> str:
+        """Return the first node, by name, that may have a claim's devices and has them free.
+
+        They are promised to the claim. DriverError: there is no such node.
+        """
+        states = self.client.list(ALLOCATION_STATES, self.namespace).items
+        for state in states:
+            if uid_of(claim) in _allocated(state):
+                return key_of(state).name  # given before, and not told yet
+        for name in sorted(key_of(state).name for state in states):
+            if may(name) and self._suits([("", claim, parameters)], name):
+                return name
+        raise DriverError(f"no node has as many free devices as are asked for: {parameters.count}")
+
     def allocate(self, claim: Object, node: str) -> dict[str, Any]:
         """Write what was chosen for a claim on the selected node; return its allocation."""
-        if not node:
-            raise DriverError("immediate allocation is not supported: it has no node")
         uid = uid_of(claim)
         try:
             state = self._state(node)
@@ -92,6 +112,10 @@ class Allocations:
                     f'unable to allocate devices for selected node "{node}": no pending claim '
                     f'allocations "{uid}" on node "{node}"'
                 )
+            taken = {device["uuid"] for each in _allocated(state).values() for device in each}
+            if lost := sorted({device["uuid"] for device in devices} & taken):
+                self.forget(uid)
+                raise DriverError(f'"{lost[0]}" on node "{node}" was given to another claim')
             held = dict((state.get("spec") or {}).get("allocatedClaims") or {})
             held[uid] = {"fake": {"devices": [dict(device) for device in devices]}}
             self._write(state, held)

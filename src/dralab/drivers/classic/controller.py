@@ -1,25 +1,31 @@
-"""The fake driver's controller: answers PodSchedulingContexts, allocates, takes back.
+"""The fake driver's controller: answers PodSchedulingContexts, allocates, takes back, translates.
 
 Sources: `k8s.io/dynamic-resource-allocation/controller` v0.28 (order of steps, finalizer, texts of
 events) and fake-dra-driver v0.1.2. One instance at a time: what it promised is in its memory.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.allocation import Allocations
+from dralab.drivers.classic.named import device_of
 from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
+from dralab.drivers.classic.translation import Translation
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
 from dralab.prototypes.classic.pods import claims_by_entry
+from dralab.prototypes.classic.structured import held_by
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, amend, controller_of, is_deleting, key_of, uid_of
 from dralab.runtime.resources import (
     CLASSIC_CLAIMS,
     CLASSIC_CLASSES,
+    NODES,
     PODS,
     SCHEDULING_CONTEXTS,
 )
+from dralab.values.labels import node_selector_accepts
 
 FINALIZER: Final = f"{DRIVER}/deletion-protection"
 COMPONENT: Final = f"resource driver {DRIVER}"
@@ -33,12 +39,15 @@ class ClassicController:
 
     def __init__(self, manager: Manager, *, namespace: str = NAMESPACE) -> None:
         self.client = manager.client
-        self.allocations = Allocations(manager.client, namespace)
+        self.allocations = Allocations(manager.client, namespace, self._reserved)
         self.recorder = manager.recorder(COMPONENT)
+        self.translation = Translation(manager, self.recorder)
         self.claims = manager.cache(CLASSIC_CLAIMS)
+        self.claims.index("node", _nodes_of)
         self.classes = manager.cache(CLASSIC_CLASSES)
         self.contexts = manager.cache(SCHEDULING_CONTEXTS)
         self.pods = manager.cache(PODS)
+        self.nodes = manager.cache(NODES)
         self.claim_queue = manager.queue("fake-driver/claims", self.sync_claim)
         self.context_queue = manager.queue("fake-driver/contexts", self.sync_context)
         self.claims.subscribe(self._claim)
@@ -98,7 +107,23 @@ class ClassicController:
             return
         immediate = claim["spec"].get("allocationMode") == IMMEDIATE
         if immediate and "allocation" not in status and self._is_mine(claim):
-            self.allocations.allocate(claim, "")
+            parameters = parameters_of(self.client, claim)
+            node = self.allocations.immediate(claim, parameters, self._may_have(claim))
+            self._allocate(claim, node)
+
+    def _may_have(self, claim: Object) -> Callable[[str], bool]:
+        """Return which nodes a claim's class lets its devices be on."""
+        class_ = self.classes.get(Key("", claim["spec"]["resourceClassName"])) or {}
+        selector = class_.get("suitableNodes")
+
+        def may(name: str) -> bool:
+            node = self.nodes.get(Key("", name))
+            labels = (node or {"metadata": {}})["metadata"].get("labels") or {}
+            return node is not None and (
+                not selector or node_selector_accepts(selector, labels, name)
+            )
+
+        return may
 
     # --- contexts
 
@@ -144,21 +169,20 @@ class ClassicController:
                     raise DriverError(f"pod claim {entry}: {error}") from error
         self._answer(context, unsuitable, selected)
 
-    def _allocate(self, claim: Object, node: str, pod: Object) -> None:
+    def _allocate(self, claim: Object, node: str, pod: Object | None = None) -> None:
+        """Give a claim what was promised to it, and reserve it for the pod that needs it."""
         claim = self._amend(claim, _protected)
         allocation = self.allocations.allocate(claim, node)
-        user = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
 
         def change(latest: Object) -> bool:
             status = latest.setdefault("status", {})
             if "allocation" in status:
                 return False
-            users = [u for u in status.get("reservedFor") or () if u["uid"] != user["uid"]]
-            status |= {
-                "allocation": allocation,
-                "driverName": DRIVER,
-                "reservedFor": [*users, user],
-            }
+            status |= {"allocation": allocation, "driverName": DRIVER}
+            if pod is not None:
+                user = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
+                users = [u for u in status.get("reservedFor") or () if u["uid"] != user["uid"]]
+                status["reservedFor"] = [*users, user]
             return True
 
         self._amend(claim, change, subresource="status")
@@ -180,7 +204,20 @@ class ClassicController:
 
     def _is_mine(self, claim: Object) -> bool:
         found = self.classes.get(Key("", claim["spec"]["resourceClassName"]))
-        return found is not None and found.get("driverName") == DRIVER
+        return (
+            found is not None
+            and found.get("driverName") == DRIVER
+            # Of such a class the scheduler gives the devices.
+            and not found.get("structuredParameters")
+        )
+
+    def _reserved(self, node: str) -> set[str]:
+        return {
+            device_of(name)
+            for claim in self.claims.find("node", node)
+            for at, driver, name in held_by(claim)
+            if (at, driver) == (node, DRIVER)
+        }
 
     def _amend(self, claim: Object, change: Any, *, subresource: str = "") -> Object:
         found = amend(self.client, CLASSIC_CLAIMS, claim, change, subresource=subresource)
@@ -191,6 +228,10 @@ class ClassicController:
         """Record what went wrong; the queue tries again, ever more slowly."""
         self.recorder.event(about, kind, "Failed", message, type="Warning", api_version=API_VERSION)
         raise ApiError("InternalError", message)
+
+
+def _nodes_of(claim: Object) -> set[str]:
+    return {node for node, _, _ in held_by(claim)}
 
 
 def _finalizers(claim: Object) -> list[str]:

@@ -44,6 +44,11 @@ def parameters_of(client: Client, claim: Object) -> Parameters:
         found = client.get(FAKE_PARAMETERS, name, namespace)
     except ApiError as error:
         raise DriverError(f"error getting {where}: {error}") from error
+    return checked(found, where)
+
+
+def checked(found: Object, where: str) -> Parameters:
+    """Return what a FakeClaimParameters says; DriverError where it asks for what there is not."""
     spec = found.get("spec") or {}
     count, split = spec.get("count", 1), spec.get("split", 0)
     if count < 1:

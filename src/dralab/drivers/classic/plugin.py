@@ -1,7 +1,10 @@
-"""The fake driver's part on a node: offers its devices, prepares what the controller has given.
+"""The fake driver's part on a node: offers its devices, prepares what claims were given.
 
-Source of steps and texts: fake-dra-driver v0.1.2, `cmd/fake-dra-kubeletplugin`. What the origin
-gets wrong is mended: split devices survive a restart, and what stale claims left is cleared away.
+Source of steps and texts: fake-dra-driver v0.1.2, `cmd/fake-dra-kubeletplugin`; v0.1.3 for claims
+with structured parameters. In the classic flavour the driver's controller writes what a claim
+gets into the NodeAllocationState; in the structured one the scheduler says it in the claim, and
+the plugin writes it down. What the origin gets wrong is mended: split devices survive a restart,
+what stale claims left is cleared away, and the two flavours share a node's devices.
 """
 
 import threading
@@ -13,10 +16,13 @@ from dralab.api.status import ApiError
 from dralab.contracts.cdi import CdiDevice, CdiError, ContainerEdits, Spec, file_name, qualified
 from dralab.contracts.cdi_cache import Directory
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
+from dralab.drivers.classic.named import chosen, resources
 from dralab.drivers.fake.mission import DRIVER, MODEL, children, parents
+from dralab.prototypes.classic.structured import held_by
 from dralab.runtime.client import Client, Object
-from dralab.runtime.objects import amend
-from dralab.runtime.resources import ALLOCATION_STATES, NODES
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import amend, key_of, revision_of, uid_of
+from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NODES
 
 KIND: Final = f"k8s.{DRIVER}/fake"
 NAMESPACE: Final = "fake-system"
@@ -47,7 +53,13 @@ class ClassicPlugin:
         self.directory = directory
         self.namespace = namespace
         self.names = parents(node)
+        # Told, from any thread, when other named resources are to be had.
+        self.on_resources: Callable[[Sequence[Object]], None] = lambda _resources: None
         self._prepared: dict[str, tuple[_Device, ...]] = {}
+        # The claims that the scheduler gave devices to: what is written of them is the plugin's.
+        self._structured: set[str] = set()
+        self._offered: list[str] | None = None
+        self._revision = 0
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -58,7 +70,11 @@ class ClassicPlugin:
         common = CdiDevice("common", ContainerEdits(env=env))
         self.directory.write(file_name(KIND, "common"), Spec(kind=KIND, devices=(common,)))
         spec = self._state().get("spec") or {}
+        claims = self._claims()
+        self._structured = {uid for uid, structured in claims.items() if structured}
         given = set(spec.get("allocatedClaims") or {})
+        gone = given - set(claims)
+        given -= gone
         for uid, entry in (spec.get("preparedDevices") or {}).items():
             if uid not in given:
                 # Given back while nobody was here to hear of it.
@@ -77,6 +93,7 @@ class ClassicPlugin:
                 {"fake": {"uuid": name, "name": MODEL}} for name in self.names
             ]
             self._put_prepared(spec)
+            _drop(spec, "allocatedClaims", gone)
             return True
 
         self._change(change)
@@ -109,10 +126,33 @@ class ClassicPlugin:
                 self.directory.remove(file_name(KIND, ref.uid))
                 self._prepared.pop(ref.uid, None)
             try:
-                self._change(self._with_prepared)
+                own = {ref.uid for ref in claims if self._is_structured(ref)}
+                self._change(lambda state: self._without(state, own))
             except ApiError as error:
                 raise PluginError(f"error updating NodeAllocationState CRD: {error}") from error
+            self._structured -= own
             return {ref.uid: "" for ref in claims}
+
+    def resources(self) -> Sequence[Object]:
+        """Return the node's named resources: the devices that no classic claim holds."""
+        names = self.names if self._offered is None else self._offered
+        return resources(self.node, names)
+
+    def saw(self, state: Object) -> None:
+        """Take what a NodeAllocationState says now: the controller may have given devices away."""
+        if revision_of(state) < self._revision:
+            return
+        self._revision = revision_of(state)
+        taken = {
+            device["uuid"]
+            for uid, devices in _given(state).items()
+            if uid not in self._structured
+            for device in devices
+        }
+        offered = [name for name in self.names if name not in taken]
+        if offered != self._offered:
+            self._offered = offered
+            self.on_resources(self.resources())
 
     def health(self) -> Sequence[DeviceHealth]:
         """Return nothing: classic drivers told no health."""
@@ -124,7 +164,7 @@ class ClassicPlugin:
         try:
             devices = self._prepared.get(ref.uid)
             if devices is None:
-                devices = self._given(ref.uid)
+                devices = self._given(ref)
             self._write_files(ref.uid, devices)
             if ref.uid not in self._prepared:
                 self._prepared[ref.uid] = devices
@@ -149,10 +189,13 @@ class ClassicPlugin:
             )
         )
 
-    def _given(self, uid: str) -> tuple[_Device, ...]:
-        allocated = (self._state().get("spec") or {}).get("allocatedClaims") or {}
+    def _given(self, ref: ClaimRef) -> tuple[_Device, ...]:
+        structured = (ref.handle or {}).get("structuredData")
+        if structured is not None:
+            self._structured.add(ref.uid)
+            self._change(lambda state: self._take(state, ref.uid, structured))
         found: list[_Device] = []
-        for entry in ((allocated.get(uid) or {}).get("fake") or {}).get("devices") or ():
+        for entry in _given(self._state()).get(ref.uid, ()):
             name, split = entry["uuid"], entry.get("split", 0)
             if name not in self.names:
                 raise LookupError(f'requested Fake does not exist: "{name}"')
@@ -165,6 +208,51 @@ class ClassicPlugin:
                 "unable to create CDI spec file for claim: no devices were allocated to it"
             )
         return tuple(found)
+
+    def _take(self, state: Object, uid: str, handle: Mapping[str, Any]) -> bool:
+        """Write down what the scheduler chose, unless another claim has it; LookupError."""
+        devices = list(chosen(handle))
+        wanted = {device["uuid"] for device in devices}
+        if unknown := sorted(wanted - set(self.names)):
+            raise LookupError(f'requested Fake does not exist: "{unknown[0]}"')
+        given = _given(state)
+        holders = {
+            other: names
+            for other, held in given.items()
+            if other != uid and (names := wanted & {device["uuid"] for device in held})
+        }
+        alive = self._claims() if holders else {}
+        for other, names in holders.items():
+            if other in alive:
+                raise LookupError(f'"{min(names)}" is still held by the claim with UID {other}')
+        spec = state.setdefault("spec", {})
+        _drop(spec, "allocatedClaims", set(holders))
+        if given.get(uid) == devices:
+            return bool(holders)
+        spec["allocatedClaims"] = {
+            **(spec.get("allocatedClaims") or {}),
+            uid: {"fake": {"devices": devices}},
+        }
+        return True
+
+    def _claims(self) -> dict[str, bool]:
+        """Return for each claim, by UID, whether the scheduler gave it devices of this node."""
+        return {
+            uid_of(claim): any(node == self.node for node, _, _ in held_by(claim))
+            for claim in self.client.list(CLASSIC_CLAIMS).items
+        }
+
+    def _is_structured(self, ref: ClaimRef) -> bool:
+        """Return whether nobody else takes back what is written of a claim."""
+        if ref.uid in self._structured or "structuredData" in (ref.handle or {}):
+            return True
+        try:
+            claim = self.client.get(CLASSIC_CLAIMS, ref.name, ref.namespace)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return True
+        return uid_of(claim) != ref.uid or any(held_by(claim))
 
     def _write_files(self, uid: str, devices: Sequence[_Device]) -> None:
         spec = Spec(
@@ -211,13 +299,19 @@ class ClassicPlugin:
 
     def _change(self, change: Callable[[Object], bool]) -> None:
         # Controller and plugin write the same object: conflicts are normal.
-        amend(self.client, ALLOCATION_STATES, self._state(), change, attempts=20)
+        self.saw(amend(self.client, ALLOCATION_STATES, self._state(), change, attempts=20))
 
     def _with_prepared(self, state: Object) -> bool:
         spec = state.setdefault("spec", {})
         before = spec.get("preparedDevices")
         self._put_prepared(spec)
         return bool(spec.get("preparedDevices") != before)
+
+    def _without(self, state: Object, uids: set[str]) -> bool:
+        spec = state.setdefault("spec", {})
+        written = uids & set(_given(state))
+        _drop(spec, "allocatedClaims", written)
+        return self._with_prepared(state) or bool(written)
 
     def _put_prepared(self, spec: dict[str, Any]) -> None:
         prepared = {
@@ -228,3 +322,33 @@ class ClassicPlugin:
             spec["preparedDevices"] = prepared
         else:
             spec.pop("preparedDevices", None)
+
+
+class States:
+    """Shows plugins, by their nodes' names, what becomes of their NodeAllocationStates."""
+
+    def __init__(self, manager: Manager, *, only: str = "") -> None:
+        self.plugins: dict[str, ClassicPlugin] = {}
+        selector = f"metadata.name={only}" if only else ""
+        self.cache = manager.cache(ALLOCATION_STATES, field_selector=selector)
+        self.cache.subscribe(self._changed)
+
+    def _changed(self, _old: Object | None, new: Object | None) -> None:
+        plugin = self.plugins.get(key_of(new).name) if new is not None else None
+        if plugin is not None and new is not None and key_of(new).namespace == plugin.namespace:
+            plugin.saw(new)
+
+
+def _given(state: Object) -> dict[str, Sequence[Mapping[str, Any]]]:
+    """Return which devices claims were given, by the claims' UIDs."""
+    held = (state.get("spec") or {}).get("allocatedClaims") or {}
+    return {uid: (each.get("fake") or {}).get("devices") or () for uid, each in held.items()}
+
+
+def _drop(spec: dict[str, Any], field: str, uids: set[str]) -> None:
+    """Take claims out of a map of claims; an empty map is left out."""
+    left = {uid: entry for uid, entry in (spec.get(field) or {}).items() if uid not in uids}
+    if left:
+        spec[field] = left
+    else:
+        spec.pop(field, None)

@@ -12,7 +12,7 @@ from typing import Final
 
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import Claim, Driver, Object, PrepareError, Result
-from dralab.drivers.go_random import uuids
+from dralab.drivers.go_random import draws, text_hash, uuids
 
 DRIVER: Final = "fake.resource.3-shake.com"
 MODEL: Final = "LATEST-FAKE-MODEL"
@@ -27,6 +27,16 @@ def parents(node: str) -> list[str]:
 def children(parent: str, split: int) -> list[str]:
     """Return the names of the parts that a device is split into."""
     return [f"FAKE-{uuid}" for uuid in uuids(parent, split)]
+
+
+def model_of(node: str) -> str:
+    """Return the model of a node's devices where each node has its own (v0.1.3 and later).
+
+    >>> model_of("fake-dra-driver-cluster-worker"), model_of("fake-dra-driver-cluster-worker2")
+    ('ULTRA_10', 'ULTRA_100')
+    """
+    first = next(draws(text_hash(node)))
+    return "ULTRA_100" if first >> 32 & 1 else "ULTRA_10"
 
 
 class Fakes(Driver):

@@ -5,6 +5,7 @@ Fields and limits: k8s.io/api v0.28 `resource/v1alpha2`; 3-shake's fake-dra-driv
 
 from typing import Final
 
+from dralab.prototypes.classic.structured import HANDLE
 from dralab.prototypes.schema_words import (
     AGE,
     Schema,
@@ -51,7 +52,13 @@ CLAIM_STATUS: Final = struct(
         "allocation": struct(
             {
                 "resourceHandles": array(
-                    struct({"driverName": text(), "data": text() | {"maxLength": MAX_HANDLE}}),
+                    struct(
+                        {
+                            "driverName": text(),
+                            "data": text() | {"maxLength": MAX_HANDLE},
+                            "structuredData": HANDLE,
+                        }
+                    ),
                     maxItems=MAX_HANDLES,
                 ),
                 "availableOnNodes": NODE_SELECTOR,
@@ -86,7 +93,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
                 ("kind", "name"),
             ),
             "suitableNodes": NODE_SELECTOR,
-            "structuredParameters": boolean(),
+            "structuredParameters": boolean("Devices are given by the scheduler itself."),
         },
         columns=(("DriverName", "string", ".driverName"), AGE),
     ),

@@ -44,6 +44,12 @@ def read(items: Sequence[Object]) -> Scene:
                 scene.parts.append(_state(item))
             case "PodSchedulingContext" | "FakeClaimParameters" | "DeviceClassParameters":
                 continue  # the first has no meaning today, the others are in what names them
+            case "ResourceSlice" if version == API_VERSION:
+                scene.notes.append(_left_out(item, "drivers publish theirs by themselves today"))
+            case "ResourceClaimParameters" | "ResourceClassParameters" if version == API_VERSION:
+                if not item.get("generatedFrom"):
+                    message = "requests and selectors are in claims and classes themselves today"
+                    scene.notes.append(_left_out(item, message))
             case "Pod" if any("source" in e for e in item["spec"].get("resourceClaims") or ()):
                 scene.parts.append(_pod(item))
             case _ if "template" in (item.get("spec") or {}):
@@ -51,6 +57,10 @@ def read(items: Sequence[Object]) -> Scene:
             case _:
                 scene.others.append(item)
     return scene
+
+
+def _left_out(item: Wire, why: str) -> Note:
+    return Note("lost", f"{item['kind']} {item['metadata']['name']}", "", why)
 
 
 def _place(item: Wire) -> tuple[str, str]:

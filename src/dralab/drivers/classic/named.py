@@ -1,0 +1,44 @@
+"""The fake driver's devices as named resources, and what the scheduler chose of them.
+
+Source: fake-dra-driver v0.1.3: names in lower case, attributes `uuid` and `model`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dralab.drivers.fake.mission import model_of
+from dralab.runtime.client import Object
+
+PREFIX: Final = "FAKE-"
+
+
+def resources(node: str, names: Iterable[str]) -> list[Object]:
+    """Return what a node offers: one model with an instance for each device."""
+    model = model_of(node)
+    instances = [
+        {
+            "name": name.lower(),
+            "attributes": [{"name": "uuid", "string": name}, {"name": "model", "string": model}],
+        }
+        for name in names
+    ]
+    return [{"namedResources": {"instances": instances}}]
+
+
+def chosen(handle: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the devices of a structured handle as a NodeAllocationState has them.
+
+    >>> chosen({"results": [{"namedResources": {"name": "fake-1"}}]})
+    [{'uuid': 'FAKE-1'}]
+    """
+    split = (handle.get("vendorClaimParameters") or {}).get("split", 0)
+    part = {"split": split} if split > 0 else {}
+    return [
+        {"uuid": device_of(result["namedResources"]["name"]), **part}
+        for result in handle.get("results") or ()
+    ]
+
+
+def device_of(name: str) -> str:
+    """Return the device that an instance's name stands for."""
+    return PREFIX + name[len(PREFIX) :]

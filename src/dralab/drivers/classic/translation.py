@@ -1,0 +1,125 @@
+"""What FakeClaimParameters mean in tree: one ResourceClaimParameters for each of them.
+
+Source: fake-dra-driver v0.1.3, the structured flavour. What it gets from an empty selector (`()`,
+which is no expression) is mended: all devices will do.
+"""
+
+import json
+from typing import Any, Final
+
+from dralab.drivers.classic.parameters import DriverError, checked
+from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
+from dralab.runtime.client import Object
+from dralab.runtime.events import Recorder
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, amend, is_deleting, key_of, uid_of
+from dralab.runtime.resources import CLAIM_PARAMETERS, FAKE_PARAMETERS
+
+KIND: Final = "FakeClaimParameters"
+OWN_VERSION: Final = f"{DRIVER}/{DRIVER_VERSION}"
+
+
+class Translation:
+    """Keeps the ResourceClaimParameters to the FakeClaimParameters that they were made from."""
+
+    def __init__(self, manager: Manager, recorder: Recorder) -> None:
+        self.client = manager.client
+        self.recorder = recorder
+        self.originals = manager.cache(FAKE_PARAMETERS)
+        self.made = manager.cache(CLAIM_PARAMETERS)
+        self.queue = manager.queue("fake-driver/parameters", self.sync)
+        self.originals.subscribe(self._original)
+        self.made.subscribe(self._made)
+
+    def _original(self, _old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self.queue.add(key_of(new))
+
+    def _made(self, old: Object | None, new: Object | None) -> None:
+        # Also one that somebody changed or deleted: it is put right.
+        for obj in (old, new):
+            if obj is not None and _is_from_fakes(obj):
+                self.queue.add(Key(key_of(obj).namespace, obj["generatedFrom"]["name"]))
+
+    def sync(self, key: Key) -> int | None:
+        """Write what an object means; the garbage collector takes away what is left of a gone one.
+
+        What asks for nothing that there is leaves an event, and its earlier meaning as it is.
+        """
+        original = self.originals.get(key)
+        if original is None or is_deleting(original):
+            return None
+        where = f'FakeClaim called "{key.name}" in namespace "{key.namespace}"'
+        try:
+            content = _content(original, checked(original, where).count)
+        except DriverError as error:
+            self.recorder.event(
+                original, KIND, "Failed", str(error), type="Warning", api_version=OWN_VERSION
+            )
+            return None
+        earlier = self._earlier(key)
+        if earlier is None:
+            made = self.client.create(CLAIM_PARAMETERS, _body(original, content), key.namespace)
+        else:
+            made = amend(self.client, CLAIM_PARAMETERS, earlier, lambda obj: _put(obj, content))
+        self.made.learn(made)
+        return None
+
+    def _earlier(self, key: Key) -> Object | None:
+        for obj in self.made.namespace(key.namespace):
+            if _is_from_fakes(obj) and obj["generatedFrom"]["name"] == key.name:
+                return obj
+        return None
+
+
+def selector_of(spec: Object) -> str:
+    """Return the CEL selector for a claim's devices.
+
+    >>> selector_of({"selector": {"model": "ULTRA_10"}})
+    'attributes.string["model"] == "ULTRA_10"'
+    """
+    model = (spec.get("selector") or {}).get("model")
+    return f'attributes.string["model"] == {json.dumps(model)}' if model else "true"
+
+
+def _content(original: Object, count: int) -> dict[str, Any]:
+    spec = original.get("spec") or {}
+    request = {"namedResources": {"selector": selector_of(spec)}}
+    return {
+        "generatedFrom": {"apiGroup": DRIVER, "kind": KIND, "name": original["metadata"]["name"]},
+        "shareable": True,
+        "driverRequests": [
+            {"driverName": DRIVER, "vendorParameters": spec, "requests": [request] * count}
+        ],
+    }
+
+
+def _body(original: Object, content: dict[str, Any]) -> Object:
+    owner = {
+        "apiVersion": OWN_VERSION,
+        "kind": KIND,
+        "name": original["metadata"]["name"],
+        "uid": uid_of(original),
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaimParameters",
+        "metadata": {
+            "generateName": "resource-claim-parameters-",
+            "namespace": key_of(original).namespace,
+            "ownerReferences": [owner],
+        },
+        **content,
+    }
+
+
+def _put(obj: Object, content: dict[str, Any]) -> bool:
+    changed = any(obj.get(name) != value for name, value in content.items())
+    obj.update(content)
+    return changed
+
+
+def _is_from_fakes(obj: Object) -> bool:
+    source = obj.get("generatedFrom") or {}
+    return (source.get("apiGroup"), source.get("kind")) == (DRIVER, KIND)

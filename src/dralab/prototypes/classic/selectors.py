@@ -1,0 +1,106 @@
+"""Selectors of named resources: CEL over maps of attributes, one map for each type.
+
+Source: k8s.io/dynamic-resource-allocation v0.30 `structured/namedresources/cel`.
+
+>>> accepts('attributes.string["model"] == "A"', [{"name": "model", "string": "A"}])
+True
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from dralab.cel import (
+    CelError,
+    CompileError,
+    Environment,
+    Program,
+    compile_expression,
+    kubernetes,
+    types,
+)
+from dralab.cel.values import Map, Quantity
+from dralab.values.quantity import QuantityError, int64_scale, parse_any
+from dralab.values.version import Version
+
+# map → (type of its values, field of an attribute)
+MAPS: Final[Mapping[str, tuple[types.Type, str]]] = {
+    "quantity": (types.QUANTITY, "quantity"),
+    "bool": (types.BOOL, "bool"),
+    "int": (types.INT, "int"),
+    "intslice": (types.list_of(types.INT), "intSlice"),
+    "string": (types.STRING, "string"),
+    "stringslice": (types.list_of(types.STRING), "stringSlice"),
+    "version": (types.SEMVER, "version"),
+}
+
+
+class SelectorError(Exception):
+    """A selector has no answer for a device."""
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Return the environment: Kubernetes' own, and the maps of attributes."""
+    return kubernetes().extended(
+        variables={
+            f"attributes.{name}": types.map_of(types.STRING, value)
+            for name, (value, _) in MAPS.items()
+        },
+        result=(types.BOOL,),
+        result_words="bool",
+    )
+
+
+def problem(selector: str) -> str:
+    """Return why a text is no selector; empty where it is one."""
+    found = _compiled(selector)
+    return found if isinstance(found, str) else ""
+
+
+def accepts(selector: str, attributes: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a selector accepts a device with these attributes. SelectorError."""
+    program = _compiled(selector)
+    if isinstance(program, str):
+        raise SelectorError(program)
+    variables = {
+        f"attributes.{name}": Map(
+            {
+                attribute["name"]: _value(attribute, field)
+                for attribute in attributes
+                if attribute.get(field) is not None
+            }
+        )
+        for name, (_, field) in MAPS.items()
+    }
+    try:
+        value, _ = program.value(variables)
+    except CelError as error:
+        raise SelectorError(error.message) from error
+    return bool(value)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(selector: str) -> Program | str:
+    try:
+        return compile_expression(selector, environment())
+    except CompileError as error:
+        return error.detail
+
+
+def _value(attribute: Mapping[str, Any], field: str) -> Any:
+    value = attribute[field]
+    try:
+        match field:
+            case "quantity":
+                return Quantity(parse_any(value), int64_scale(str(value)))
+            case "version":
+                return Version.parse(value)
+            case "intSlice":
+                return list(value["ints"])
+            case "stringSlice":
+                return list(value["strings"])
+            case _:
+                return value
+    except (QuantityError, ValueError) as error:
+        raise SelectorError(f'attribute "{attribute["name"]}": {error}') from error

@@ -1,0 +1,151 @@
+"""Structured parameters of classic DRA: the kinds by which the scheduler itself gives devices.
+
+Fields and limits: k8s.io/api v0.30 `resource/v1alpha2`. A driver's plugin tells the kubelet its
+named resources, which become ResourceSlices; claims and classes are translated into
+ResourceClaimParameters and ResourceClassParameters, whose selectors are `selectors`' business.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from dralab.prototypes.classic import selectors
+from dralab.prototypes.findings import Finding, Object, Report, invalid
+from dralab.prototypes.schema_words import (
+    AGE,
+    Schema,
+    anything,
+    array,
+    boolean,
+    integer,
+    kind,
+    quantity,
+    struct,
+    text,
+)
+
+# What the scheduler puts on claims whose devices it gave (1.30; later another name).
+FINALIZER: Final = "dra.k8s.io/delete-protection"
+MODEL: Final = "namedResources"
+
+SELECTOR: Final = struct(
+    {"selector": text("A CEL expression over `attributes`.")}, ("selector",), "By their names."
+)
+VENDOR: Final = anything("The driver's own.")
+ATTRIBUTE: Final = struct(
+    {
+        "name": text(),
+        "quantity": quantity(),
+        "bool": boolean(),
+        "int": integer(),
+        "intSlice": struct({"ints": array(integer())}, ("ints",)),
+        "string": text(),
+        "stringSlice": struct({"strings": array(text())}, ("strings",)),
+        "version": text("A semantic version."),
+    },
+    ("name",),
+)
+INSTANCE: Final = struct({"name": text(), "attributes": array(ATTRIBUTE)}, ("name",))
+BY_NAME: Final[Mapping[str, Any]] = {
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+}
+# Of a claim's allocation: `resourceHandles[*].structuredData`.
+HANDLE: Final = struct(
+    {
+        "vendorClassParameters": VENDOR,
+        "vendorClaimParameters": VENDOR,
+        "nodeName": text(),
+        "results": array(
+            struct({"vendorRequestParameters": VENDOR, MODEL: struct({"name": text()}, ("name",))})
+        ),
+    },
+    ("results",),
+    "What the scheduler chose.",
+)
+
+KINDS: Final[tuple[Schema, ...]] = (
+    kind(
+        "ResourceSlice",
+        "resourceslices",
+        (),
+        namespaced=False,
+        properties={
+            "nodeName": text(),
+            "driverName": text(),
+            MODEL: struct({"instances": array(INSTANCE, **BY_NAME)}, ("instances",)),
+        },
+        columns=(("Node", "string", ".nodeName"), ("Driver", "string", ".driverName"), AGE),
+    )
+    | {"fields": ["nodeName", "driverName"]},
+    kind(
+        "ResourceClaimParameters",
+        "resourceclaimparameters",
+        (),
+        namespaced=True,
+        properties={
+            "generatedFrom": struct(
+                {"apiGroup": text(), "kind": text(), "name": text()}, ("kind", "name")
+            ),
+            "shareable": boolean("Several consumers at the same time."),
+            "driverRequests": array(
+                struct(
+                    {
+                        "driverName": text(),
+                        "vendorParameters": VENDOR,
+                        "requests": array(struct({"vendorParameters": VENDOR, MODEL: SELECTOR})),
+                    },
+                    ("driverName",),
+                )
+            ),
+        },
+        columns=(("Generated-From", "string", ".generatedFrom.name"), AGE),
+    ),
+    kind(
+        "ResourceClassParameters",
+        "resourceclassparameters",
+        (),
+        namespaced=True,
+        properties={
+            "generatedFrom": struct(
+                {"apiGroup": text(), "kind": text(), "name": text(), "namespace": text()},
+                ("kind", "name"),
+            ),
+            "vendorParameters": array(
+                struct({"driverName": text(), "parameters": VENDOR}, ("driverName",))
+            ),
+            "filters": array(struct({"driverName": text(), MODEL: SELECTOR}, ("driverName",))),
+        },
+        columns=(("Generated-From", "string", ".generatedFrom.name"), AGE),
+    ),
+)
+
+
+def mend(value: Object) -> Report:
+    """Return an object as it is, with what is wrong with its selectors."""
+    findings = (_finding(field, entry) for field, entry in _selecting(value))
+    return Report(mended=value, findings=tuple(filter(None, findings)))
+
+
+def _selecting(value: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, driver in enumerate(value.get("driverRequests") or ()):
+        for index, request in enumerate(driver.get("requests") or ()):
+            yield f"driverRequests[{number}].requests[{index}]", request
+    for number, entry in enumerate(value.get("filters") or ()):
+        yield f"filters[{number}]", entry
+
+
+def _finding(field: str, entry: Mapping[str, Any]) -> Finding | None:
+    if MODEL not in entry:
+        return invalid(field, f"exactly one structured model field must be set: {MODEL}")
+    problem = selectors.problem(entry[MODEL]["selector"])
+    return invalid(f"{field}.{MODEL}.selector", problem) if problem else None
+
+
+def held_by(claim: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the devices that the scheduler gave to a claim, as (node, driver, name)."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    for handle in allocation.get("resourceHandles") or ():
+        chosen = handle.get("structuredData") or {}
+        for result in chosen.get("results") or ():
+            if MODEL in result:
+                yield chosen.get("nodeName", ""), handle["driverName"], result[MODEL]["name"]
