@@ -16,6 +16,7 @@ from workloads import pod, worker
 
 pytestmark = pytest.mark.conformance
 TOTAL = 200
+SCHEDULER = [sys.executable, "-m", "dralab", "scheduler"]
 
 
 def test_no_device_is_given_twice_by_schedulers_that_are_killed(tmp_path):
@@ -35,7 +36,7 @@ def test_no_device_is_given_twice_by_schedulers_that_are_killed(tmp_path):
 
         def start():
             return subprocess.Popen(
-                [sys.executable, "-m", "dralab", "scheduler", "--kubeconfig", str(config)],
+                [*SCHEDULER, "--no-leader-elect", "--kubeconfig", str(config)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )

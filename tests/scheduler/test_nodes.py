@@ -129,6 +129,22 @@ def test_pods_of_other_schedulers_are_left_alone(lab):
     assert lab.why("theirs") is None
 
 
+def test_a_scheduler_that_does_not_lead_watches_and_takes_over(lab):
+    lab.server.add(NODES, worker("n", cpu="2"))
+    lab.start()
+    lab.scheduler.rest()
+    lab.add(PODS, pod("p", requests={"cpu": "1"}), pod("gated", schedulingGates=[{"name": "g"}]))
+    wanted = pod("bound", requests={"cpu": "1"}, nodeName="n")
+    lab.add(PODS, wanted)
+    assert lab.node_of("p") is None
+    assert lab.why("p") is lab.why("gated") is None
+    lab.scheduler.lead()
+    lab.wait(1)
+    assert lab.node_of("p") == "n"
+    lab.add(PODS, pod("late", requests={"cpu": "1"}))
+    assert lab.why("late") == "0/1 nodes are available: 1 Insufficient cpu."
+
+
 def test_a_gated_pod_waits_until_its_gates_are_gone(lab):
     lab.server.add(NODES, worker("n"))
     lab.start()
@@ -173,6 +189,22 @@ def test_preferred_nodes_are_taken_where_there_is_a_choice(lab):
     }
     lab.add(PODS, pod("plain"), pod("wishes", affinity=wish))
     assert (lab.node_of("plain"), lab.node_of("wishes")) == ("b", "c")
+
+
+def test_a_node_that_has_the_image_is_preferred(lab):
+    image = {"names": ["registry.example/big:latest"], "sizeBytes": 800 << 20}
+    with_image = worker("n1")
+    with_image["status"]["images"] = [image]
+    lab.server.add(NODES, worker("n0"), with_image, worker("n2"))
+    lab.start()
+    made = pod("p")
+    made["spec"]["containers"][0]["image"] = "registry.example/big"
+    lab.add(PODS, made, pod("other"))
+    assert lab.node_of("p") == "n1"
+    assert lab.node_of("other") != "n1"
+    lab.server.delete(NODES, "n1")
+    lab.wait(1)
+    assert not any(lab.scheduler.state.table.images.values())
 
 
 def test_host_ports_collide_on_a_node(lab):

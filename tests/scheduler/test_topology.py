@@ -1,5 +1,6 @@
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,36 @@ def test_too_few_domains_count_as_an_empty_one(lab):
         ),
     )
     assert (lab.node_of("p0"), lab.node_of("p1")) == ("a1", None)
+
+
+def wish(side, app, weight=100):
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
+    entry = {"weight": weight, "podAffinityTerm": term}
+    return {side: {"preferredDuringSchedulingIgnoredDuringExecution": [entry]}}
+
+
+@pytest.mark.parametrize(
+    ("of_the_first", "zone"),
+    [
+        (wish("podAffinity", "x"), "a"),
+        (near("x"), "a"),
+        (wish("podAntiAffinity", "x"), "b"),
+        (wish("podAffinity", "y"), "b"),
+        ({}, "b"),
+    ],
+)
+def test_a_pod_goes_where_pods_that_are_there_wish_it_to_be(lab, of_the_first, zone):
+    lab.server.add(NODES, zoned("a1", "a"))
+    lab.start()
+    # Big enough that emptiness alone would send the next one elsewhere.
+    first = pod("first", labels={"app": "x"}, affinity=of_the_first, requests={"cpu": "1"})
+    lab.add(PODS, first)
+    lab.add(NODES, zoned("b1", "b"))
+    lab.add(PODS, pod("next", labels={"app": "x"}))
+    assert lab.node_of("next") == f"{zone}1"
+    lab.server.delete(PODS, "first", "default", options={"gracePeriodSeconds": 0})
+    lab.wait(1)
+    assert not lab.scheduler.state.table.wishes
 
 
 def test_soft_spread_evens_out_without_forbidding(lab):

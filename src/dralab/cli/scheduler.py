@@ -23,12 +23,26 @@ import click
     show_default=True,
     help="Schedule the pods whose schedulerName is this; leave all others alone.",
 )
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Act only while holding the lease kube-system/kube-scheduler: of several, one acts.",
+)
 @click.option("--seed", type=int, help="Make the ids of shared devices repeat.")
 @click.option("-v", "--verbose", is_flag=True, help="Tell what is tried again, and why.")
-def scheduler(kubeconfig: Path, context: str, name: str, seed: int | None, verbose: bool) -> None:
+def scheduler(
+    kubeconfig: Path,
+    context: str,
+    name: str,
+    leader_elect: bool,
+    seed: int | None,
+    verbose: bool,
+) -> None:
     """Schedule the pods of any cluster until Ctrl-C or SIGTERM, devices included.
 
-    Prints `ready` when it knows the cluster and begins.
+    Prints `ready` when it knows the cluster. Another scheduler of the same name that holds the
+    lease goes first; this one takes over when it ends, after 15 seconds at most.
 
     Example: `dralab scheduler --kubeconfig lab.kubeconfig`
     """
@@ -36,6 +50,7 @@ def scheduler(kubeconfig: Path, context: str, name: str, seed: int | None, verbo
     from dralab.api.status import ApiError
     from dralab.cli.apiserver import note
     from dralab.kernel.randomness import Randomness
+    from dralab.parts.running import election, new_identity
     from dralab.runtime.kubeconfig import KubeconfigError, read
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
@@ -59,15 +74,20 @@ def scheduler(kubeconfig: Path, context: str, name: str, seed: int | None, verbo
     engine = LiveEngine(name="scheduler", workers=8)
     randomness = Randomness.from_system() if seed is None else Randomness(seed)
     manager = Manager(engine, client, randomness)
-    Scheduler(manager, CelEnvironment(), name=name)
+    made = Scheduler(manager, CelEnvironment(), name=name)
+    leadership = election(engine, client, made, new_identity()) if leader_elect else None
     manager.caches.when_synced(lambda: click.echo("ready"))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
     manager.start()
     engine.start()
+    if leadership is not None:
+        leadership.start()
     over.wait()
     note("stopping")
     manager.stop()
+    if leadership is not None:
+        leadership.stop()
     engine.stop()
     client.close()

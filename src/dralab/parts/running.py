@@ -4,12 +4,15 @@ A `Cluster` takes a `Running` as one of its parts; `dralab scheduler` uses the s
 any server. In simulated time hand `assemble` a manager on a `SimulatedEngine`.
 """
 
+import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
+from dralab.runtime.engine import Engine
+from dralab.runtime.leading import Leadership
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from dralab.scheduler.scheduler import Scheduler
 
 SCHEDULER: Final = "scheduler"
+# kube-scheduler's: it and dralab's leave the cluster to each other.
+LEASE: Final = "kube-scheduler"
+IDENTITY: Final = "dralab-up"
 CONTROLLERS: Final = "controllers"
 NODES: Final = "nodes"
 PARTS: Final = (SCHEDULER, CONTROLLERS, NODES)
@@ -56,6 +62,7 @@ class Running:
         self.engine: LiveEngine | None = None
         self.manager: Manager | None = None
         self.scheduler: Scheduler | None = None
+        self.leadership: Leadership | None = None
 
     def start(self, cluster: Host) -> None:
         """Begin beside a server that answers."""
@@ -70,6 +77,10 @@ class Running:
                 manager, without=self.without, kinds=kinds, classic=self.classic
             )
             manager.start()
+            if self.scheduler is not None:
+                # Always the same name: a cluster that starts again holds its own lease still.
+                self.leadership = election(engine, cluster.client, self.scheduler, IDENTITY)
+                self.leadership.start()
 
         engine.soon(begin)
         engine.start()
@@ -80,7 +91,24 @@ class Running:
             self.manager.stop()
         if self.engine is not None:
             self.engine.stop()
-        self.engine = self.manager = self.scheduler = None
+        if self.leadership is not None:
+            self.leadership.stop()
+        self.engine = self.manager = self.scheduler = self.leadership = None
+
+
+def election(engine: Engine, client: Client, scheduler: "Scheduler", identity: str) -> Leadership:
+    """Return what lets a scheduler act while it holds the lease of its name; start it.
+
+    kube-scheduler's own lease where the scheduler has the default's name, else one of that name.
+    """
+    name = LEASE if scheduler.name == "default-scheduler" else scheduler.name
+    scheduler.rest()
+    return Leadership(engine, client, name, identity, scheduler.lead, scheduler.rest)
+
+
+def new_identity() -> str:
+    """Return a name that no other process has."""
+    return f"{socket.gethostname()}_{Randomness.from_system().uuid('identity')}"
 
 
 def assemble(

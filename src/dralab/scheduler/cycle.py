@@ -341,6 +341,10 @@ def _scores(state: State, pod: PodInfo, fitting: Mask) -> Scores:
     preference = state.filters.preference(pod)
     if preference is not None:
         scores += preference
+    if state.table.images:
+        images = filters.image_points(state.table, pod)
+        if images is not None:
+            scores += images
     near = topology.points(state.table, pod, fitting)
     if near is not None:
         scores += near

@@ -21,6 +21,8 @@ NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS: Final = "Too many pods"
 # The API has no number for "the best there is"; scores go from 0 to this (framework.MaxNodeScore).
 MOST: Final = 100.0
+SMALL_IMAGES: Final = 23 * 1024 * 1024
+BIG_IMAGES: Final = 1000 * 1024 * 1024
 
 
 class NodeFilter:
@@ -184,6 +186,28 @@ def room_points(table: NodeTable, pod: PodInfo) -> Scores:
     found: Scores = (share[0] + share[1]) * (MOST / 2) + (
         1.0 - np.abs(share[0] - share[1]) / 2
     ) * MOST
+    return found
+
+
+def image_points(table: NodeTable, pod: PodInfo) -> Scores | None:
+    """Return the points for images that a node has already; None where no node has any.
+
+    Source: ImageLocality. An image counts by its size and by the share of nodes that have it,
+    so that not all pods of one image go to one node; 23 MiB are too few to count, 1,000 MiB for
+    each container are all that counts.
+    """
+    known = [table.images[name] for name in pod.images if table.images.get(name)]
+    if not known:
+        return None
+    size = np.zeros(table.size)
+    for rows in known:
+        share = len(rows) / max(table.count, 1)
+        for row, amount in rows.items():
+            size[row] += amount * share
+    most = BIG_IMAGES * len(pod.images)
+    found: Scores = (np.clip(size, SMALL_IMAGES, most) - SMALL_IMAGES) * (
+        MOST / (most - SMALL_IMAGES)
+    )
     return found
 
 

@@ -6,7 +6,7 @@ scheduling cycle is a few operations on whole columns, and no loop over nodes.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -50,6 +50,10 @@ class NodeTable:
         self._domains: dict[str, tuple[int, Numbers, dict[str, int]]] = {}
         # Required anti-affinity terms of pods that are there: term → pods that carry it, by row.
         self.repelling: dict[tuple[PodMatcher, str], Numbers] = {}
+        # What pods that are there wish for: term → the sum of their weights, by row.
+        self.wishes: dict[tuple[PodMatcher, str], Numbers] = {}
+        # Images that nodes have already: name → bytes, by row.
+        self.images: dict[str, dict[int, int]] = {}
 
     # --- columns
 
@@ -106,6 +110,7 @@ class NodeTable:
             return True
         old = self.objects[row]
         self.objects[row] = obj
+        self._put_images(row, _images(old), _images(obj))
         better = False
         if old is None or _placement(old) != _placement(obj):
             self.labels[row] = obj["metadata"].get("labels") or {}
@@ -135,6 +140,7 @@ class NodeTable:
             self._uncount_pod(row, pod)
         if pods:
             self._homeless[name] = pods
+        self._put_images(row, _images(self.objects[row]), ())
         self.names[row], self.objects[row], self.labels[row] = "", None, {}
         self.pods[row] = {}
         self._live[row] = False
@@ -218,10 +224,23 @@ class NodeTable:
 
     def _fill(self, row: int, obj: Object) -> None:
         self.objects[row] = obj
+        self._put_images(row, (), _images(obj))
         self.labels[row] = obj["metadata"].get("labels") or {}
         self._set_allocatable(row, _offer(obj))
         self._free[:, row] = self._allocatable[:, row]
         self._scored[:, row] = self._allocatable[:2, row]
+
+    def _put_images(
+        self, row: int, before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
+    ) -> None:
+        if before == now:
+            return
+        for image in before:
+            for name in image.get("names") or ():
+                self.images.get(name, {}).pop(row, None)
+        for image in now:
+            for name in image.get("names") or ():
+                self.images.setdefault(name, {})[row] = image.get("sizeBytes") or 0
 
     def _set_allocatable(self, row: int, offer: Mapping[str, Any]) -> None:
         for name in offer:
@@ -253,6 +272,7 @@ class NodeTable:
         self._scored = wider(self._scored)
         self._counts = OrderedDict((key, wider(array)) for key, array in self._counts.items())
         self.repelling = {key: wider(array) for key, array in self.repelling.items()}
+        self.wishes = {key: wider(array) for key, array in self.wishes.items()}
 
     def _count_pod(self, row: int, pod: PodInfo) -> None:
         self.pods[row][pod.uid] = pod
@@ -284,6 +304,14 @@ class NodeTable:
             carried[row] += sign
             if sign < 0 and not carried.any():
                 del self.repelling[term.matcher, term.key]
+        for term in pod.wishes:
+            weights = self.wishes.get((term.matcher, term.key))
+            if weights is None:
+                weights = np.zeros(self._live.shape[0], dtype=np.int64)
+                self.wishes[term.matcher, term.key] = weights
+            weights[row] += sign * term.weight
+            if not weights.any():
+                del self.wishes[term.matcher, term.key]
         for port in pod.ports:
             taken = self._ports.setdefault(row, {})
             taken[port] = taken.get(port, 0) + sign
@@ -319,6 +347,11 @@ class Kept:
 def _placement(obj: Mapping[str, Any]) -> tuple[Any, ...]:
     spec = obj.get("spec") or {}
     return obj["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")
+
+
+def _images(obj: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = ((obj or {}).get("status") or {}).get("images") or ()
+    return found
 
 
 def _offer(obj: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,6 +21,8 @@ Wire = Mapping[str, Any]
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 # What a container that asks for nothing counts as in scores (schedutil.DefaultMilliCPURequest).
 SCORED_CPU, SCORED_MEMORY = 100, 200 * 1024 * 1024
+# What required affinity of a pod that is there counts for those that come (hardPodAffinityWeight).
+REQUIRED_WEIGHT = 1
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 
@@ -84,6 +86,8 @@ class PodInfo:
     affinity: tuple[AffinityTerm, ...]
     anti_affinity: tuple[AffinityTerm, ...]
     preferred_pods: tuple[AffinityTerm, ...]
+    # What it wishes of pods that come after it: what it prefers, and what it requires as weight 1.
+    wishes: tuple[AffinityTerm, ...]
     spread: tuple[SpreadRule, ...]
     ports: frozenset[tuple[str, str, int]]
     node_name: str
@@ -92,6 +96,7 @@ class PodInfo:
     gates: tuple[str, ...]
     # What devices take of the node, by claim: entries of nodeAllocatableResourceClaimStatuses.
     claimed: tuple[Wire, ...] = ()
+    images: tuple[str, ...] = ()
 
     @property
     def may_preempt(self) -> bool:
@@ -116,8 +121,14 @@ def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = N
     preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     tolerations = spec.get("tolerations") or ()
     selector = spec.get("nodeSelector") or {}
+    images = tuple(_image(container) for container in spec.get("containers") or ())
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     wished = "preferredDuringSchedulingIgnoredDuringExecution"
+    together = tuple(read.term(term, REQUIRED_WEIGHT) for term in near.get(needed) or ())
+    preferred_pods = (
+        *(read.term(t["podAffinityTerm"], t["weight"]) for t in near.get(wished) or ()),
+        *(read.term(t["podAffinityTerm"], -t["weight"]) for t in far.get(wished) or ()),
+    )
     return PodInfo(
         obj=obj,
         key=key,
@@ -134,12 +145,10 @@ def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = N
         node_affinity=required,
         preferred_nodes=tuple(preferred),
         tolerations=tuple(tolerations),
-        affinity=tuple(read.term(term) for term in near.get(needed) or ()),
+        affinity=together,
         anti_affinity=tuple(read.term(term) for term in far.get(needed) or ()),
-        preferred_pods=(
-            *(read.term(t["podAffinityTerm"], t["weight"]) for t in near.get(wished) or ()),
-            *(read.term(t["podAffinityTerm"], -t["weight"]) for t in far.get(wished) or ()),
-        ),
+        preferred_pods=preferred_pods,
+        wishes=(*preferred_pods, *together),
         spread=tuple(read.rule(rule) for rule in spec.get("topologySpreadConstraints") or ()),
         ports=_ports(spec),
         node_name=spec.get("nodeName") or "",
@@ -147,6 +156,7 @@ def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = N
         has_claims=bool(spec.get("resourceClaims")),
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         claimed=claimed,
+        images=images,
     )
 
 
@@ -357,6 +367,12 @@ def _scored(spec: Wire, requests: Mapping[str, int]) -> tuple[int, int]:
         requests.get("cpu") or SCORED_CPU * count,
         requests.get("memory") or SCORED_MEMORY * count,
     )
+
+
+def _image(container: Wire) -> str:
+    """Return a container's image as nodes name it: `latest` where it has no tag."""
+    name: str = container.get("image") or ""
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 def _ports(spec: Wire) -> frozenset[tuple[str, str, int]]:

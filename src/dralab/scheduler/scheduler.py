@@ -109,9 +109,20 @@ class Scheduler:
         self._by_claim: dict[Key, set[str]] = {}
         self._by_group: dict[Key, set[str]] = {}
         self._scheduled = False
+        # Without the lead it watches, and leaves all pods to whoever has it.
+        self._leads = True
         self._subscribe()
         manager.caches.when_synced(self._wake)
         manager.every(FLUSH_PERIOD, self._flush)
+
+    def lead(self) -> None:
+        """Act from now on, as it does unless it is told to rest."""
+        self._leads = True
+        self._wake()
+
+    def rest(self) -> None:
+        """Watch only, ready to take over."""
+        self._leads = False
 
     # --- what happens in the cluster
 
@@ -203,7 +214,7 @@ class Scheduler:
             self.queue.update(self._noted(new))
         else:
             return
-        if new["spec"].get("schedulingGates"):
+        if self._leads and new["spec"].get("schedulingGates"):
             self._report(new, "SchedulingGated", GATED)
         group = (new["spec"].get("schedulingGroup") or {}).get("podGroupName")
         if group:
@@ -286,13 +297,13 @@ class Scheduler:
             self._wake()
 
     def _wake(self) -> None:
-        if not self._scheduled and self.manager.ready:
+        if not self._scheduled and self._leads and self.manager.ready:
             self._scheduled = True
             self.manager.engine.soon(self._next)
 
     def _next(self) -> None:
         self._scheduled = False
-        if not self.manager.ready:
+        if not (self._leads and self.manager.ready):
             return
         item = self.queue.pop()
         if item is None:
@@ -424,7 +435,7 @@ class Scheduler:
 
     def _look_at(self, uid: str) -> None:
         waiting = self._pending.get(uid)
-        if waiting is None:
+        if waiting is None or not self._leads:
             return
         claims = [claim for key in waiting.claims if (claim := self._claims.get(key)) is not None]
         met = binding.conditions_met(claims)

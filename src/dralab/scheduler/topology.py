@@ -43,12 +43,19 @@ def is_bound_by_pods(table: NodeTable, pod: PodInfo) -> bool:
 
 
 def points(table: NodeTable, pod: PodInfo, among: Mask) -> Scores | None:
-    """Return the points for preferred closeness and for even spread; None where it has no wish."""
+    """Return the points for closeness and for even spread; None where nobody has a wish.
+
+    Closeness is what the pod prefers, and what pods that are there prefer or require of it.
+    """
     found: Scores | None = None
-    if pod.preferred_pods:
+    wishes = [item for item in table.wishes.items() if item[0][0].accepts(pod)]
+    if pod.preferred_pods or wishes:
         near = np.zeros(table.size)
         for term in pod.preferred_pods:
             near += term.weight * _domain_counts(table, term)
+        for (_, key), weights in wishes:
+            count, ids = table.domains(key)
+            near += _spread_out(_per_domain(count, ids, weights[: table.size]), ids)
         found = 2 * _normalised(near, among)
     soft = [rule for rule in pod.spread if not rule.hard]
     if soft:
