@@ -7,6 +7,7 @@ True
 
 import asyncio
 import base64
+import ipaddress
 import os
 import shutil
 import tempfile
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
+from dralab.apiserver.nodes import LOOPBACK
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits
@@ -57,6 +59,7 @@ class Options:
     served that a real server serves unasked.
     `profiles` say which meanings of the device API are served (`parts.profiles`), `features`
     which gates of it are on; None stands for those of 1.36.
+    In `node_networks` (CIDR), beside the loopback, nodes of other processes may be asked.
     """
 
     host: str = "127.0.0.1"
@@ -70,6 +73,7 @@ class Options:
     all_versions: bool = True
     profiles: Sequence[str] = profiles.DEFAULT
     features: Features | None = None
+    node_networks: Sequence[str] = ()
 
 
 class Cluster:
@@ -160,7 +164,7 @@ class Cluster:
         self._stop_parts()
         old, new = self.server, self._new_server(MemoryStore())
         if self._http is not None:
-            self._http.edge.served = new
+            self._edge.served = new
         self._server = new
         old.close()
         self._start_parts()
@@ -225,7 +229,8 @@ class Cluster:
                     self._ca = certificate.ca
                 self._address = "{}:{}".format(*address(listener))
                 self._server = self._new_server(store)
-                self._http = HttpServer(Edge(self._server), listener, certificate)
+                self._edge = Edge(self._server)
+                self._http = HttpServer(self._edge, listener, certificate)
             except BaseException:
                 listener.close()
                 raise
@@ -246,6 +251,7 @@ class Cluster:
             kinds=None if self.options.all_versions else Kinds.standard(also=()),
             service_accounts=self.options.service_accounts,
             features=self.options.features,
+            networks=[*LOOPBACK, *map(ipaddress.ip_network, self.options.node_networks)],
         )
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)

@@ -2,8 +2,11 @@
 
 import os
 import pty
+import re
 import subprocess
+import sys
 import threading
+import urllib.request
 
 import pytest
 
@@ -27,13 +30,31 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    wanted = Wanted(
-        nodes=1, drivers=["fake"], runtime=PROCESS, images={"registry/tool": ["/bin/echo", "tool"]}
-    )
-    with Cluster(parts=[Running(), Nodes(wanted)]) as found:
-        yield found
+@pytest.fixture(scope="module", params=["in the server's process", "in a process of its own"])
+def cluster(request, tmp_path_factory):
+    """A cluster whose node runs processes, near and far."""
+    if request.param == "in the server's process":
+        wanted = Wanted(nodes=1, runtime=PROCESS, images={"registry/tool": ["/bin/echo", "tool"]})
+        with Cluster(parts=[Running(), Nodes(wanted)]) as found:
+            yield found
+        return
+    place = tmp_path_factory.mktemp("node")
+    with Cluster(parts=[Running()]) as found:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "dralab", "node", "--name", "n1", "--runtime", "process",
+                "--kubeconfig", found.kubeconfig, "--root", place / "k", "--cdi-root", place / "c",
+                "--image-map", "registry/tool=/bin/echo tool",
+            ],
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert process.stdout.readline() == b"ready: n1\n"
+            yield found
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+            process.stdout.close()
 
 
 @pytest.fixture(params=KUBECTLS, ids=lambda path: path.name)
@@ -203,3 +224,80 @@ def test_a_mapped_image_runs_its_program(kubectl, start):
         wait=lambda pod: pod["status"].get("phase") == "Succeeded",
     )  # fmt: skip
     assert kubectl("logs", "p").stdout == "tool --flag\n"
+
+
+def test_attach_shows_what_is_said_from_now_on(kubectl, start):
+    start("p", "while [ ! -e go ]; do sleep 0.1; done; echo after", restartPolicy="Never")
+    process = subprocess.Popen(
+        [*kubectl.words, "attach", "p"],
+        env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert "press" in process.stderr.readline() + process.stderr.readline()
+    threading.Event().wait(0.5)  # kubectl says so before it asks
+    assert kubectl("exec", "p", "--", "touch", "go").returncode == 0
+    assert process.communicate(timeout=30)[0] == "after\n"
+    assert process.returncode == 0
+
+
+def test_run_shows_what_a_pod_says_and_ends_as_it_does(kubectl):
+    words = ["run", "once", "--image=x", "--restart=Never", "--rm", "-i", "--quiet"]
+    done = kubectl(*words, "--command", "--", "sh", "-c", "sleep 2; echo done; exit 0")
+    assert (done.stdout.splitlines()[:1], done.returncode) == (["done"], 0), done.stderr
+
+
+def test_copies_go_in_and_out(kubectl, start, tmp_path):
+    start("p", "sleep 60")
+    content = os.urandom(3_000_000)
+    (tmp_path / "there").write_bytes(content)
+    assert kubectl("cp", str(tmp_path / "there"), "p:there").returncode == 0
+    assert kubectl("cp", "p:there", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back").read_bytes() == content
+
+
+SERVE = """import http.server, socketserver, sys
+class Big(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"x" * 30_000_000)
+with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Big) as server:
+    print(server.server_address[1], flush=True); server.serve_forever()
+"""
+
+
+def test_ports_are_forwarded_also_several_at_a_time(kubectl, start):
+    start("p", "", container={"command": [sys.executable, "-c", SERVE]})
+    port = until(lambda: kubectl("logs", "p").stdout, bool).strip()
+    process = subprocess.Popen(
+        [*kubectl.words, "port-forward", "p", f":{port}", "--address=127.0.0.1"],
+        env=kubectl.environment, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        (ours,) = re.findall(r"127.0.0.1:(\d+) -> ", process.stdout.readline())
+        sizes = []
+
+        def get():
+            with urllib.request.urlopen(f"http://127.0.0.1:{ours}/") as answer:
+                sizes.append(len(answer.read()))
+
+        threads = [threading.Thread(target=get) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert sizes == [30_000_000] * 4
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_port_where_nothing_listens_is_an_error(kubectl, start):
+    start("p", "sleep 60")
+    process = subprocess.Popen(
+        [*kubectl.words, "port-forward", "p", ":9", "--address=127.0.0.1"],
+        env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    (ours,) = re.findall(r"127.0.0.1:(\d+) -> ", process.stdout.readline())
+    with pytest.raises(OSError, match=r"reset|closed"):
+        urllib.request.urlopen(f"http://127.0.0.1:{ours}/").close()
+    assert "failed to connect to 127.0.0.1:9" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1

@@ -1,12 +1,13 @@
 """One API server, without its sockets: a store, its watches, the verbs, and their HTTP form."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Authenticator
 from dralab.apiserver.http.messages import Answer, HttpRequest
+from dralab.apiserver.nodes import LOOPBACK, Network, Nodes
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.storage import Store
 from dralab.apiserver.watching import Hub, Limits
@@ -35,6 +36,7 @@ class ApiServer:
         kinds: Kinds | None = None,
         service_accounts: bool = True,
         features: Features | None = None,
+        networks: Sequence[Network] = LOOPBACK,
     ) -> None:
         clock = clock or WallClock()
         self.store = store
@@ -49,6 +51,8 @@ class ApiServer:
         )
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(self.resources, authenticator=authenticator, address=address)
+        self.nodes = Nodes(self.resources, networks)
+        self.application.connectors.update(self.nodes.connectors())
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request."""

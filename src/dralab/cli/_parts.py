@@ -38,6 +38,17 @@ CDI = click.option(
 )
 
 
+def address_of(text: str, example: str) -> tuple[str, int]:
+    """Return the host and port of --listen. BadParameter."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(
+            f"{text!r} is not ADDR:PORT, such as {example}", param_hint="--listen"
+        )
+    return host, int(port)
+
+
 def connected(kubeconfig: Path) -> "RemoteClient":
     """Return a client of the cluster, once it has answered."""
     from dralab.api.status import ApiError

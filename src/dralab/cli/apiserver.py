@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import os
 import signal
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+from dralab.cli._parts import address_of
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster, Options, Part
@@ -61,6 +64,14 @@ def server_options(command: Command) -> Command:
             click.option(
                 "--tls", is_flag=True, help="Serve https by a CA of its own, and ask for a token."
             ),
+            click.option(
+                "--node-network",
+                "node_networks",
+                multiple=True,
+                metavar="CIDR",
+                help="Where nodes of other processes may be asked for logs and the like, beside "
+                "this machine's loopback.",
+            ),
         ]
     ):
         command = option(command)
@@ -106,6 +117,7 @@ def serve(
     durability: str,
     tls: bool,
     feature_gates: str = "",
+    node_networks: Sequence[str] = (),
     token: str = "",
     service_accounts: bool = True,
     all_versions: bool = True,
@@ -119,11 +131,11 @@ def serve(
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.cluster import MEMORY, Cluster, Options
 
-    host, port = _address(listen or DEFAULT)
     try:
         features = with_gates(feature_gates)
     except GateError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
+    host, port = address_of(listen or DEFAULT, DEFAULT)
     place = data or str(default_data())
     options = Options(
         host=host,
@@ -136,6 +148,7 @@ def serve(
         all_versions=all_versions,
         profiles=profiles,
         features=features,
+        node_networks=[_network(text) for text in node_networks],
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"
@@ -197,14 +210,13 @@ def _tell(options: "Options", kubeconfig: Path) -> None:
     note(f"try: kubectl --kubeconfig {kubeconfig} get namespaces")
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdigit() or int(port) > 65535:
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
         raise click.BadParameter(
-            f"{text!r} is not ADDR:PORT, such as {DEFAULT}", param_hint="--listen"
-        )
-    return host, int(port)
+            f"{error}; a network is one such as 10.0.0.0/8", param_hint="--node-network"
+        ) from error
 
 
 def default_data() -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
+from dralab.cli._parts import CDI, KUBECONFIG, ROOT, address_of, connected, run_until_told
 
 
 @click.command()
@@ -27,27 +27,39 @@ from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
     help="With --runtime process: the program of this machine that stands for an image; "
     "@FILE for a YAML file of them.",
 )
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="ADDR:PORT",
+    help="Where the server asks for logs and the like; port 0 is any free one.",
+)
 def node(
+    *,
     kubeconfig: Path,
     name: str,
     root: Path,
     cdi_root: Path,
     runtime: str,
     images: tuple[str, ...],
+    listen: str,
 ) -> None:
     """Be a node of any cluster until Ctrl-C or SIGTERM.
 
     Drivers find it as they find a kubelet: by the sockets below --root, whatever they are written
-    in (needs `dralab[grpc]`). Containers' logs are files in `logs` there. Prints `ready: NAME` when
-    pods are run.
+    in (needs `dralab[grpc]`). Containers' logs are files in `logs` there; by the node's
+    endpoint `kubectl logs`, `exec`, `attach` and `port-forward` find them. Prints `ready: NAME`
+    when pods are run.
 
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """
+    from dralab.apiserver.http.serving import ServingError
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.contracts.wire import SocketError, grpc
     from dralab.kernel.randomness import Randomness
     from dralab.node.checkpoint import CheckpointError, FileCheckpoint
     from dralab.node.containers import ContainerRuntime
+    from dralab.node.endpoint import Endpoint
     from dralab.node.images import ImageMapError, image_map
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.log_files import RuntimeWithLogFiles
@@ -57,6 +69,7 @@ def node(
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
+    host, port = address_of(listen, "127.0.0.1:10250")
     try:
         commands = image_map(images)
     except ImageMapError as error:
@@ -77,7 +90,6 @@ def node(
     }
     processes = ProcessRuntime(engine, commands, lambda _node: places)
     containers: ContainerRuntime = processes if runtime == "process" else PretendRuntime(engine)
-    # The server cannot ask this process for logs: they are files, as on a node's disk.
     kubelets = Kubelets(manager, RuntimeWithLogFiles(containers, root / "logs"), only=name)
     try:
         kubelet = kubelets.add(
@@ -85,8 +97,11 @@ def node(
             directories=[FileDirectory(Path("/etc/cdi")), FileDirectory(cdi_root)],
             checkpoint=FileCheckpoint(root / "dra_manager_state"),
         )
-    except CheckpointError as error:
+        endpoint = Endpoint(kubelets, name, root / "pki", host, port)
+    except (CheckpointError, ServingError) as error:
         raise click.ClickException(str(error)) from error
+    kubelet.serve(endpoint)
+    endpoint.start()
     registrar = Registrar(engine, kubelet.plugins, root / "plugins_registry")
     registrar.on_health = kubelet.wake_all
     # Only now: who wakes the node's pods for a driver has to be there before it.
@@ -106,4 +121,5 @@ def node(
         # Now nobody starts again what ends.
         processes.stop()
         kubelets.stop()
+        endpoint.stop()
         client.close()

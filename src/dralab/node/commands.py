@@ -32,6 +32,7 @@ class Command:
     ) -> None:
         self._output = output
         self._lock = threading.Lock()
+        self._handing = 0  # readers that wait for whoever reads the output
         pipe = subprocess.PIPE
         theirs = terminal[1] if terminal is not None else None
         given = pipe if session.stdin else subprocess.DEVNULL
@@ -83,6 +84,8 @@ class Command:
         for reader in self._readers:
             # A child in the background may hold the pipe; `kubectl exec` does not wait for it.
             reader.join(1)
+            while reader.is_alive() and self._handing:
+                reader.join(0.1)
         with self._lock:
             for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
                 if stream is not None and not any(each.is_alive() for each in self._readers):
@@ -103,7 +106,11 @@ class Command:
         # A terminal whose other side is closed answers with EIO instead of an end.
         with contextlib.suppress(OSError):
             while data := os.read(descriptor, 32 * 1024):
-                self._output(channel, data)
+                self._handing += 1
+                try:
+                    self._output(channel, data)
+                finally:
+                    self._handing -= 1
 
     def _take(self, data: bytes | None) -> None:
         """Take input; None ends it."""

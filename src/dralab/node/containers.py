@@ -1,13 +1,17 @@
 """The seam between a pod's life and what runs its containers."""
 
+import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Final, Protocol
 
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.logs import Log
+
+MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,8 @@ class Session:
         self.tty = tty
         self._lock = threading.Lock()
         self._typed: SimpleQueue[bytes | None] = SimpleQueue()
+        self._waiting = 0
+        self._rooms: list[asyncio.Future[None]] = []
         self._size: tuple[int, int] | None = None
         self._gone = False
         self._resize: Callable[[int, int], None] | None = None
@@ -73,7 +79,19 @@ class Session:
 
     def typed(self, data: bytes | None) -> None:
         """Hand input on; None ends it."""
-        self._typed.put(data)
+        if self.stdin:
+            with self._lock:
+                self._waiting += len(data or b"")
+            self._typed.put(data)
+
+    def room(self) -> Awaitable[None] | None:
+        """Return what to wait for before more is typed; None where the command keeps up."""
+        with self._lock:
+            if self._waiting < MOST_TYPED or self._gone:
+                return None
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._rooms.append(future)
+        return future
 
     def resize(self, width: int, height: int) -> None:
         """Say how large the terminal is."""
@@ -87,6 +105,7 @@ class Session:
         with self._lock:
             self._gone, told = True, self._leave
         self._typed.put(None)
+        self._make_room()
         if told is not None:
             told()
 
@@ -113,6 +132,23 @@ class Session:
             take(data)
             if data is None:
                 return
+            with self._lock:
+                self._waiting -= len(data)
+                enough = self._waiting < MOST_TYPED
+            if enough:
+                self._make_room()
+
+    def _make_room(self) -> None:
+        with self._lock:
+            rooms, self._rooms = self._rooms, []
+        for each in rooms:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
+                each.get_loop().call_soon_threadsafe(_grant, each)
+
+
+def _grant(room: asyncio.Future[None]) -> None:
+    if not room.done():
+        room.set_result(None)
 
 
 class Container(Protocol):
@@ -137,10 +173,15 @@ class Container(Protocol):
 
 
 class ContainerRuntime(Protocol):
-    """What runs containers."""
+    """What runs containers.
+
+    `ports_at` is the address at which the ports of their processes are; empty where they have
+    none.
+    """
 
     name: str
     version: str
+    ports_at: str
 
     def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
         """Start a container; `ended` is called once, as an event of the engine.

@@ -6,7 +6,7 @@ Each node has a lease that is renewed, a status, plugins, claims, CDI files and 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.contracts.cdi_cache import Cache as CdiCache
@@ -20,7 +20,7 @@ from dralab.node.named_slices import NamedSlices
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.running import Running
-from dralab.runtime.client import Object
+from dralab.runtime.client import Client, Object
 from dralab.runtime.engine import Timer
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, condition_of, is_deleting, is_finished, key_of, uid_of
@@ -46,6 +46,16 @@ class NodeSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
+
+
+class Reachable(Protocol):
+    """Where the server finds what the pods of a node say: `endpoint.Endpoint`."""
+
+    address: tuple[str, int]
+
+    def publish(self, client: Client, node: Object) -> None:
+        """Leave what the server needs to know to be let in. ApiError."""
+        ...
 
 
 class Kubelet:
@@ -78,6 +88,8 @@ class Kubelet:
         self.wipes: dict[str, Timer] = {}
         self._addresses = 0
         self.announced = False
+        # Where the server finds what its pods say, for a node in a process of its own.
+        self.endpoint: Reachable | None = None
 
     @property
     def clock(self) -> Clock:
@@ -88,6 +100,11 @@ class Kubelet:
     def directory(self) -> Directory:
         """Where drivers write CDI files: the directory that wins."""
         return self.directories[-1]
+
+    def serve(self, endpoint: Reachable) -> None:
+        """Have an endpoint of its own."""
+        self.endpoint = endpoint
+        self.ip = endpoint.address[0]
 
     def register(self, plugin: Plugin) -> None:
         """Have a driver in this process serve the node."""
@@ -322,8 +339,16 @@ class Kubelets:
             taints = {"taints": [dict(taint) for taint in spec.taints]} if spec.taints else {}
             body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taints}
             node = client.create(NODES, body)
-        ready = condition_of(node, "Ready")
-        if ready is None or ready["status"] != "True" or not (node["status"].get("nodeInfo")):
+        ready, endpoint = condition_of(node, "Ready"), kubelet.endpoint
+        held = node.get("status") or {}
+        if (
+            ready is None
+            or ready["status"] != "True"
+            or not held.get("nodeInfo")
+            or (endpoint is not None and not kubelet.announced)
+        ):
+            if endpoint is not None:
+                endpoint.publish(client, node)
             status = self._node_status(kubelet, node)
             client.update(NODES, {**node, "status": status}, subresource="status")
         if not kubelet.announced:
@@ -350,6 +375,8 @@ class Kubelets:
                 "lastHeartbeatTime": now,
             }
             listed = replaced(listed, condition, now=now)
+        if kubelet.endpoint is not None:
+            held = {**held, "daemonEndpoints": _daemons(kubelet.endpoint)}
         return {
             **held,
             "capacity": {**amounts, **(held.get("capacity") or {})},
@@ -397,3 +424,7 @@ class Kubelets:
             self.named_slices.wipe(kubelet.name, driver)
         except ApiError:
             self.manager.engine.after(SECOND, lambda: self.wipe(kubelet, driver))
+
+
+def _daemons(endpoint: Reachable) -> dict[str, Any]:
+    return {"kubeletEndpoint": {"Port": endpoint.address[1]}}

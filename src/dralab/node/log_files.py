@@ -20,6 +20,7 @@ class RuntimeWithLogFiles:
         self.directory = directory
         self.name = runtime.name
         self.version = runtime.version
+        self.ports_at = runtime.ports_at
 
     def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
         """Start a container; StartError."""

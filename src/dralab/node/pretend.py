@@ -31,6 +31,7 @@ class PretendRuntime:
 
     name = "dralab-pretend"
     version = "1.0.0"
+    ports_at = ""
 
     def __init__(self, engine: Engine, programs: Mapping[str, Program] | None = None) -> None:
         self.engine = engine

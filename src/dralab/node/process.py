@@ -44,6 +44,7 @@ class ProcessRuntime:
 
     name = "dralab-process"
     version = "1.0.0"
+    ports_at = "127.0.0.1"
 
     def __init__(
         self,

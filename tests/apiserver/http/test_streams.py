@@ -1,6 +1,7 @@
 """Answers that go on: followed logs, and the two sides of a WebSocket."""
 
 import base64
+import http.client
 import json
 import os
 import socket
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from apiserver.http.test_edge import Running, Tiny
 from dralab.api.status import ApiError
-from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.feeds import ROOM, Feed
 from dralab.apiserver.http.messages import Answer, ByteStream, HttpRequest, HttpResponse, Upgrade
 from dralab.apiserver.http.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, Frames, frame
 
@@ -124,6 +125,35 @@ def test_a_reader_that_is_too_slow_is_cut_off() -> None:
     assert feed.done
     assert feed.cut == "the reader is slow: 11 bytes wait for it"
     assert feed.take() == ()
+
+
+def test_a_producer_that_offers_waits_for_its_reader() -> None:
+    feed, piece = Feed(limit=10 * ROOM), b"x" * ROOM
+    assert feed.offer(piece)
+    offering = threading.Thread(target=feed.offer, args=(b"more",))
+    offering.start()
+    offering.join(0.05)
+    assert offering.is_alive()
+    assert feed.take() == (piece,)
+    offering.join(10)
+    assert feed.take() == (b"more",)
+    assert feed.offer(piece)
+    offering = threading.Thread(target=feed.offer, args=(b"more",))
+    offering.start()
+    feed.close()
+    offering.join(10)
+    assert not feed.offer(b"nobody reads")
+
+
+def test_a_stream_that_breaks_off_does_not_look_complete(server: Running) -> None:
+    connection = server.connect()
+    connection.request("GET", "/log")
+    answer = connection.getresponse()
+    assert answer.readline() == b"first\n"
+    server.tiny.feed.abort("its source is gone")
+    with pytest.raises(http.client.IncompleteRead):
+        answer.read()
+    connection.close()
 
 
 def test_messages_go_both_ways(server: Running) -> None:

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from dralab.api.kinds import Kinds
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Tokens
-from dralab.apiserver.http.messages import ByteStream, HttpRequest, Upgrade, WatchStream
+from dralab.apiserver.http.messages import ByteStream, Elsewhere, HttpRequest, Upgrade, WatchStream
+from dralab.apiserver.nodes import Nodes
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.options import User
 from dralab.apiserver.storage import MemoryStore
@@ -82,6 +83,7 @@ class InProcess:
         )
         self.hub = Hub(store, clock)
         self.application = Application(resources, authenticator=Tokens({TOKEN: ADMIN}))
+        self.application.connectors.update(Nodes(resources).connectors())
 
     def send(self, question: Question) -> Reply:
         """Return the answer; a watch has ended when it comes."""
@@ -97,8 +99,10 @@ class InProcess:
                 body=question.body,
             )
         )
-        if isinstance(answer, (ByteStream, Upgrade)):
-            answer.source.close()  # logs and exec lead out of the server: no file asks for them
+        if isinstance(answer, (ByteStream, Elsewhere, Upgrade)):
+            # Logs and exec lead out of the server: no file asks for them.
+            if not isinstance(answer, Elsewhere):
+                answer.source.close()
             return Reply(501, {}, b"")
         if not isinstance(answer, WatchStream):
             found = {name.lower(): value for name, value in answer.headers}

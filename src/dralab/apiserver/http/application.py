@@ -75,7 +75,7 @@ class Application:
     """Answers requests.
 
     `connectors` answer the subresources that lead out of the server (`("pods", "log")`), by
-    hub and subresource; whoever runs the nodes adds them.
+    hub and subresource; `apiserver.nodes` has those of pods.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Application:
         if not self.anonymous:
             resources.context.authenticate = self.authenticator.user_of
         self.pages = Pages(resources, version or ServerVersion(), address)
-        self.connectors: dict[tuple[str, str], Connector] = {("pods", "log"): self._log}
+        self.connectors: dict[tuple[str, str], Connector] = {}
         self._encoders: dict[int, ObjectEncoder] = {}
         resources.on_kinds_changed(self._encoders.clear)
 
@@ -348,17 +348,6 @@ class Application:
             route.kind, route.namespace, chosen, options, user=user
         )
         return response(self.encoder(route).page(page), form)
-
-    def _log(self, request: HttpRequest, route: Route, user: User) -> Answer:
-        """Answer for the logs of a pod while nobody runs nodes."""
-        del request, user
-        pod = self.resources.get(route.kind, route.name, route.namespace).value
-        node = pod["spec"].get("nodeName")
-        if not node:
-            return HttpResponse(status=204)
-        raise ApiError(
-            "InternalError", f"Internal error occurred: no node {node} to ask for logs", code=500
-        )
 
     def _subresource(
         self, request: HttpRequest, route: Route, user: User, query: Query, verb: str

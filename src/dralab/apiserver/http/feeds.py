@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Lock
+from threading import Condition
 from typing import Final
 
 LIMIT: Final = 8 * 1024 * 1024
+ROOM: Final = 512 * 1024  # bytes that may wait for a reader whom the producer waits for
 
 
 class Feed:
@@ -19,11 +20,17 @@ class Feed:
     ((b'line\n',), True)
     """
 
-    def __init__(self, limit: int = LIMIT, on_close: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        limit: int = LIMIT,
+        on_close: Callable[[], None] = lambda: None,
+        on_room: Callable[[], None] = lambda: None,
+    ) -> None:
         self.limit = limit
         self.cut: str | None = None
         self._on_close = on_close
-        self._lock = Lock()
+        self._on_room = on_room
+        self._lock = Condition()
         self._items: deque[bytes] = deque()
         self._weight = 0
         self._ended = False
@@ -44,10 +51,32 @@ class Feed:
         ready()
         return self.cut is None
 
+    def offer(self, data: bytes) -> bool:
+        """Add bytes as soon as the reader has room; False where nobody reads any more.
+
+        For producers with a thread of their own: it waits, and cuts nobody off.
+        """
+        with self._lock:
+            self._lock.wait_for(lambda: self.room or self.done)
+        return self.put(data)
+
+    @property
+    def room(self) -> bool:
+        """Whether little enough waits for the reader; `on_room` is called when it has read."""
+        return self._weight < ROOM
+
     def end(self) -> None:
         """Nothing more will come."""
         with self._lock:
             self._ended = True
+            ready = self._ready
+        ready()
+
+    def abort(self, why: str) -> None:
+        """Nothing more will come, though it should: the reader is cut off, and may see it."""
+        with self._lock:
+            if self.cut is None and not self._ended:
+                self.cut = why
             ready = self._ready
         ready()
 
@@ -62,7 +91,9 @@ class Feed:
             found = tuple(self._items)
             self._items.clear()
             self._weight = 0
-            return found
+            self._lock.notify_all()
+        self._on_room()
+        return found
 
     def notify(self, ready: Callable[[], None]) -> None:
         """Call `ready` each time something may have come; at once where it has."""
@@ -79,6 +110,8 @@ class Feed:
                 return
             self._closed = True
             self._items.clear()
+            self._lock.notify_all()
             ready = self._ready
         ready()
+        self._on_room()
         self._on_close()

@@ -3,7 +3,7 @@
 The application is a pure function of these; sockets, TLS and fan-out belong to the transport.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -99,13 +99,25 @@ class ByteStream:
 class Upgrade:
     """A WebSocket: exec, attach, port-forward. Each item of `source` is one binary message.
 
-    `receive` is told each message of the client, in the server's thread: hand over and return.
+    `receive` is told each message of the client, in the server's thread: hand over and return,
+    or return what to wait for before the client may say more.
     `protocol` is the one chosen of those that the client offers in Sec-WebSocket-Protocol.
     """
 
     source: Source
-    receive: Callable[[bytes], None]
+    receive: Callable[[bytes], Awaitable[None] | None]
     protocol: str
 
 
-Answer = HttpResponse | WatchStream | ByteStream | Upgrade
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """An answer that has to be asked for over the network, such as the logs of another machine.
+
+    `ask` is awaited on the server's loop, once the batch of the store is over; it may raise
+    ApiError.
+    """
+
+    ask: Callable[[], Awaitable[HttpResponse | ByteStream | Upgrade]]
+
+
+Answer = HttpResponse | WatchStream | ByteStream | Upgrade | Elsewhere

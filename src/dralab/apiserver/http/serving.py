@@ -16,7 +16,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dralab.apiserver.http.asgi import Edge
+from dralab.apiserver.http.answering import Answering
 from dralab.apiserver.http.websocket import WebSocketProtocol
 
 HEAD: Final = 64 * 1024  # bytes of request line and headers
@@ -77,7 +77,7 @@ class HttpServer:
     """One listening socket, served on the running loop until `stop`."""
 
     def __init__(
-        self, edge: Edge, listener: socket.socket, certificate: Certificate | None = None
+        self, edge: Answering, listener: socket.socket, certificate: Certificate | None = None
     ) -> None:
         self.edge = edge
         self.listener = listener
@@ -200,6 +200,9 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self.in_body = False
         super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing here: who asks for SPDY is told so in the answer."""
 
     def close_if_late(self, now: float) -> None:
         """Close the connection where a head has been on its way for too long."""

@@ -53,9 +53,13 @@ def masked(payload: bytes, mask: bytes) -> bytes:
 
 
 class Frames:
-    """Bytes in, whole messages out: (opcode, payload), fragments put together."""
+    """Bytes in, whole messages out: (opcode, payload), fragments put together.
 
-    def __init__(self) -> None:
+    Those of clients are masked, those of servers are not.
+    """
+
+    def __init__(self, *, masked: bool = True) -> None:
+        self._masked = masked
         self._buffer = bytearray()
         self._parts = bytearray()
         self._opcode = 0
@@ -89,8 +93,9 @@ class Frames:
         opcode, size, at = first & 0x0F, second & 0x7F, 2
         if first & 0x70 or opcode not in {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}:
             raise BrokenFrameError(PROTOCOL_ERROR, "a frame of an unknown kind")
-        if not second & 0x80:
-            raise BrokenFrameError(PROTOCOL_ERROR, "a client's frame without a mask")
+        if bool(second & 0x80) != self._masked:
+            who = "a client's frame without" if self._masked else "a server's frame with"
+            raise BrokenFrameError(PROTOCOL_ERROR, f"{who} a mask")
         if size >= 126:
             long = 2 if size == 126 else 8
             if len(buffer) < at + long:
@@ -99,11 +104,14 @@ class Frames:
             at += long
         if size > MAX_MESSAGE:
             raise BrokenFrameError(TOO_LARGE, "the frame is too large")
-        if len(buffer) < at + 4 + size:
-            return None
         mask = bytes(buffer[at : at + 4])
-        payload = masked(bytes(buffer[at + 4 : at + 4 + size]), mask)
-        del buffer[: at + 4 + size]
+        at += 4 if self._masked else 0
+        if len(buffer) < at + size:
+            return None
+        payload = bytes(buffer[at : at + size])
+        if self._masked:
+            payload = masked(payload, mask)
+        del buffer[: at + size]
         return bool(first & 0x80), opcode, payload
 
 

@@ -44,6 +44,7 @@ class Containers:
 
     name = "dralab-simulated"
     version = "1.0.0"
+    ports_at = ""
 
     def __init__(
         self, engine: SimulatedEngine, life: LifeCycle, chance: Randomness, audience: Audience

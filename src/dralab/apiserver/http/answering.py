@@ -1,0 +1,374 @@
+"""Answers over ASGI: bodies in, answers out, and streams that go on, with limits on all of them.
+
+What answers a request is left to whoever derives from `Answering`: the API server's edge, a
+node's endpoint.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.messages import (
+    ByteStream,
+    Elsewhere,
+    HttpRequest,
+    HttpResponse,
+    Source,
+    Upgrade,
+)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+JSON: Final = ("content-type", "application/json")
+GZIP_FROM: Final = 128 * 1024  # as k8s.io/apiserver: smaller answers are sent as they are
+LOOPBACK: Final = ("127.", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeLimits:
+    """What a client may ask of the edge; times in seconds, sizes in bytes."""
+
+    body: int = 3 * 1024 * 1024  # k8s.io/apiserver MaxRequestBodyBytes
+    body_time: float = 60.0  # for the rest of a body that did not come at once
+    watch_time: float = 3_600.0  # where the client names no timeout
+    batch: int = 64  # requests handled before the loop looks at its sockets again
+
+
+class Opened(Protocol):
+    """An answer of a kind that only the deriving class knows; it sends itself."""
+
+    async def answer(self, answering: "Answering", receive: Receive, send: Send) -> None:
+        """Send it all."""
+        ...
+
+    def close(self) -> None:
+        """The client is gone before it began."""
+        ...
+
+
+Outcome = HttpResponse | ByteStream | Upgrade | Elsewhere | Opened
+
+
+class Answering:
+    """An ASGI application; `submit` says how requests are answered."""
+
+    def __init__(self, limits: EdgeLimits | None = None) -> None:
+        self.limits = limits or EdgeLimits()
+        self._woken: list[asyncio.Event] = []
+        self._wake_lock = threading.Lock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request, or take part in the server's life."""
+        if self.loop is None:
+            self.loop = asyncio.get_running_loop()
+            self._thread = threading.get_ident()
+            self.begin(self.loop)
+        kind = scope["type"]
+        if kind == "http":
+            await self._http(scope, receive, send)
+        elif kind == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await self._websocket(scope, receive, send)
+
+    def submit(self, request: HttpRequest) -> "Awaitable[Outcome]":
+        """Answer a request, in the thread of the loop."""
+        raise NotImplementedError
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The first request is there, in this loop."""
+
+    def close(self) -> None:
+        """End what goes on and forget the loop."""
+        self.loop = None
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "lifespan.startup.complete"})
+
+    async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
+        headers = _headers(scope)
+        body = b""
+        if "content-length" in headers or "transfer-encoding" in headers:
+            read = await self._body(headers, receive)
+            if isinstance(read, HttpResponse):
+                await _respond(read, send)
+                return
+            body = read
+        request = _request(scope, headers, body)
+        outcome = await self._outcome(request)
+        if isinstance(outcome, HttpResponse):
+            if "accept-encoding" in headers:
+                outcome = _compressed(request, outcome)
+            await _respond(outcome, send)
+        elif isinstance(outcome, ByteStream):
+            await self.stream(
+                started(outcome.status, outcome.headers),
+                outcome.source,
+                receive=receive,
+                send=send,
+            )
+        elif isinstance(outcome, Upgrade):
+            outcome.source.close()
+            await _respond(_upgrade_required(), send)
+        else:
+            await outcome.answer(self, receive, send)
+
+    async def _outcome(self, request: HttpRequest) -> HttpResponse | ByteStream | Upgrade | Opened:
+        """Answer a request, also where somebody else has to be asked for the answer."""
+        outcome = await self.submit(request)
+        if not isinstance(outcome, Elsewhere):
+            return outcome
+        try:
+            return await outcome.ask()
+        except ApiError as error:
+            return refused(error)
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.path)
+            return failed()
+
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | HttpResponse:
+        limit = self.limits.body
+        announced = headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > limit:
+            return _too_large(limit)
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            parts, size = [body], len(body)
+            try:
+                async with asyncio.timeout(self.limits.body_time):
+                    while message.get("more_body") and size <= limit:
+                        message = await receive()
+                        parts.append(message.get("body", b""))
+                        size += len(parts[-1])
+            except TimeoutError:
+                return refused(
+                    ApiError("Timeout", "the request's body did not come in time", code=408)
+                )
+            body = b"".join(parts)
+        return body if len(body) <= limit else _too_large(limit)
+
+    # --- streams --------------------------------------------------------------------------
+
+    async def stream(self, start: Message, source: Source, *, receive: Receive, send: Send) -> None:
+        """Send what a source has, as it comes, until it is done or the client is gone."""
+
+        async def pass_on(items: Sequence[bytes]) -> None:
+            piece = items[0] if len(items) == 1 else b"".join(items)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        gone = asyncio.get_running_loop().create_task(_disconnected(receive))
+        gone.add_done_callback(lambda _: source.close())
+        try:
+            await send(start)
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+            if await self.pump(source, pass_on) and not gone.done():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            gone.cancel()
+
+    async def pump(
+        self, source: Source, pass_on: Callable[[Sequence[bytes]], Awaitable[None]]
+    ) -> bool:
+        """Hand on what a source has; return whether it came to its end, rather than cut off."""
+        news, current = asyncio.Event(), asyncio.current_task()
+
+        def ready() -> None:
+            # Called in the thread of whoever writes, perhaps with the store's lock held.
+            if source.cut and current is not None:
+                self.soon(current.cancel)  # it may be waiting for a client that reads nothing
+            else:
+                self._wake(news)
+
+        try:
+            source.notify(ready)
+            while not source.done:
+                await news.wait()
+                news.clear()
+                while items := source.take():
+                    await pass_on(items)
+        except asyncio.CancelledError:
+            if not source.cut:
+                raise
+            logger.info("a stream was cut off: %s", source.cut)
+            return False
+        finally:
+            source.close()
+        return True
+
+    async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        outcome = await self._outcome(_request(scope, _headers(scope), b"", method="GET"))
+        if not isinstance(outcome, Upgrade):
+            if isinstance(outcome, HttpResponse) and outcome.status < HTTPStatus.BAD_REQUEST:
+                outcome = refused(ApiError.bad_request("this path speaks no WebSocket"))
+            if isinstance(outcome, HttpResponse):
+                await _deny(scope, outcome, send)
+            else:
+                abandon(outcome)
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        source = outcome.source
+        await send({"type": "websocket.accept", "subprotocol": outcome.protocol or None})
+        listening = asyncio.get_running_loop().create_task(_listen(receive, outcome.receive))
+        listening.add_done_callback(lambda _: source.close())
+
+        async def pass_on(items: Sequence[bytes]) -> None:
+            for item in items:
+                await send({"type": "websocket.send", "bytes": item})
+
+        try:
+            whole = await self.pump(source, pass_on)
+            if not listening.done():
+                await send({"type": "websocket.close", "code": 1000 if whole else 1011})
+        finally:
+            listening.cancel()
+
+    def _wake(self, news: asyncio.Event) -> None:
+        if threading.get_ident() == self._thread:
+            news.set()
+            return
+        with self._wake_lock:
+            self._woken.append(news)
+            first = len(self._woken) == 1
+        if first:
+            self.soon(self._wake_all)
+
+    def _wake_all(self) -> None:
+        with self._wake_lock:
+            woken, self._woken = self._woken, []
+        for news in woken:
+            news.set()
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """Call something in the loop, from any thread."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(call)
+
+
+def abandon(outcome: Outcome) -> None:
+    """Close what was opened for a client that is gone."""
+    if isinstance(outcome, (ByteStream, Upgrade)):
+        outcome.source.close()
+    elif not isinstance(outcome, (HttpResponse, Elsewhere)):
+        outcome.close()
+
+
+def failed() -> HttpResponse:
+    """Return what a client gets for a defect."""
+    return refused(ApiError("InternalError", "Internal Server Error", code=500))
+
+
+def refused(error: ApiError, *headers: tuple[str, str]) -> HttpResponse:
+    """Return an error as an answer."""
+    return HttpResponse(
+        status=error.code, headers=(JSON, *headers), body=orjson.dumps(error.status())
+    )
+
+
+def started(status: int, headers: Iterable[tuple[str, str]]) -> Message:
+    """Return ASGI's message that begins an answer."""
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    return {"type": "http.response.start", "status": status, "headers": raw}
+
+
+def _headers(scope: Message) -> dict[str, str]:
+    raw: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+
+
+def _request(
+    scope: Message, headers: dict[str, str], body: bytes, *, method: str = ""
+) -> HttpRequest:
+    client = scope.get("client")
+    return HttpRequest(
+        method=method or scope["method"],
+        path=scope["path"],
+        query=scope["query_string"].decode("latin-1"),
+        headers=headers,
+        body=body,
+        peer=client[0] if client else "",
+    )
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _listen(receive: Receive, tell: Callable[[bytes], Awaitable[None] | None]) -> None:
+    """Tell each message of a WebSocket until the client leaves; it waits where it has to."""
+    while (message := await receive())["type"] == "websocket.receive":
+        content = message.get("bytes")
+        waiting = tell(content if content is not None else (message.get("text") or "").encode())
+        if waiting is not None:
+            await waiting
+
+
+async def _deny(scope: Message, answer: HttpResponse, send: Send) -> None:
+    """Refuse a WebSocket, with the whole answer where the ASGI server can send it."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    start = started(answer.status, answer.headers)
+    await send({**start, "type": "websocket.http.response.start"})
+    await send({"type": "websocket.http.response.body", "body": answer.content})
+
+
+def _upgrade_required() -> HttpResponse:
+    error = ApiError.bad_request("Upgrade request required")
+    return refused(error, ("connection", "Upgrade"), ("upgrade", "websocket"))
+
+
+async def _respond(answer: HttpResponse, send: Send) -> None:
+    body = answer.body
+    parts = (body,) if isinstance(body, bytes) else body
+    start = started(answer.status, answer.headers)
+    if answer.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
+        start["headers"].append((b"content-length", b"%d" % sum(len(part) for part in parts)))
+    await send(start)
+    for part in parts[:-1]:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": parts[-1] if parts else b""})
+
+
+def _too_large(limit: int) -> HttpResponse:
+    # The rest of the body is not read, so the connection cannot go on.
+    text = f"Request entity too large: limit is {limit}"
+    return refused(ApiError("RequestEntityTooLarge", text), ("connection", "close"))
+
+
+def _compressed(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+    """Return an answer compressed where that is worth it: never for a client on this machine."""
+    if request.peer.startswith(LOOPBACK) or "gzip" not in request.headers["accept-encoding"]:
+        return answer
+    names = {name.lower() for name, _ in answer.headers}
+    content = answer.content
+    if len(content) < GZIP_FROM or "content-encoding" in names:
+        return answer
+    import gzip
+
+    return HttpResponse(
+        status=answer.status,
+        headers=(*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding")),
+        body=gzip.compress(content, compresslevel=1),
+    )

@@ -1,0 +1,292 @@
+"""One request passed on to a node's endpoint over TLS, and its answer brought back as it comes.
+
+Everything has an end: connecting, waiting for the head of the answer, the size of a refusal, and
+how much waits for a client that reads slowly (then the node waits, too).
+"""
+
+import asyncio
+import base64
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import httptools
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.messages import ByteStream, Upgrade
+from dralab.apiserver.http.websocket import (
+    BINARY,
+    CLOSE,
+    NORMAL,
+    PING,
+    PONG,
+    TEXT,
+    BrokenFrameError,
+    Frames,
+    frame,
+)
+
+CONNECT_TIME: Final = 5.0  # seconds
+HEAD_TIME: Final = 30.0  # seconds until the node has begun to answer
+HEAD: Final = 64 * 1024  # bytes of status line and headers
+REFUSAL: Final = 64 * 1024  # bytes of a refusal's body
+PIECE: Final = 64 * 1024
+MOST: Final = 1_000  # streams at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A node's endpoint: `host` is an address, `ca` the authority that vouches for it (PEM)."""
+
+    node: str
+    host: str
+    port: int
+    token: str
+    ca: str
+
+
+class Relay:
+    """Asks nodes, with so many streams at a time at most."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
+        self._open: set[object] = set()
+
+    async def ask(
+        self, endpoint: Endpoint, target: str, *, protocols: str = ""
+    ) -> ByteStream | Upgrade:
+        """Return what a node answers to a GET of `target`; over a WebSocket with `protocols`.
+
+        ApiError: it refuses, or cannot be reached.
+        """
+        if len(self._open) >= self.most:
+            raise ApiError(
+                "TooManyRequests",
+                f"{self.most} streams from nodes are open",
+                details={"retryAfterSeconds": 1},
+            )
+        place = object()
+        self._open.add(place)
+        try:
+            reader, writer = await _connect(endpoint)
+        except BaseException:
+            self._open.discard(place)
+            raise
+        link = _Link(endpoint, reader, writer, lambda: self._open.discard(place))
+        return await _asked(link, endpoint, target, protocols)
+
+
+async def _asked(
+    link: "_Link", endpoint: Endpoint, target: str, protocols: str
+) -> ByteStream | Upgrade:
+    try:
+        async with asyncio.timeout(HEAD_TIME):
+            status, headers = await link.begin(target, protocols)
+            if status == HTTPStatus.SWITCHING_PROTOCOLS and protocols:
+                return link.upgraded(headers.get("sec-websocket-protocol", ""))
+            if status == HTTPStatus.OK and not protocols:
+                return link.stream(headers)
+            body = await link.rest()
+    except TimeoutError:
+        link.close()
+        raise _unreachable(endpoint, "it does not answer in time") from None
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+        link.close()
+        raise _unreachable(endpoint, str(error) or type(error).__name__) from error
+    except BaseException:
+        link.close()
+        raise
+    raise _refusal(endpoint, status, body)
+
+
+async def _connect(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=endpoint.ca)
+        async with asyncio.timeout(CONNECT_TIME):
+            return await asyncio.open_connection(
+                endpoint.host, endpoint.port, ssl=context, limit=HEAD
+            )
+    except TimeoutError:
+        raise _unreachable(endpoint, "no connection in time") from None
+    except ssl.SSLCertVerificationError:
+        raise _unreachable(endpoint, "another than the node listens there") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise _unreachable(endpoint, why.lower()) from error
+
+
+class _Link:
+    """One connection to a node."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        closed: Callable[[], None],
+    ) -> None:
+        self._closed = closed
+        self._endpoint = endpoint
+        self._reader = reader
+        self._writer = writer
+        self._room = asyncio.Event()
+        self._copying: asyncio.Task[None] | None = None
+
+    async def begin(self, target: str, protocols: str) -> tuple[int, dict[str, str]]:
+        """Send the request; return the status and the headers of the answer."""
+        endpoint = self._endpoint
+        lines = [
+            f"GET {target} HTTP/1.1",
+            f"Host: {endpoint.node}",
+            f"Authorization: Bearer {endpoint.token}",
+        ]
+        if protocols:
+            key = base64.b64encode(os.urandom(16)).decode()
+            lines += [
+                "Connection: Upgrade",
+                "Upgrade: websocket",
+                "Sec-WebSocket-Version: 13",
+                f"Sec-WebSocket-Key: {key}",
+                f"Sec-WebSocket-Protocol: {protocols}",
+            ]
+        else:
+            lines.append("Connection: close")
+        self._writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        await self._writer.drain()
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        first, *fields = head.decode("latin-1").split("\r\n")
+        version, _, rest = first.partition(" ")
+        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+            raise ValueError("it does not speak HTTP")
+        pairs = (line.partition(":") for line in fields if line)
+        self._head = head
+        return int(rest[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+    def stream(self, headers: dict[str, str]) -> ByteStream:
+        """Return the body as it comes."""
+        feed = Feed(on_close=self.close, on_room=self._room.set)
+        self._copying = asyncio.create_task(self._copy(feed))
+        media = headers.get("content-type", "text/plain")
+        return ByteStream(source=feed, headers=(("Content-Type", media),))
+
+    async def rest(self) -> bytes:
+        """Return the whole body of a refusal, cut where it is long."""
+        parts: list[bytes] = []
+        body = _Body(parts.append, self._head)
+        while not body.over and sum(map(len, parts)) < REFUSAL:
+            if not (data := await self._reader.read(PIECE)):
+                break
+            body.feed(data)
+        self.close()
+        return b"".join(parts)[:REFUSAL]
+
+    def upgraded(self, protocol: str) -> Upgrade:
+        """Return the WebSocket, with what comes out of it."""
+        feed = Feed(on_close=self.close, on_room=self._room.set)
+        self._copying = asyncio.create_task(self._messages(feed))
+        return Upgrade(source=feed, receive=self._send, protocol=protocol)
+
+    def close(self) -> None:
+        """End it: the client is gone, or all is said."""
+        if self._copying is not None and not self._copying.done():
+            self._copying.cancel()
+        self._writer.close()
+        self._closed()
+
+    async def _send(self, message: bytes) -> None:
+        try:
+            self._writer.write(frame(BINARY, message, mask=os.urandom(4)))
+            await self._writer.drain()
+        except OSError:
+            self.close()
+
+    async def _pass_on(self, feed: Feed, items: list[bytes]) -> None:
+        for item in items:
+            feed.put(item)
+        items.clear()
+        while not feed.room and not feed.done:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _copy(self, feed: Feed) -> None:
+        parts: list[bytes] = []
+        body = _Body(parts.append, self._head)
+        try:
+            while not body.over and not feed.done:
+                data = await self._reader.read(PIECE)
+                if not data and not body.over:
+                    raise ConnectionError("the node went away")
+                body.feed(data)
+                await self._pass_on(feed, parts)
+            feed.end()
+        except (OSError, ValueError) as error:
+            feed.abort(str(error))
+        finally:
+            self._writer.close()
+
+    async def _messages(self, feed: Feed) -> None:
+        frames, parts = Frames(masked=False), list[bytes]()
+        try:
+            while data := await self._reader.read(PIECE):
+                for opcode, payload in frames.feed(data):
+                    if opcode == CLOSE:
+                        code = int.from_bytes(payload[:2] or b"\3\xe8", "big")
+                        await self._pass_on(feed, parts)
+                        feed.end() if code == NORMAL else feed.abort("the node cut it off")
+                        return
+                    if opcode == PING:
+                        self._writer.write(frame(PONG, payload, mask=os.urandom(4)))
+                    elif opcode in {BINARY, TEXT}:
+                        parts.append(payload)
+                await self._pass_on(feed, parts)
+            feed.abort("the node went away")
+        except (OSError, BrokenFrameError) as error:
+            feed.abort(str(error))
+        finally:
+            self._writer.close()
+
+
+class _Body:
+    """The body of an answer, out of its chunks; `take` gets each piece."""
+
+    def __init__(self, take: Callable[[bytes], Any], head: bytes) -> None:
+        self.over = False
+        self.on_body = take
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.feed_data(head)
+
+    def on_message_complete(self) -> None:
+        """That was all."""
+        self.over = True
+
+    def feed(self, data: bytes) -> None:
+        """Take what came. ValueError."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise ValueError("its answer is not HTTP") from error
+
+
+def _refusal(endpoint: Endpoint, status: int, body: bytes) -> ApiError:
+    """Return what a node refuses, in its own words where they are a Status."""
+    try:
+        found = orjson.loads(body)
+        if found["kind"] == "Status":
+            return ApiError(found["reason"], found["message"], code=status)
+    except (ValueError, KeyError, TypeError):
+        pass
+    text = body.decode(errors="replace").strip()[:500]
+    message = f"node {endpoint.node} answered {status}: {text or HTTPStatus(status).phrase}"
+    return ApiError("InternalError", f"Internal error occurred: {message}", code=500)
+
+
+def _unreachable(endpoint: Endpoint, why: str) -> ApiError:
+    where = f"node {endpoint.node} at {endpoint.host}:{endpoint.port}"
+    message = f"Internal error occurred: error dialing backend: {where}: {why}"
+    return ApiError("InternalError", message, code=500)

@@ -1,0 +1,245 @@
+"""The way from a pod to what its node can say of it: logs, commands, what it writes, its ports.
+
+Nodes of this process answer at once. Others are asked at the address that their Node object
+names, under three conditions, so that whoever may write a Node turns the server into no proxy:
+the operator allows the address (this machine, unless told otherwise); a Secret beside the node's
+lease holds the authority and the token of its endpoint; and what listens there is vouched for
+by that authority, before it learns the token.
+"""
+
+import base64
+import binascii
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.application import Connector, query_of
+from dralab.apiserver.http.messages import Answer, Elsewhere, HttpRequest, HttpResponse
+from dralab.apiserver.http.routing import Route
+from dralab.apiserver.resources.options import Query, User
+from dralab.apiserver.resources.server import Resources
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.relay import Endpoint, Relay
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+LOOPBACK: Final[Sequence[Network]] = (
+    ipaddress.ip_network("127.0.0.0/8"),
+    ipaddress.ip_network("::1/128"),
+)
+# Where a node leaves the authority and the token of its endpoint, under its own name.
+SECRETS_OF_NODES: Final = "kube-node-lease"
+# What the server calls its subresources, and a kubelet its paths.
+VERBS: Final[Mapping[str, str]] = {
+    "log": "containerLogs",
+    "exec": "exec",
+    "attach": "attach",
+    "portforward": "portForward",
+}
+# What a client of the server calls its streams, and a client of a kubelet.
+STREAMS: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+PORTS: Final = {"ports": "port"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is wanted of a pod's node: `verb` as in a kubelet's paths.
+
+    `offered` are the protocols of a WebSocket that the client speaks, separated by commas.
+    """
+
+    verb: str
+    namespace: str
+    pod: str
+    container: str
+    query: Query
+    offered: str = ""
+
+    @property
+    def target(self) -> str:
+        """The path and the query of a kubelet's endpoint."""
+        parts = [self.verb, self.namespace, self.pod, *filter(None, [self.container])]
+        path = "/" + "/".join(quote(part, safe="") for part in parts)
+        query = self.query
+        if self.verb in {"exec", "attach"}:
+            query = {
+                STREAMS.get(name, name): ["1"] if name in STREAMS else values
+                for name, values in query.items()
+                if name not in STREAMS or values[0] in {"1", "true"}
+            }
+        named = {PORTS.get(k, k): v for k, v in query.items() if k != "container"}
+        text = urlencode(named, doseq=True)
+        return f"{path}?{text}" if text else path
+
+
+class Here(Protocol):
+    """Nodes of this process."""
+
+    def answer(self, node: str, wanted: Wanted) -> Answer | None:
+        """Answer for a node; None where it is not one of these. ApiError."""
+        ...
+
+
+class Nodes:
+    """Who answers for pods: `here` are the nodes of this process, `networks` those allowed."""
+
+    def __init__(self, resources: Resources, networks: Sequence[Network] = LOOPBACK) -> None:
+        self.resources = resources
+        self.networks = list(networks)
+        self.here: list[Here] = []
+        self._relay: Relay | None = None
+
+    def connectors(self) -> Mapping[tuple[str, str], Connector]:
+        """Return what answers the subresources of pods that lead out of the server."""
+        return {("pods", name): self._answer for name in VERBS}
+
+    def _answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
+        del user
+        name = route.subresource
+        if name != "log" and not same_origin(request.headers):
+            raise ApiError("Forbidden", "pages of other servers may not run commands", code=403)
+        pod = self.resources.get(route.kind, route.name, route.namespace).value
+        query = query_of(request.query)
+        node = pod["spec"].get("nodeName")
+        if not node and name == "log":
+            return HttpResponse(status=204)
+        if not node:
+            raise ApiError.bad_request(f"pod {route.name} does not have a host assigned")
+        if name == "exec" and not query.get("command"):
+            raise ApiError.bad_request("you must specify at least one command for the container")
+        wanted = Wanted(
+            verb=VERBS[name],
+            namespace=route.namespace,
+            pod=route.name,
+            container="" if name == "portforward" else container_of(pod, query),
+            query=query,
+            offered=request.headers.get("sec-websocket-protocol", ""),
+        )
+        for each in self.here:
+            if (answer := each.answer(node, wanted)) is not None:
+                return answer
+        endpoint = self.endpoint(node)
+        protocols = "" if name == "log" else wanted.offered
+        relay = self._relay or self._new_relay()
+        return Elsewhere(ask=lambda: relay.ask(endpoint, wanted.target, protocols=protocols))
+
+    def _new_relay(self) -> "Relay":
+        # Read only where a node is elsewhere: most servers never open a connection.
+        from dralab.apiserver.http.relay import Relay
+
+        self._relay = Relay()
+        return self._relay
+
+    def endpoint(self, node: str) -> "Endpoint":
+        """Return where a node's endpoint is and what it is asked with. ApiError."""
+        from dralab.apiserver.http.relay import Endpoint
+
+        found = self._object("nodes", node)
+        if found is None:
+            raise _none(f"no node {node} to ask")
+        status = found.get("status") or {}
+        daemons = status.get("daemonEndpoints") or {}
+        port = (daemons.get("kubeletEndpoint") or {}).get("Port") or 0
+        if not 0 < port < 1 << 16:
+            raise _none(f"node {node} serves no endpoint to ask for its pods")
+        host = self._address(node, status.get("addresses") or ())
+        secret = self._object("secrets", node, SECRETS_OF_NODES)
+        data = (secret or {}).get("data") or {}
+        try:
+            token, ca = (base64.b64decode(data[key]).decode("ascii") for key in ("token", "ca.crt"))
+        except (KeyError, binascii.Error, UnicodeDecodeError):
+            raise _none(
+                f"Secret {SECRETS_OF_NODES}/{node} does not tell how to reach node {node}"
+            ) from None
+        if not token.isprintable():
+            raise _none(f"Secret {SECRETS_OF_NODES}/{node}: its token is not one line of text")
+        return Endpoint(node=node, host=host, port=port, token=token, ca=ca)
+
+    def _address(self, node: str, addresses: Sequence[Mapping[str, str]]) -> str:
+        """Return the first address that is allowed. Names are not looked up: they may change."""
+        seen = []
+        for each in addresses:
+            try:
+                address = ipaddress.ip_address(each["address"])
+            except ValueError:
+                continue
+            if each["type"] not in {"InternalIP", "ExternalIP"}:
+                continue
+            if any(address in network for network in self.networks):
+                return str(address)
+            seen.append(str(address))
+        if not seen:
+            raise _none(f"node {node} has no address")
+        raise _none(
+            f"node {node} is at {', '.join(seen)}, where this server may not connect to: "
+            f"--node-network {seen[0]} allows it"
+        )
+
+    def _object(self, plural: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        kind = self.resources.kinds.get("", "v1", plural)
+        if kind is None:
+            return None
+        try:
+            return self.resources.get(kind, name, namespace).value
+        except ApiError:
+            return None
+
+
+def chosen(wanted: Wanted, known: Sequence[str]) -> str:
+    """Return the protocol of a WebSocket that both sides speak, the best first. ApiError."""
+    offered = [each.strip() for each in wanted.offered.split(",")]
+    found = next((each for each in known if each in offered), "")
+    if not wanted.offered:
+        raise ApiError.bad_request(
+            f"{wanted.verb.lower()} works over WebSockets here, not over SPDY: use kubectl 1.31 or "
+            "later"
+        )
+    if not found:
+        raise ApiError.bad_request(
+            f"{wanted.verb.lower()} speaks {' or '.join(known)}, not {wanted.offered}"
+        )
+    return found
+
+
+def same_origin(headers: Mapping[str, str]) -> bool:
+    """Return whether a WebSocket is not asked for by a web page of somewhere else.
+
+    Browsers let any page open one to this machine, and say in `Origin` which page it is.
+
+    >>> same_origin({"host": "127.0.0.1:55441", "origin": "https://example.com"})
+    False
+    """
+    origin = headers.get("origin")
+    return not origin or urlsplit(origin).netloc == headers.get("host")
+
+
+def container_of(pod: Mapping[str, Any], query: Query) -> str:
+    """Return the container that a request is about. ApiError."""
+    names = [
+        each["name"]
+        for key in ("containers", "initContainers")
+        for each in pod["spec"].get(key) or ()
+    ]
+    given, pod_name = query.get("container"), pod["metadata"]["name"]
+    name = given[0] if given else ""
+    if not name:
+        mains = [each["name"] for each in pod["spec"]["containers"]]
+        if len(names) > 1:
+            inits = names[len(mains) :]
+            choices = f"choose one of: [{' '.join(mains)}]"
+            if inits:
+                choices += f" or one of the init containers: [{' '.join(inits)}]"
+            raise ApiError.bad_request(
+                f"a container name must be specified for pod {pod_name}, {choices}"
+            )
+        name = mains[0]
+    if name not in names:
+        raise ApiError.bad_request(f"container {name} is not valid for pod {pod_name}")
+    return name
+
+
+def _none(why: str) -> ApiError:
+    return ApiError("InternalError", f"Internal error occurred: {why}", code=500)

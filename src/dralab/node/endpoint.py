@@ -1,0 +1,179 @@
+"""A node's own endpoint, for the API server alone: logs, commands, ports and pods, over TLS.
+
+Paths are a kubelet's. Whoever comes has to show the token that the node leaves in a Secret beside
+its lease, with the authority by which the server knows that it speaks to the node.
+"""
+
+import asyncio
+import base64
+import hmac
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http import tls
+from dralab.apiserver.http.answering import Answering, Outcome, refused
+from dralab.apiserver.http.application import JSON, TEXT, query_of
+from dralab.apiserver.http.authentication import bearer, unauthorized
+from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.routing import not_found, segments_of
+from dralab.apiserver.http.serving import HttpServer, address, listen
+from dralab.apiserver.nodes import SECRETS_OF_NODES, STREAMS, VERBS, Wanted
+from dralab.node.streams import PodStreams
+from dralab.runtime.resources import SECRETS
+
+if TYPE_CHECKING:
+    from dralab.node.kubelets import Kubelets
+    from dralab.runtime.client import Client, Object
+
+SECRET_TYPE: Final = "dralab.dev/kubelet"
+NAMES_OF_STREAMS: Final = {theirs: ours for ours, theirs in STREAMS.items()}
+
+
+class Answers(Answering):
+    """What the endpoint of one node answers."""
+
+    def __init__(self, kubelets: "Kubelets", node: str, token: str) -> None:
+        super().__init__()
+        self._kubelets = kubelets
+        self._streams = PodStreams(kubelets)
+        self._node = node
+        self._token = token.encode()
+
+    async def submit(self, request: HttpRequest) -> Outcome:
+        """Answer a request."""
+        try:
+            return self._answer(request)
+        except ApiError as error:
+            return refused(error)
+
+    def _answer(self, request: HttpRequest) -> Outcome:
+        parts = segments_of(request.path)
+        if parts == ["healthz"]:
+            return HttpResponse(headers=TEXT, body=b"ok")
+        shown = bearer(request.headers.get("authorization", "")).encode()
+        if not hmac.compare_digest(shown, self._token):
+            raise unauthorized()
+        if request.method not in {"GET", "POST"}:
+            raise ApiError("MethodNotAllowed", "GET is what this endpoint answers")
+        if parts in (["pods"], ["runningpods"]):
+            return self._pods(running=parts == ["runningpods"])
+        answer = self._streams.answer(self._node, _wanted(parts, request))
+        if answer is None or isinstance(answer, WatchStream):
+            raise not_found()
+        return answer
+
+    def _pods(self, *, running: bool) -> HttpResponse:
+        items = [
+            pod
+            for pod in self._kubelets.pods.find("node", self._node)
+            if not running or (pod.get("status") or {}).get("phase") == "Running"
+        ]
+        body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+        return HttpResponse(headers=JSON, body=orjson.dumps(body))
+
+
+def _wanted(parts: list[str], request: HttpRequest) -> Wanted:
+    """Return what a path asks for: /verb/namespace/pod[/uid][/container]. ApiError."""
+    verb, *rest = parts or [""]
+    least = 2 if verb == "portForward" else 3
+    # All but logs may name the pod's UID, too.
+    most = least if verb == "containerLogs" else least + 1
+    if verb not in VERBS.values() or not least <= len(rest) <= most:
+        raise not_found()
+    query = {NAMES_OF_STREAMS.get(k, k): v for k, v in query_of(request.query).items()}
+    return Wanted(
+        verb=verb,
+        namespace=rest[0],
+        pod=rest[1],
+        container="" if verb == "portForward" else rest[-1],
+        query=query,
+        offered=request.headers.get("sec-websocket-protocol", ""),
+    )
+
+
+class Endpoint:
+    """The endpoint of a node in a process of its own, served by a thread from `start` to `stop`.
+
+    Its authority, certificate and token are kept in `directory`. ServingError where it cannot
+    listen at `host` and `port` (0: a free one).
+    """
+
+    def __init__(
+        self, kubelets: "Kubelets", node: str, directory: Path, host: str, port: int
+    ) -> None:
+        self._node = node
+        now = kubelets.manager.engine.clock.now()
+        self._listener = listen(host, port)
+        try:
+            self._certificate = tls.certificate(directory, now, [host])
+            self._token = tls.token(directory)
+        except BaseException:
+            self._listener.close()
+            raise
+        self.address = address(self._listener)
+        answers = Answers(kubelets, node, self._token)
+        self._server = HttpServer(answers, self._listener, self._certificate)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="kubelet-endpoint", daemon=True)
+        self._started = threading.Event()
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self) -> None:
+        """End all streams, and listen no more."""
+        if self._loop is not None and self._over is not None:
+            self._loop.call_soon_threadsafe(self._over.set)
+            self._thread.join()
+        self._listener.close()
+
+    def publish(self, client: "Client", node: "Object") -> None:
+        """Leave the authority and the token where the server looks for them. ApiError."""
+        metadata = node["metadata"]
+        data = {
+            "ca.crt": self._certificate.ca.read_bytes(),
+            "token": self._token.encode(),
+        }
+        # It goes with its node.
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": metadata["uid"]}
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": self._node,
+                "namespace": SECRETS_OF_NODES,
+                "ownerReferences": [owner],
+            },
+            "type": SECRET_TYPE,
+            "data": {name: base64.b64encode(value).decode() for name, value in data.items()},
+        }
+        client.patch(
+            SECRETS,
+            self._node,
+            body,
+            SECRETS_OF_NODES,
+            type="apply",
+            field_manager="dralab-node",
+            force=True,
+        )
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._over = asyncio.Event()
+            await self._server.start()
+            self._started.set()
+            await self._over.wait()
+            await self._server.stop()
+
+        try:
+            asyncio.run(main())
+        finally:
+            self._started.set()

@@ -1,0 +1,252 @@
+"""Ports of a pod's processes, forwarded to a client over one WebSocket.
+
+Two protocols carry the connections: kubectl's SPDY inside the messages, where each connection is
+a pair of streams (data and error), and the channels of the Python clients, two for each port.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.messages import Answer, Upgrade
+from dralab.apiserver.nodes import Wanted, chosen
+from dralab.node.spdy import CANCEL, REFUSED, Frame, Reader, SpdyError, Type, Writer
+
+TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"
+CHANNELS: Final = ("v4.channel.k8s.io", "portforward.k8s.io")
+MOST_CONNECTIONS: Final = 256  # of one client at a time
+MOST_PORTS: Final = 64
+CONNECT_TIME: Final = 10.0
+PIECE: Final = 32 * 1024
+
+
+def forwarded(wanted: Wanted, host: str) -> Answer:
+    """Return the WebSocket that leads to ports at `host`, in the protocol that a client speaks."""
+    protocol = chosen(wanted, [TUNNEL, *CHANNELS])
+    if protocol == TUNNEL:
+        return _Tunnel(host).upgrade(protocol)
+    return _Channels(host, _ports(wanted)).upgrade(protocol)
+
+
+def _ports(wanted: Wanted) -> list[int]:
+    texts = [
+        text for name in ("ports", "port") for each in wanted.query.get(name, ())
+        for text in each.split(",")
+    ]  # fmt: skip
+    if not texts or len(texts) > MOST_PORTS:
+        raise ApiError.bad_request(f"ports: between 1 and {MOST_PORTS} are forwarded at a time")
+    return [_port(text) for text in texts]
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 1 << 16:
+        raise ApiError.bad_request(f'ports: "{text}" is no port; one is between 1 and 65535')
+    return int(text)
+
+
+class Ends(Protocol):
+    """Told what a connection to a port brings, by the connection's number."""
+
+    def came(self, number: int, data: bytes) -> None:
+        """There is data."""
+        ...
+
+    def over(self, number: int, problem: str) -> None:
+        """The connection is over; `problem` says why it was not what was wanted."""
+        ...
+
+
+class _Connection:
+    """One connection to a port; what is sent before it is open waits."""
+
+    def __init__(self, client: "_Client", number: int, port: int) -> None:
+        self.client, self.number, self.port = client, number, port
+        self.opened: asyncio.Future[asyncio.StreamWriter | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    async def send(self, data: bytes) -> None:
+        """Hand data on; it waits until the process takes it."""
+        writer = await asyncio.shield(self.opened)
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                writer.write(data)
+                await writer.drain()
+
+    async def finish(self) -> None:
+        """Say that no more data comes from the client."""
+        writer = await asyncio.shield(self.opened)
+        if writer is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                writer.write_eof()
+
+    async def _run(self) -> None:
+        client, where, problem = self.client, f"{self.client.host}:{self.port}", ""
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(CONNECT_TIME):
+                reader, writer = await asyncio.open_connection(client.host, self.port, limit=PIECE)
+            self.opened.set_result(writer)
+            while data := await reader.read(PIECE):
+                client.ends.came(self.number, data)
+                await client.wait_for_room()
+        except TimeoutError:
+            problem = f"nothing answers at {where}"
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            problem = f"failed to connect to {where}: {why}" if writer is None else why
+        finally:
+            if not self.opened.done():
+                self.opened.set_result(None)
+            if writer is not None:
+                writer.close()
+        client.connections.pop(self.number, None)
+        client.ends.over(self.number, problem)
+
+
+class _Client:
+    """One WebSocket and its connections."""
+
+    def __init__(self, host: str, ends: Ends) -> None:
+        self.host = host
+        self.ends = ends
+        self.connections: dict[int, _Connection] = {}
+        self._room = asyncio.Event()
+        self.feed = Feed(on_close=self._close, on_room=self._room.set)
+
+    def connect(self, number: int, port: int) -> None:
+        """Begin a connection."""
+        self.connections[number] = _Connection(self, number, port)
+
+    async def send(self, number: int, data: bytes) -> None:
+        """Hand data to a connection, if it is still there."""
+        found = self.connections.get(number)
+        if found is not None:
+            await found.send(data)
+
+    def end(self, number: int) -> None:
+        """End a connection at once, without telling."""
+        found = self.connections.pop(number, None)
+        if found is not None:
+            found.task.cancel()
+
+    async def wait_for_room(self) -> None:
+        """Wait until the client has read enough of what came."""
+        while not self.feed.room and not self.feed.done:
+            self._room.clear()
+            await self._room.wait()
+
+    def _close(self) -> None:
+        for number in list(self.connections):
+            self.end(number)
+
+
+class _Tunnel:
+    """kubectl's protocol: for each connection two streams, which share a request's number."""
+
+    def __init__(self, host: str) -> None:
+        self._client = _Client(host, self)
+        self._reader, self._writer = Reader(), Writer()
+        self._errors: dict[str, int] = {}  # request -> its error stream
+        self._pairs: dict[int, int] = {}  # data stream -> its error stream
+
+    def upgrade(self, protocol: str) -> Upgrade:
+        """Return the WebSocket."""
+        return Upgrade(source=self._client.feed, receive=self._receive, protocol=protocol)
+
+    def came(self, number: int, data: bytes) -> None:
+        """Pass on what a port says."""
+        self._say(Frame(type=Type.DATA, stream=number, payload=data))
+
+    def over(self, number: int, problem: str) -> None:
+        """End both streams; the reason, if there is one, is what the error stream says."""
+        error = self._pairs.pop(number, None)
+        self._say(Frame(type=Type.DATA, stream=number, fin=True))
+        if error is not None:
+            text = problem.encode()
+            self._say(Frame(type=Type.DATA, stream=error, payload=text, fin=True))
+
+    async def _receive(self, message: bytes) -> None:
+        try:
+            for frame in self._reader.feed(message):
+                await self._take(frame)
+        except SpdyError as error:
+            self._client.feed.abort(str(error))
+
+    async def _take(self, frame: Frame) -> None:
+        client, number = self._client, frame.stream
+        match frame.type:
+            case Type.SYN_STREAM:
+                self._begin(number, frame.headers)
+            case Type.DATA if number in self._pairs:
+                if frame.payload:
+                    await client.send(number, frame.payload)
+                if frame.fin and (found := client.connections.get(number)) is not None:
+                    await found.finish()
+            case Type.RST_STREAM if number in self._pairs:
+                client.end(number)
+                self.over(number, "")
+            case Type.PING:
+                self._say(frame)
+            case Type.GOAWAY:
+                client.feed.end()
+            case _:
+                pass
+
+    def _begin(self, number: int, headers: Mapping[str, str]) -> None:
+        kind, request = headers.get("streamtype", ""), headers.get("requestid", "")
+        try:
+            port = _port(headers.get("port", ""))
+        except ApiError:
+            port = 0
+        known = self._errors.get(request)
+        busy = len(self._errors) + len(self._pairs) >= MOST_CONNECTIONS
+        if not port or (kind == "error" and (busy or known is not None)) or (
+            kind == "data" and known is None
+        ) or kind not in {"data", "error"}:  # fmt: skip
+            status = CANCEL if port else REFUSED
+            self._say(Frame(type=Type.RST_STREAM, stream=number, payload=status.to_bytes(4, "big")))
+            return
+        self._say(Frame(type=Type.SYN_REPLY, stream=number))
+        if kind == "error":
+            self._errors[request] = number
+        else:
+            self._pairs[number] = self._errors.pop(request)
+            self._client.connect(number, port)
+
+    def _say(self, frame: Frame) -> None:
+        self._client.feed.put(self._writer.frame(frame))
+
+
+class _Channels:
+    """Two channels for each port, data and errors, each begun by the port as two bytes."""
+
+    def __init__(self, host: str, ports: list[int]) -> None:
+        self._client = _Client(host, self)
+        for number, port in enumerate(ports):
+            for channel in (2 * number, 2 * number + 1):
+                self._client.feed.put(bytes([channel]) + port.to_bytes(2, "little"))
+            self._client.connect(number, port)
+
+    def upgrade(self, protocol: str) -> Upgrade:
+        """Return the WebSocket."""
+        return Upgrade(source=self._client.feed, receive=self._receive, protocol=protocol)
+
+    def came(self, number: int, data: bytes) -> None:
+        """Pass on what a port says."""
+        self._client.feed.put(bytes([2 * number]) + data)
+
+    def over(self, number: int, problem: str) -> None:
+        """Say what was wrong; the last one over ends it all."""
+        if problem:
+            self._client.feed.put(bytes([2 * number + 1]) + problem.encode())
+        if not self._client.connections:
+            self._client.feed.end()
+
+    async def _receive(self, message: bytes) -> None:
+        if message and message[0] % 2 == 0:
+            await self._client.send(message[0] // 2, message[1:])

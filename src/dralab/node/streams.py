@@ -1,0 +1,266 @@
+"""What a node's pods say to whoever asks: logs, commands in them, what they write from now on."""
+
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.application import TEXT
+from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.messages import Answer, ByteStream, HttpResponse, Upgrade
+from dralab.apiserver.nodes import Wanted, chosen
+from dralab.apiserver.resources.options import Query
+from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.node.containers import Session, StartError
+from dralab.node.forwarding import forwarded
+from dralab.node.logs import Log, shown
+from dralab.node.running import Running
+from dralab.runtime.objects import Key
+
+if TYPE_CHECKING:
+    from dralab.node.kubelets import Kubelet, Kubelets
+    from dralab.node.pods import PodLife
+
+# Channels of v4 and v5: the first byte of each message. The last says that one is closed.
+STDIN, STDOUT, STATUS, RESIZE, CLOSE = 0, 1, 3, 4, 255
+PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+SUCCESS: Final[dict[str, object]] = {"metadata": {}, "status": "Success"}
+
+
+class PodStreams:
+    """Answers for the pods of some nodes, as `apiserver.nodes.Here`."""
+
+    def __init__(self, kubelets: "Kubelets") -> None:
+        self.kubelets = kubelets
+
+    def answer(self, node: str, wanted: Wanted) -> Answer | None:
+        """Answer for a pod of a node; None where it is not one of these. ApiError."""
+        kubelet = self.kubelets.nodes.get(node)
+        if kubelet is None:
+            return None
+        life = self._life(kubelet, wanted)
+        query = wanted.query
+        if wanted.verb == "portForward":
+            return _forward(life, kubelet, wanted)
+        run = life.container(wanted.container) if life is not None else None
+        if wanted.verb == "containerLogs":
+            log = _log(run, wanted)
+            return _logs(log, query, self.kubelets.manager.engine.clock.now())
+        protocol = chosen(wanted, PROTOCOLS)
+        if run is None or run.container is None:
+            raise ApiError(
+                "InternalError", "Internal error occurred: container not found", code=500
+            )
+        if wanted.verb == "attach":
+            return _attach(run.log, protocol)
+        session = Session(stdin=_true(query, "stdin"), tty=_true(query, "tty"))
+        return _exec(run, list(query.get("command") or ()), session, protocol)
+
+    def _life(self, kubelet: "Kubelet", wanted: Wanted) -> "PodLife | None":
+        pod = self.kubelets.pods.get(Key(wanted.namespace, wanted.pod))
+        return kubelet.pods.get(pod["metadata"]["uid"]) if pod is not None else None
+
+
+# --- logs ---------------------------------------------------------------------------------------
+
+
+def _log(run: Running | None, wanted: Wanted) -> Log:
+    name, pod = wanted.container, wanted.pod
+    if _true(wanted.query, "previous"):
+        if run is None or run.previous is None:
+            raise ApiError.bad_request(
+                f'previous terminated container "{name}" in pod "{pod}" not found'
+            )
+        return run.previous
+    if run is None or run.number == 0:
+        waiting = run.waiting if run is not None else "ContainerCreating"
+        raise ApiError.bad_request(
+            f'container "{name}" in pod "{pod}" is waiting to start: {waiting}'
+        )
+    return run.log
+
+
+def _logs(log: Log, query: Query, now: int) -> Answer:
+    since = 0
+    if seconds := _number(query, "sinceSeconds"):
+        since = now - seconds * SECOND
+    elif time := _one(query, "sinceTime"):
+        try:
+            since = from_rfc3339(time)
+        except ValueError as error:
+            raise ApiError.bad_request(f"sinceTime: {error}") from None
+    stamps = _true(query, "timestamps")
+    lines, there = log.read()
+    lines = [entry for entry in lines if entry[0] >= since]
+    tail = _number(query, "tailLines")
+    if tail is not None:
+        lines = lines[-tail:] if tail > 0 else []
+    first = b"".join(shown(entry, timestamps=stamps) for entry in lines)
+    limit = _number(query, "limitBytes")
+    if limit is not None:
+        first = first[:limit]
+    if not _true(query, "follow"):
+        return HttpResponse(headers=TEXT, body=first)
+    end = _End()
+    feed = Feed(on_close=end)
+    if first:
+        feed.put(first)
+    end.add(
+        _follow(
+            log,
+            there,
+            lambda found: feed.put(b"".join(shown(entry, timestamps=stamps) for entry in found)),
+            feed.end,
+        )
+    )
+    return ByteStream(headers=TEXT, source=feed)
+
+
+def _follow(
+    log: Log,
+    position: int,
+    put: Callable[[list[tuple[int, str]]], object],
+    end: Callable[[], None],
+) -> Callable[[], None]:
+    """Hand on what a log gets after `position`, and its end; returns what stops that."""
+    turn, over = threading.Lock(), False
+
+    def more() -> None:
+        nonlocal position, over
+        with turn:
+            ended = log.ended
+            found, position = log.read(position)
+            if found:
+                put(found)
+            if ended and not over:
+                over = True
+                end()
+
+    stop = log.listen(more)
+    more()
+    return stop
+
+
+class _End:
+    """What ends with a feed, also where the feed ends before it is known."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._over = False
+        self._call: Callable[[], None] = lambda: None
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Call this at the end."""
+        with self._lock:
+            over, self._call = self._over, call
+        if over:
+            call()
+
+    def __call__(self) -> None:
+        with self._lock:
+            self._over, call = True, self._call
+        call()
+
+
+# --- attach and exec --------------------------------------------------------------------------
+
+
+def _attach(log: Log, protocol: str) -> Answer:
+    """Show what a container writes from now on; its end is the end of the session."""
+    end = _End()
+    feed = Feed(on_close=end)
+
+    def put(found: list[tuple[int, str]]) -> None:
+        lines = b"".join(shown(entry, timestamps=False) for entry in found)
+        feed.put(bytes([STDOUT]) + lines)
+
+    def over() -> None:
+        feed.put(bytes([STATUS]) + orjson.dumps(SUCCESS))
+        feed.end()
+
+    end.add(_follow(log, log.read()[1], put, over))
+    # Containers have no input of their own: what is typed goes nowhere, as without `stdin: true`.
+    return Upgrade(source=feed, receive=lambda _: None, protocol=protocol)
+
+
+def _exec(run: Running, argv: Sequence[str], session: Session, protocol: str) -> Answer:
+    container = run.container
+    feed = Feed(on_close=session.leave)
+
+    def output(channel: int, data: bytes) -> None:
+        if not feed.offer(bytes([channel]) + data):
+            session.leave()
+
+    def receive(message: bytes) -> Awaitable[None] | None:
+        if not message:
+            return None
+        if message[0] == STDIN and len(message) > 1:
+            session.typed(message[1:])
+        elif message[0] == CLOSE and message[1:2] == bytes([STDIN]):
+            session.typed(None)
+        elif message[0] == RESIZE:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                size = orjson.loads(message[1:])
+                session.resize(int(size["Width"]), int(size["Height"]))
+        return session.room()
+
+    def work() -> None:
+        status = SUCCESS
+        try:
+            code = container.run(argv, output, session) if container is not None else 0
+            if code:
+                status = {
+                    "metadata": {},
+                    "status": "Failure",
+                    "reason": "NonZeroExitCode",
+                    "message": f"command terminated with non-zero exit code: exit status {code}",
+                    "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+                }
+        except StartError as error:
+            message = f"Internal error occurred: {error}"
+            status = ApiError("InternalError", message, code=500).status()
+        feed.put(bytes([STATUS]) + orjson.dumps(status))
+        feed.end()
+
+    threading.Thread(target=work, name="exec", daemon=True).start()
+    return Upgrade(source=feed, receive=receive, protocol=protocol)
+
+
+# --- ports --------------------------------------------------------------------------------------
+
+
+def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: Wanted) -> Answer:
+    if life is None or not any(each.alive for each in life.mains):
+        phase = (life.pod.get("status") or {}).get("phase") if life is not None else "Pending"
+        raise ApiError.bad_request(
+            f"unable to forward port because pod is not running. Current status={phase}"
+        )
+    host = kubelet.runtime.ports_at
+    if not host:
+        raise ApiError.bad_request(
+            f"pod {wanted.pod} has no ports: the pretend runtime runs no processes; nodes of "
+            "`--runtime process` do"
+        )
+    return forwarded(wanted, host)
+
+
+def _one(query: Query, name: str) -> str:
+    found = query.get(name)
+    return found[0] if found else ""
+
+
+def _true(query: Query, name: str) -> bool:
+    return _one(query, name) in {"true", "1", "True", "t", "T", "TRUE"}
+
+
+def _number(query: Query, name: str) -> int | None:
+    text = _one(query, name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ApiError.bad_request(f'{name}: "{text}" is no whole number') from None

@@ -1,0 +1,399 @@
+"""A node far from the server: what the server gets from it, and what nobody else does."""
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from dralab.cluster import Cluster, Options
+from dralab.kernel.randomness import Randomness
+from dralab.node.endpoint import Endpoint
+from dralab.node.kubelets import Kubelets, NodeSpec
+from dralab.node.pretend import PretendRuntime
+from dralab.node.process import ProcessRuntime
+from dralab.node.spdy import Frame, Type
+from dralab.runtime.kubeconfig import Access
+from dralab.runtime.live import LiveEngine
+from dralab.runtime.manager import Manager
+from dralab.runtime.remote import RemoteClient
+from dralab.runtime.resources import NODES, PODS, SECRETS
+from websockets import Tunnel, WebSocket
+
+PODS_PATH = "/api/v1/namespaces/default/pods"
+SUCCESS = b'{"metadata":{},"status":"Success"}'
+
+
+class Far:
+    """A node with an engine and a client of its own, as `dralab node` has."""
+
+    def __init__(self, url, name, directory, runtime):
+        self.engine = LiveEngine(name=name, workers=4)
+        self.client = RemoteClient(Access(server=url))
+        manager = self.manager = Manager(self.engine, self.client, Randomness(1))
+        self.runtime = runtime(self.engine)
+        self.kubelets = Kubelets(manager, self.runtime, only=name)
+        self.kubelet = self.kubelets.add(NodeSpec(name=name))
+        self.endpoint = Endpoint(self.kubelets, name, directory, "127.0.0.1", 0)
+        self.kubelet.serve(self.endpoint)
+        self.endpoint.start()
+        self.engine.soon(manager.start)
+        self.engine.start()
+
+    def stop(self):
+        self.manager.stop()
+        self.engine.stop()
+        if isinstance(self.runtime, ProcessRuntime):
+            self.runtime.stop()
+        self.kubelets.stop()
+        self.endpoint.stop()
+        self.client.close()
+
+
+class Lab:
+    """A server, a far node of each runtime, and requests."""
+
+    def __init__(self, directory):
+        self.cluster = Cluster(Options(service_accounts=False)).__enter__()
+        self.client = self.cluster.client
+        self.host = self.cluster.url.removeprefix("http://")
+        self.far = {
+            name: Far(self.cluster.url, name, directory / name, runtime)
+            for name, runtime in (("real", ProcessRuntime), ("pretend", PretendRuntime))
+        }
+        for name in self.far:
+            self.until(lambda name=name: self.ready(name))
+
+    def ready(self, name):
+        nodes = {node["metadata"]["name"]: node for node in self.client.list(NODES).items}
+        return "nodeInfo" in (nodes.get(name, {}).get("status") or {})
+
+    def run(self, name, script, *, node="real", phase="Running"):
+        """Create a pod on a node; returns when it has got so far."""
+        container = {"name": "c", "image": "x", "command": ["sh", "-c", script]}
+        spec = {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        }
+        self.client.create(PODS, {"metadata": {"name": name}, "spec": spec}, "default")
+        self.until(
+            lambda: self.client.get(PODS, name, "default").get("status", {}).get("phase") == phase
+        )
+
+    def until(self, good):
+        pause = threading.Event()
+        for _ in range(400):
+            if good():
+                return
+            pause.wait(0.05)
+        raise AssertionError("it did not come to be")
+
+    def get(self, path):
+        """Return the status and the body, or a refusal's message."""
+        try:
+            with urllib.request.urlopen(f"http://{self.host}{PODS_PATH}/{path}") as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())["message"]
+
+    def open(self, path, protocol="v5.channel.k8s.io", **headers):
+        return WebSocket(self.host, f"{PODS_PATH}/{path}", protocol, **headers)
+
+    def close(self):
+        for far in self.far.values():
+            far.stop()
+        self.cluster.__exit__()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    found = Lab(tmp_path_factory.mktemp("far"))
+    yield found
+    found.close()
+
+
+# --- what the server gets -------------------------------------------------------------------
+
+
+def test_logs_come_from_a_node_far_away(lab):
+    lab.run("said", "for i in 1 2 3; do echo line $i; done", phase="Succeeded")
+    assert lab.get("said/log") == (200, "line 1\nline 2\nline 3\n")
+    assert lab.get("said/log?tailLines=1") == (200, "line 3\n")
+    assert lab.get("said/log?tailLines=x") == (400, 'tailLines: "x" is no whole number')
+    assert lab.get("said/log?previous=true") == (
+        400,
+        'previous terminated container "c" in pod "said" not found',
+    )
+
+
+def test_a_log_is_followed_over_two_servers(lab):
+    lab.run("talks", "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two")
+    connection = http.client.HTTPConnection(lab.host, timeout=20)
+    connection.request("GET", f"{PODS_PATH}/talks/log?follow=true")
+    answer = connection.getresponse()
+    assert answer.readline() == b"one\n"
+    with lab.open("talks/exec?command=touch&command=go&stdout=true") as session:
+        assert session.all() == {3: SUCCESS}
+    assert answer.read() == b"two\n"
+    connection.close()
+
+
+def test_a_command_gets_its_input_and_tells_its_code(lab):
+    lab.run("shell", "sleep 60")
+    query = "command=sh&command=-c&command=cat;echo+oh+>%262;exit+3&stdin=true&stdout=true"
+    with lab.open(f"shell/exec?{query}") as session:
+        assert session.headers["sec-websocket-protocol"] == "v5.channel.k8s.io"
+        session.send(b"\0some\n")
+        session.send(b"\xff\0")
+        found = session.all()
+    assert (found[1], found[2]) == (b"some\n", b"oh\n")
+    assert json.loads(found[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+
+
+def test_much_output_waits_for_a_slow_reader(lab):
+    """More than would be kept for a reader, so that the command has to wait for it."""
+    size = 24 * 1024 * 1024
+    lab.run("much", "sleep 60")
+    with lab.open(f"much/exec?command=head&command=-c&command={size}&command=/dev/zero") as session:
+        first = session.receive()
+        threading.Event().wait(0.3)  # real sockets fill meanwhile
+        found = session.all()
+    assert len(first) - 1 + len(found[1]) == size
+    assert found[3] == SUCCESS
+
+
+def test_attached_one_sees_what_is_said_from_now_on(lab):
+    lab.run("attached", "echo before; while [ ! -e go ]; do sleep 0.02; done; echo after")
+    lab.until(lambda: lab.get("attached/log") == (200, "before\n"))
+    with lab.open("attached/attach?stdout=true&stderr=true") as session:
+        with lab.open("attached/exec?command=touch&command=go") as other:
+            other.all()
+        assert session.all() == {1: b"after\n", 3: SUCCESS}
+
+
+@pytest.fixture
+def echo():
+    """A port that says everything again, and `bye` at the end of what it is told."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:
+                    return
+                with peer:
+                    while data := peer.recv(65536):
+                        peer.sendall(data)
+                    peer.sendall(b"bye")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_kubectls_tunnel_leads_to_a_port(lab, echo):
+    lab.run("ports", "sleep 60")
+    with lab.open("ports/portforward", "SPDY/3.1+portforward.k8s.io") as session:
+        assert session.headers["sec-websocket-protocol"] == "SPDY/3.1+portforward.k8s.io"
+        tunnel = Tunnel(session)
+        ping = Frame(type=Type.PING, payload=b"\0\0\0\1")
+        tunnel.say(ping)
+        assert tunnel.hear() == ping
+        for request in ("0", "1"):  # one after the other, over the same tunnel
+            error, data = tunnel.open(echo, request)
+            assert [tunnel.hear(), tunnel.hear()] == [
+                Frame(type=Type.SYN_REPLY, stream=number) for number in (error, data)
+            ]
+            big = bytes(range(256)) * 4096
+            for at in range(0, len(big), 32_768):
+                tunnel.data(data, big[at : at + 32_768])
+            tunnel.data(data, b"", fin=True)
+            assert tunnel.until_over(data, error) == [big + b"bye", b""]
+
+
+def test_a_port_where_nothing_listens_is_said_on_the_error_stream(lab):
+    lab.run("silent", "sleep 60")
+    port = closed_port()
+    with lab.open("silent/portforward", "SPDY/3.1+portforward.k8s.io") as session:
+        tunnel = Tunnel(session)
+        error, data = tunnel.open(port)
+        said = tunnel.until_over(data, error)
+    assert said[0] == b""
+    assert said[1].startswith(f"failed to connect to 127.0.0.1:{port}: ".encode())
+
+
+def test_streams_that_make_no_pair_are_reset(lab):
+    lab.run("pairs", "sleep 60")
+    with lab.open("pairs/portforward", "SPDY/3.1+portforward.k8s.io") as session:
+        tunnel = Tunnel(session)
+        for headers in (
+            {"streamtype": "data", "port": "80", "requestid": "7"},
+            {"streamtype": "error", "port": "x", "requestid": "8"},
+            {"streamtype": "other", "port": "80", "requestid": "9"},
+        ):
+            tunnel.say(Frame(type=Type.SYN_STREAM, stream=tunnel.next, headers=headers))
+            heard = tunnel.hear()
+            assert (heard.type, heard.stream) == (Type.RST_STREAM, tunnel.next)
+            tunnel.next += 2
+
+
+def test_the_channels_of_the_python_clients_lead_to_ports(lab, echo):
+    lab.run("channels", "sleep 60")
+    silent = closed_port()
+    with lab.open(f"channels/portforward?ports={echo},{silent}", "v4.channel.k8s.io") as session:
+        for channel, port in ((0, echo), (1, echo), (2, silent), (3, silent)):
+            assert session.receive() == bytes([channel]) + port.to_bytes(2, "little")
+        session.send(b"\0hello")
+        found = sorted([session.receive(), session.receive()])
+        assert found[0] == b"\0hello"
+        assert found[1].startswith(b"\3failed to connect")
+
+
+# --- what is refused ------------------------------------------------------------------------
+
+
+REFUSED = [
+    ("acted/portforward", "v4.channel.k8s.io", "pod acted has no ports: the pretend runtime"),
+    ("acted/portforward", "SPDY/3.1+portforward.k8s.io", "pod acted has no ports"),
+    ("acted/exec?command=echo", "v9", "exec speaks v5.channel.k8s.io or v4.channel.k8s.io, not v9"),
+    ("acted/exec", "v5.channel.k8s.io", "you must specify at least one command"),
+    ("acted/attach?container=x", "v5.channel.k8s.io", "container x is not valid for pod acted"),
+]
+
+
+@pytest.mark.parametrize(("path", "protocol", "text"), REFUSED, ids=[r[2] for r in REFUSED])
+def test_a_refusal_of_the_node_comes_back_in_its_words(lab, path, protocol, text):
+    if not any(p["metadata"]["name"] == "acted" for p in lab.client.list(PODS).items):
+        lab.run("acted", "sleep 60", node="pretend")
+    with lab.open(path, protocol) as session:
+        assert session.status == 400
+        assert text in session.refusal()
+
+
+def test_without_a_websocket_it_is_said_what_is_needed(lab):
+    lab.run("plain", "sleep 60", node="pretend")
+    for path in ("plain/exec?command=echo", "plain/attach"):
+        status, message = lab.get(path)
+        assert status == 400
+        assert "works over WebSockets here, not over SPDY" in message
+
+
+def test_a_port_of_a_pod_that_does_not_run_is_not_forwarded(lab):
+    lab.run("over", "true", phase="Succeeded")
+    with lab.open("over/portforward", "SPDY/3.1+portforward.k8s.io") as session:
+        assert "pod is not running. Current status=Succeeded" in session.refusal()
+
+
+def test_a_page_of_another_server_opens_nothing(lab):
+    lab.run("page", "sleep 60", node="pretend")
+    for path in ("exec?command=echo", "attach", "portforward"):
+        with lab.open(f"page/{path}", origin="http://example.com") as session:
+            assert session.status == 403
+
+
+@pytest.fixture
+def direct(lab):
+    """Ask the endpoint of a node itself."""
+    port = lab.far["real"].endpoint.address[1]
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+
+    def ask(path, token="", method="GET"):
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusting, timeout=20)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        found = answer.status, answer.read()
+        connection.close()
+        return found
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/pods", "/containerLogs/default/p/c", "/exec/default/p/c?command=id", "/portForward/d/p"],
+)
+def test_a_stranger_learns_nothing_of_a_node(direct, path):
+    for token in ("", "guessed", "é".encode().decode("latin-1")):
+        assert direct(path, token)[0] == 401
+    assert direct("/healthz") == (200, b"ok")
+
+
+def test_the_server_s_token_opens_a_kubelets_paths(lab, direct):
+    secret = lab.client.get(SECRETS, "real", "kube-node-lease")
+    token = base64.b64decode(secret["data"]["token"]).decode()
+    lab.run("listed", "sleep 60")
+    for path in ("/pods", "/runningpods/"):
+        status, body = direct(path, token)
+        assert status == 200
+        assert "listed" in [item["metadata"]["name"] for item in json.loads(body)["items"]]
+    for path in ("/", "/exec/default", "/containerLogs/default/p/uid/c", "/pods/more"):
+        assert direct(path, token)[0] == 404
+    assert direct("/pods", token, "DELETE")[0] == 405
+
+
+def test_the_secret_goes_with_its_node(lab):
+    node, secret = lab.client.get(NODES, "real"), lab.client.get(SECRETS, "real", "kube-node-lease")
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert owner["uid"] == node["metadata"]["uid"]
+    assert node["status"]["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
+
+
+def test_what_listens_in_the_node_s_place_gets_no_token(lab, tmp_path):
+    """Another program has taken the port: it shows another certificate, and is told nothing."""
+    from dralab.apiserver.http import tls
+
+    lab.run("taken", "sleep 60", node="pretend")
+    node = lab.client.get(NODES, "pretend")
+    other = tls.certificate(tmp_path, lab.far["real"].engine.clock.now())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(other.certificate, other.key)
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            peer, _ = listener.accept()
+            try:
+                with context.wrap_socket(peer, server_side=True) as secure:
+                    heard.append(secure.recv(65536))
+            except OSError as error:
+                heard.append(error)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        status = {
+            **node["status"],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": listener.getsockname()[1]}},
+        }
+        lab.client.update(NODES, {**node, "status": status}, subresource="status")
+        try:
+            code, message = lab.get("taken/log")
+            thread.join()
+        finally:
+            found = lab.client.get(NODES, "pretend")
+            lab.client.update(NODES, {**found, "status": node["status"]}, subresource="status")
+    assert code == 500
+    assert "another than the node listens there" in message
+    assert not [each for each in heard if isinstance(each, bytes) and each]
+
+
+def test_a_session_ends_where_its_client_leaves(lab):
+    lab.run("left", "sleep 60")
+    with lab.open("left/exec?command=sleep&command=33") as session:
+        session.send(b"")
+    lab.until(lambda: not any(each.name == "exec" for each in threading.enumerate()))
