@@ -32,14 +32,18 @@ spec:
 
 
 class Processes:
-    """`dralab up` and what works with it, in a directory whose paths are short enough."""
+    """`dralab up` and what works with it, in a directory whose paths are short enough.
 
-    def __init__(self):
+    `options` are those of `dralab up`.
+    """
+
+    def __init__(self, *options):
         self.place = tempfile.TemporaryDirectory(prefix="lab")
         self.root = Path(self.place.name)
         self.kubeconfig = self.root / "config"
         self.running = {}
-        self.dralab("up", "up", "--empty", "--data", ":memory:", "--listen", "127.0.0.1:0")
+        fixed = ["--empty", "--data", ":memory:", "--listen", "127.0.0.1:0"]
+        self.dralab("up", "up", *fixed, *options)
         self.client = RemoteClient(read(self.kubeconfig))
 
     @property

@@ -1,29 +1,18 @@
-"""The unmodified dra-example-driver, a Go program, under `dralab node`.
-
-`DRALAB_EXAMPLE_DRIVER` names the binary of its kubelet plugin (v0.4.0), or it is on the PATH.
-"""
-
-import os
-import shutil
-from pathlib import Path
+"""The unmodified dra-example-driver, a Go program, under `dralab node`."""
 
 import pytest
 
+import exampledriver
 from dralab.api.status import ApiError
 from dralab.drivers.catalog import device_class
 from dralab.runtime.resources import CLAIMS, CLASSES, EVENTS, PODS, SLICES
 from processes import Processes
 
-BINARY = os.environ.get("DRALAB_EXAMPLE_DRIVER") or shutil.which("dra-example-kubeletplugin")
 pytestmark = [
     pytest.mark.conformance,
-    pytest.mark.skipif(
-        not BINARY or not Path(BINARY).exists(),
-        reason="no dra-example-kubeletplugin on the PATH, and DRALAB_EXAMPLE_DRIVER names none "
-        "(tools/build_clients.py builds it)",
-    ),
+    pytest.mark.skipif(exampledriver.BINARY is None, reason=exampledriver.MISSING),
 ]
-DRIVER = "gpu.example.com"
+DRIVER = exampledriver.NAME
 
 
 @pytest.fixture
@@ -37,24 +26,7 @@ def lab():
 
 
 def start(lab):
-    kubelet = lab.root / "k"
-    # The plugin makes no directory of its own.
-    (kubelet / "plugins" / DRIVER).mkdir(parents=True, exist_ok=True)
-    (lab.root / "cdi").mkdir(exist_ok=True)
-    lab.run(
-        "go",
-        [
-            BINARY,
-            f"--kubeconfig={lab.kubeconfig}",
-            f"--cdi-root={lab.root / 'cdi'}",
-            f"--kubelet-registrar-directory-path={kubelet / 'plugins_registry'}",
-            f"--kubelet-plugins-directory-path={kubelet / 'plugins'}",
-            "--num-devices=2",
-            "--gpu-device-status",
-        ],
-        # It tells containers the node's name by this variable alone, not by --node-name.
-        NODE_NAME="n1",
-    )
+    exampledriver.start(lab, "n1")
 
 
 def slices(lab):

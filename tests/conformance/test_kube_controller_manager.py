@@ -1,30 +1,15 @@
-"""The unmodified kube-controller-manager makes what its objects want, and cleans up after them.
+"""The unmodified kube-controller-manager makes what its objects want, and cleans up after them."""
 
-`DRALAB_KUBE_CONTROLLER_MANAGER` names the binary, or it is on the PATH.
-"""
-
-import os
-import shutil
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
+import stockparts
 from dralab.api.status import ApiError
 from dralab.runtime.client import Resource
 
-NAME = "kube-controller-manager"
-MANAGER = os.environ.get("DRALAB_KUBE_CONTROLLER_MANAGER") or shutil.which(NAME)
 PATIENCE = 90
-pytestmark = [
-    pytest.mark.conformance,
-    pytest.mark.skipif(
-        not MANAGER or not Path(MANAGER).exists(),
-        reason=f"no {NAME} on the PATH, and DRALAB_KUBE_CONTROLLER_MANAGER names none",
-    ),
-]
+pytestmark = [pytest.mark.conformance, stockparts.needs(stockparts.MANAGER)]
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 PODS = Resource("", "v1", "pods")
 ACCOUNTS = Resource("", "v1", "serviceaccounts")
@@ -38,16 +23,9 @@ LABELS = {"app": "web"}
 
 @pytest.fixture
 def manager(kubeconfig, tmp_path):
-    """A running kube-controller-manager; its log is shown where a test fails."""
-    path = tmp_path / "manager.log"
-    log = path.open("w")
-    command = [str(MANAGER), f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=true"]
-    running = subprocess.Popen(command, stdout=log, stderr=log)
-    yield running
-    running.terminate()
-    running.wait(timeout=PATIENCE)
-    log.close()
-    sys.stdout.write(path.read_text()[-6000:])
+    """A running kube-controller-manager."""
+    with stockparts.controller_manager(kubeconfig, tmp_path) as running:
+        yield running
 
 
 def eventually(holds):

@@ -1,28 +1,14 @@
-"""The unmodified kube-scheduler places a pod with its device.
+"""The unmodified kube-scheduler places a pod with its device."""
 
-`DRALAB_KUBE_SCHEDULER` names the binary, or it is on the PATH.
-"""
-
-import os
-import shutil
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
+import stockparts
 from dralab.runtime.client import Resource
 
-SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
 PATIENCE = 60
-pytestmark = [
-    pytest.mark.conformance,
-    pytest.mark.skipif(
-        not SCHEDULER or not Path(SCHEDULER).exists(),
-        reason="no kube-scheduler on the PATH, and DRALAB_KUBE_SCHEDULER names none",
-    ),
-]
+pytestmark = [pytest.mark.conformance, stockparts.needs(stockparts.SCHEDULER)]
 NODES = Resource("", "v1", "nodes", namespaced=False)
 PODS = Resource("", "v1", "pods")
 EVENTS = Resource("", "v1", "events")
@@ -34,23 +20,9 @@ CAPACITY = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 
 @pytest.fixture
 def scheduler(kubeconfig, tmp_path):
-    """A running kube-scheduler; its log is shown where a test fails."""
-    config = tmp_path / "scheduler.yaml"
-    config.write_text(
-        "apiVersion: kubescheduler.config.k8s.io/v1\n"
-        "kind: KubeSchedulerConfiguration\n"
-        f"clientConnection: {{kubeconfig: {kubeconfig}}}\n"
-        "leaderElection: {leaderElect: true}\n"
-    )
-    log = (tmp_path / "scheduler.log").open("w")
-    running = subprocess.Popen(
-        [str(SCHEDULER), "--config", str(config), "--secure-port=0"], stdout=log, stderr=log
-    )
-    yield running
-    running.terminate()
-    running.wait(timeout=PATIENCE)
-    log.close()
-    sys.stdout.write((tmp_path / "scheduler.log").read_text()[-4000:])
+    """A running kube-scheduler."""
+    with stockparts.scheduler(kubeconfig, tmp_path) as running:
+        yield running
 
 
 def eventually(holds):

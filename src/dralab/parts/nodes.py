@@ -53,7 +53,6 @@ class Wanted:
     runtime: str = PRETEND
     classic: bool = False
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     root: Path | None = None
     named: Sequence[str] = ()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from builders import SHARED, claim, device, first_of, obj, pool, taint
+from builders import SHARED, claim, device, first_of, obj, pool, request, taint
 from dralab.api.resource.rules import convert, default, default_update, hub_version
 from dralab.api.resource.types import KINDS
 
@@ -68,6 +68,36 @@ def test_a_rule_whose_effect_changes_tells_when(effect, given, expected):
     old = rule("NoSchedule", "2025-01-01T00:00:00Z")
     new = default_update(rule(effect, given), old, now=NOW)
     assert new["spec"]["taint"]["timeAdded"] == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told", "kept"),
+    [
+        (["a", "b"], [], ["a", "b"], None),
+        (["a", "b"], ["b"], ["a", "b"], ["b"]),
+        (["a"], ["a"], ["a"], ["a"]),
+        # Never allocated: for validation to refuse.
+        (["a"], [], ["a", "z"], ["z"]),
+        ([], [], ["z"], ["z"]),
+        # The same device, another share of it.
+        (["a/1", "a/2"], ["a/2"], ["a/1", "a/2"], ["a/2"]),
+    ],
+)
+def test_what_is_told_of_a_device_goes_with_the_device(before, after, told, kept):
+    def entries(names):
+        parts = [name.partition("/") for name in names]
+        found = [{"driver": "d", "pool": "p", "device": name} for name, _, _ in parts]
+        shares = [{"shareID": share} if share else {} for _, _, share in parts]
+        return [entry | share for entry, share in zip(found, shares, strict=True)]
+
+    def status(names):
+        results = [{"request": "r"} | entry for entry in entries(names)]
+        return {"allocation": {"devices": {"results": results}}} if names else {}
+
+    old = claim("c", request("r", count=2), status=status(before))
+    new = claim("c", request("r", count=2), status=status(after) | {"devices": entries(told)})
+    found = default_update(new, old, now=NOW)["status"].get("devices")
+    assert found == (entries(kept) if kept else None)
 
 
 def test_a_pool_status_request_asks_for_a_hundred_pools():

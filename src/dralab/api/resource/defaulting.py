@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from dralab.api.resource.structure import normalised
 from dralab.api.resource.types import KINDS
+from dralab.api.resource.validation.claim_status import SharedDevice
 
 Object = dict[str, Any]
 
@@ -49,9 +50,12 @@ def default(obj: Mapping[str, Any], *, now: str) -> Object:
 def default_update(new: Mapping[str, Any], old: Mapping[str, Any], *, now: str) -> Object:
     """Return the object with defaults, where it replaces `old`.
 
-    A rule whose effect changed gets a new `timeAdded` unless the writer gave one.
+    A rule whose effect changed gets a new `timeAdded` unless the writer gave one. What drivers
+    say of a claim's devices goes with the devices.
     """
     result = default(new, now=now)
+    if result.get("kind") == "ResourceClaim":
+        _forget_deallocated(result, old)
     if result.get("kind") == "DeviceTaintRule":
         taint, before = result["spec"]["taint"], old["spec"]["taint"]
         if taint.get("effect") != before.get("effect") and (
@@ -85,6 +89,28 @@ def _tolerations_of_results(status: Mapping[str, Any]) -> None:
     for result in (allocation.get("devices") or {}).get("results") or ():
         for toleration in result.get("tolerations", ()):
             _operator(toleration)
+
+
+def _forget_deallocated(new: Object, old: Mapping[str, Any]) -> None:
+    """Drop the status of devices that the claim had before and has no more.
+
+    Writers of another age know nothing of it: they take away the allocation alone.
+    Source: `dropDeallocatedStatusDevices` of k8s.io/kubernetes `pkg/registry/resource`.
+    """
+    entries = new["status"].get("devices")
+    if not entries:
+        return
+    gone = _allocated(old) - _allocated(new)
+    if kept := [entry for entry in entries if SharedDevice.of(entry) not in gone]:
+        new["status"]["devices"] = kept
+    else:
+        del new["status"]["devices"]
+
+
+def _allocated(claim: Mapping[str, Any]) -> set[SharedDevice]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    return {SharedDevice.of(result) for result in results}
 
 
 def _operator(toleration: Object) -> None:

@@ -4,7 +4,7 @@ They are imported with the first object that needs them, so that servers start f
 """
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dralab.api.fields import FieldError
@@ -92,21 +92,12 @@ class DeviceStrategy(Strategy):
         return rules.errors_in(version, kind, errors)
 
 
-@lru_cache(maxsize=4096)
 def compiled(expression: str, features: "rules.Features", *, derived: bool) -> "rules.Compiled":
     """Return what the compiler says of a selector or a derived attribute."""
-    from dralab import cel  # costs as much as half a start, and is asked for by selectors alone
-    from dralab.api.resource import rules
+    # It costs as much as half a start, and is asked for by selectors alone.
+    from dralab.allocation import expressions
 
-    gates = cel.Features(
-        consumable_capacity="DRAConsumableCapacity" in features,
-        list_type_attributes="DRAListTypeAttributes" in features,
-    )
-    purpose = "derived attribute" if derived else "selector"
-    verdict = cel.check(expression, cel.environment(gates, "new", purpose))
-    if verdict.problems:
-        return rules.Compiled(error=verdict.problems[0])
-    return rules.Compiled(max_cost=verdict.max_cost)
+    return expressions.compiled(expression, features, derived=derived)
 
 
 def to_hub(kind: Kind, value: Object) -> Object:
