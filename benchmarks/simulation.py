@@ -50,7 +50,8 @@ def rows_swf() -> Iterator[Row]:
     path = TESTDATA / "swf" / "NASA-iPSC-1993-3.1-cln.swf"
     for scheduler in ("easy", "conservative"):
         began = time.perf_counter()
-        run = runs.swf(path, hosts=128, scheduler=scheduler)
+        run = runs.of_swf(path, hosts=128, scheduler=scheduler)
+        run.run()
         took = time.perf_counter() - began
         simulated = float(outputs.summary(run)["makespan"])
         yield f"NASA iPSC, 18,239 jobs, {scheduler}", took, simulated / took, "real time"

@@ -2,7 +2,8 @@
 
 import click
 
-from dralab.cli.simulate import SCHEDULERS, bad_input
+from dralab.cli._runs import bad_input
+from dralab.cli.simulate_jobs import SCHEDULERS
 
 
 @click.command()

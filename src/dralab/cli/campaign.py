@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import orjson
 
-from dralab.cli.simulate import FILE, bad_input
+from dralab.cli._runs import FILE, bad_input
 
 
 @click.command()

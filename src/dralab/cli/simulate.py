@@ -1,34 +1,27 @@
 """`dralab simulate`: workloads in simulated time."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import orjson
 
+from dralab.cli._progress import watching
+from dralab.cli._runs import (
+    FILE,
+    FOLDER,
+    LENIENT,
+    OUTPUT,
+    REPORT,
+    RESUME,
+    bad_input,
+    keep,
+    report_skipped,
+    show,
+    watched,
+)
+from dralab.cli.simulate_jobs import batsim, swf
 from dralab.simulation.errors import Complaints, InputError
-
-if TYPE_CHECKING:
-    from dralab.simulation.batch.engine import Simulation
-
-FILE = click.Path(path_type=Path, dir_okay=False)
-SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
-OUTPUT = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["json", "yaml", "table"]),
-    default="json",
-    show_default=True,
-    help="How to print the result.",
-)
-REPORT = click.option(
-    "--report",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write tables and a page to look at here.",
-)
-LENIENT = click.option("--lenient", is_flag=True, help="Skip broken entries, and count them.")
 
 
 @click.group()
@@ -39,171 +32,8 @@ def simulate() -> None:
     """
 
 
-@contextmanager
-def bad_input() -> Iterator[None]:
-    """Turn an InputError into one line on stderr and exit code 2."""
-    try:
-        yield
-    except InputError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(2) from None
-
-
-def report_skipped(complaints: Complaints) -> None:
-    """Say on stderr what a lenient reading left out."""
-    for error in complaints.skipped[:10]:
-        click.echo(f"skipped: {error}", err=True)
-    if len(complaints.skipped) > 10:
-        click.echo(f"skipped: {len(complaints.skipped) - 10} more", err=True)
-
-
-def report_jobs(run: "Simulation", folder: Path | None, name: str, scheduler: str) -> None:
-    """Write the page and the tables of a run of rigid jobs, where that is wanted."""
-    if folder is not None:
-        from dralab.simulation.reports import run as reports
-        from dralab.simulation.scenarios import collect
-
-        reports.write(collect.of_jobs(run, name=name, scheduler=scheduler), folder)
-
-
-def show(values: Mapping[str, Any], output: str) -> None:
-    """Print a result as JSON, YAML or a table."""
-    if output == "json":
-        click.echo(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
-    elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.safe_dump(dict(values), sort_keys=False), nl=False)
-    else:
-        width = max((len(key) for key in values), default=0)
-        for key, value in values.items():
-            click.echo(f"{key.ljust(width)}  {_cell(value)}")
-
-
-def _cell(value: object) -> str:
-    return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-
-
-@simulate.command()
-@click.option("--workload", "workloads", type=FILE, required=True, multiple=True, help="JSON.")
-@click.option("--platform", type=FILE, help="SimGrid XML; without it, nb_res equal hosts.")
-@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
-@click.option("--out", "prefix", default="out", show_default=True, help="Prefix of the files.")
-@click.option("--events", type=FILE, help="External events, one JSON object a line.")
-@click.option("--master", default="master_host", show_default=True, help="Host not to compute on.")
-@click.option("--hosts", type=click.IntRange(min=1), help="Use only so many of the hosts.")
-@click.option("--energy", is_flag=True, help="Follow the power of the machines.")
-@click.option("--socket", help="Let a decision process at this address decide: tcp://host:28000.")
-@click.option("--enable-dynamic-jobs", "dynamic", is_flag=True, help="It may register jobs.")
-@click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
-@click.option("--forward-unknown-events", "unknown", is_flag=True, help="To it.")
-@click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Jobs may share machines.")
-@click.option(
-    "--dialect", type=click.Choice(["4", "5"]), default="4", help="Of the files: Batsim's version."
-)
-@REPORT
-@LENIENT
-@OUTPUT
-def batsim(
-    workloads: tuple[Path, ...],
-    platform: Path | None,
-    scheduler: str,
-    prefix: str,
-    events: Path | None,
-    master: str,
-    hosts: int | None,
-    energy: bool,
-    socket: str | None,
-    dynamic: bool,
-    profiles: bool,
-    unknown: bool,
-    sharing: bool,
-    dialect: str,
-    report: Path | None,
-    lenient: bool,
-    output: str,
-) -> None:
-    """Run Batsim workloads on rigid machines; write Batsim's CSV files.
-
-    Example: `dralab simulate batsim --workload jobs.json --platform cluster.xml --out run1`
-    """
-    from dralab.simulation.batch import outputs, runs
-    from dralab.simulation.batch.engine import Options
-
-    complaints = Complaints(lenient=lenient)
-    with bad_input():
-        run = runs.batsim(
-            list(workloads),
-            platform=platform,
-            scheduler=scheduler,
-            events=events,
-            master=master,
-            hosts=hosts,
-            options=Options(
-                energy=energy,
-                dynamic_jobs=dynamic,
-                forward_unknown_events=unknown,
-                share_machines=sharing,
-                settings={"profiles-forwarded-on-submission": profiles},
-            ),
-            socket=socket,
-            complaints=complaints,
-        )
-        outputs.write(run, prefix, dialect=int(dialect))
-    report_jobs(run, report, workloads[0].stem, socket or scheduler)
-    report_skipped(complaints)
-    for warning in runs.warnings(run):
-        click.echo(f"warning: {warning}", err=True)
-    show(outputs.summary(run) | {"nb_entries_skipped": len(complaints.skipped)}, output)
-
-
-@simulate.command()
-@click.option("--trace", type=FILE, required=True, help="A trace in the Standard Workload Format.")
-@click.option("--hosts", type=click.IntRange(min=1), help="Machines; default as the trace says.")
-@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
-@click.option("--out", "prefix", help="Write Batsim's CSV files with this prefix.")
-@click.option("--walltime-factor", default=2.0, show_default=True, help="Of the run time.")
-@click.option("--requested-only", is_flag=True, help="Take only the requested time as walltime.")
-@click.option("--grain", default=0, show_default=True, help="Round run times up; Batsim's is 1.")
-@REPORT
-@LENIENT
-@OUTPUT
-def swf(
-    trace: Path,
-    hosts: int | None,
-    scheduler: str,
-    prefix: str | None,
-    walltime_factor: float,
-    requested_only: bool,
-    grain: int,
-    report: Path | None,
-    lenient: bool,
-    output: str,
-) -> None:
-    """Run a trace of a parallel machine.
-
-    Example: `dralab simulate swf --trace log.swf --hosts 128 --scheduler easy -o json`
-    """
-    from dralab.simulation.batch import outputs, runs
-    from dralab.simulation.workloads.swf import Conversion
-
-    complaints = Complaints(lenient=lenient)
-    with bad_input():
-        run = runs.swf(
-            trace,
-            hosts=hosts,
-            scheduler=scheduler,
-            conversion=Conversion(
-                walltime_factor=walltime_factor, requested_only=requested_only, grain=grain
-            ),
-            complaints=complaints,
-        )
-        if prefix is not None:
-            outputs.write(run, prefix)
-    report_jobs(run, report, trace.stem, scheduler)
-    report_skipped(complaints)
-    show(outputs.summary(run) | {"nb_entries_skipped": len(complaints.skipped)}, output)
-
+simulate.add_command(batsim)
+simulate.add_command(swf)
 
 POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "firstfit")
 
@@ -222,6 +52,7 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
 @click.option("--seed", default=42, show_default=True)
 @click.option("--curve", type=FILE, help="Write the measures after every pod to this CSV file.")
 @REPORT
+@RESUME
 @LENIENT
 @OUTPUT
 def openb(
@@ -232,6 +63,7 @@ def openb(
     seed: int,
     curve: Path | None,
     report: Path | None,
+    resume: Path | None,
     lenient: bool,
     output: str,
 ) -> None:
@@ -239,6 +71,7 @@ def openb(
 
     Example: `dralab simulate openb --nodes nodes.csv --pods pods.csv --policy fgd --seed 42`
     """
+    from dralab.simulation import checkpoints
     from dralab.simulation.openb import experiment
     from dralab.simulation.workloads import openb as traces
 
@@ -250,10 +83,17 @@ def openb(
             raise InputError(nodes, "no node has a GPU")
         if not workload:
             raise InputError(pods, "there is no pod")
-        outcome = experiment.run(
-            fleet, workload, policy=policy, seed=seed, ratio=inflate, workload=pods.stem
+        key = checkpoints.digest((policy, inflate, seed, lenient), [nodes, pods])
+        placing = (
+            experiment.Placing(
+                fleet, workload, policy=policy, seed=seed, ratio=inflate, workload=pods.stem
+            )
+            if resume is None
+            else checkpoints.read(resume, key, experiment.Placing)
         )
     report_skipped(complaints)
+    complete = watched(pods.stem, placing)
+    outcome = placing.outcome()
     if curve is not None:
         experiment.write_curve(outcome, curve)
     if report is not None:
@@ -261,6 +101,10 @@ def openb(
 
         pages.write(outcome, report)
     show(outcome.table(), output)
+    if not complete:
+        place = (report or Path()) / "checkpoint"
+        keep(lambda path: checkpoints.write(path, key, placing), place)
+        raise SystemExit(1)
 
 
 @simulate.command()
@@ -268,15 +112,16 @@ def openb(
 @click.option("--scheduler", help="Use this one instead of the scenario's; `external` for outside.")
 @click.option("--command", help="Start this outside scheduler; {kubeconfig} is replaced.")
 @click.option("--seed", type=int, help="Use this seed instead of the scenario's.")
+@click.option("--report", type=FOLDER, help="Write all files here.")
+@RESUME
 @click.option(
-    "--report", type=click.Path(path_type=Path, file_okay=False), help="Write all files here."
+    "--parquet/--no-parquet",
+    default=None,
+    help="Tables as Parquet, too; by default where the extra `parquet` is installed.",
 )
-@click.option("--resume", type=FILE, help="Go on from the checkpoint of a run that was stopped.")
-@click.option("--parquet", is_flag=True, help="Tables as Parquet, too (extra: parquet).")
 @click.option(
     "--picture",
-    type=click.Choice(["", "png", "svg"]),
-    default="",
+    type=click.Choice(["png", "svg"]),
     help="The charts as a picture, too (extra: picture).",
 )
 @LENIENT
@@ -288,8 +133,8 @@ def run(
     seed: int | None,
     report: Path | None,
     resume: Path | None,
-    parquet: bool,
-    picture: str,
+    parquet: bool | None,
+    picture: str | None,
     lenient: bool,
     output: str,
 ) -> None:
@@ -297,7 +142,6 @@ def run(
 
     Example: `dralab simulate run scenario.yaml --report results/`
     """
-    from dralab.cli._progress import watching
     from dralab.simulation import outputs, worlds
     from dralab.simulation.outside import run as outside
     from dralab.simulation.reports import run as reports
@@ -310,8 +154,8 @@ def run(
         if loaded.scheduler != scenarios.EXTERNAL:
             work = worlds.begin(loaded, resume)
     report_skipped(complaints)
-    with bad_input(), watching(loaded.name) as watcher:
-        if work is None:
+    if work is None:
+        with bad_input(), watching(loaded.name) as watcher:
             result = outside.run(
                 loaded,
                 outside.outside_of(loaded, command),
@@ -319,21 +163,22 @@ def run(
                 progress=watcher.show,
                 stop=watcher.stop,
             )
-        else:
-            result = work.go(watcher.show, watcher.stop)
+    else:
+        result = watched(loaded.name, work)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
-    if report is not None:
+    wanted = loaded.outputs.but(report=report, parquet=parquet, picture=picture)
+    if wanted.report is not None:
         try:
-            reports.write(result, report, parquet=parquet, picture=picture)
+            reports.write(
+                result, wanted.report, parquet=wanted.parquet, picture=wanted.picture or ""
+            )
         except RuntimeError as error:
             raise click.ClickException(str(error)) from None
-    if not result.complete:
+    if not result.complete and work is not None:
+        keep(work.save, (wanted.report or Path()) / "checkpoint")
+    elif not result.complete:
         click.echo("stopped: what there is so far was kept", err=True)
-        if work is not None:
-            checkpoint = (report or Path()) / "checkpoint"
-            work.save(checkpoint)
-            click.echo(f"go on with --resume {checkpoint}", err=True)
     summary = outputs.summary(result)
     show(summary if output != "table" else _flat(summary), output)
     if not result.complete:
@@ -373,7 +218,9 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
                 metrics_tick=found.metrics_tick,
                 write=writer,
             )
-            simulator.run(None if until is None else found.start + until)
+            with watching(config.stem) as watcher:
+                end = None if until is None else found.start + until
+                complete = simulator.run(end, watcher.show, watcher.stop)
         finally:
             writer.close()
     everything = [*simulator.ended, *simulator.bound.values()]
@@ -386,3 +233,6 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
         "pending": len(simulator.queue),
     }
     show(summary, output)
+    if not complete:
+        click.echo("stopped: metrics up to here were written", err=True)
+        raise SystemExit(1)

@@ -1,6 +1,7 @@
 """The files of a run: summary, tasks and samples, as JSON, CSV and (with an extra) Parquet."""
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +19,13 @@ SAMPLE_COLUMNS: Final = ("time", "waiting", "running", "cpu", "gpu", "fragmented
 Row = tuple[Any, ...]
 
 
-def write(result: Result, folder: Path, *, parquet: bool = False) -> list[Path]:
-    """Write `summary.json`, `tasks.csv` and `samples.csv`; the same run gives the same bytes."""
+def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[Path]:
+    """Write `summary.json`, `tasks.csv` and `samples.csv`; the same run gives the same bytes.
+
+    `parquet` None: the tables as Parquet, too, where the extra is installed.
+    """
+    if parquet is None:
+        parquet = find_spec("pyarrow") is not None
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "summary.json", folder / "tasks.csv", folder / "samples.csv"]
     paths[0].write_bytes(

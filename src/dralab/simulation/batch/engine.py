@@ -130,8 +130,13 @@ class Simulation:
 
     # --- the run ----------------------------------------------------------------------------
 
-    def run(self, until: int | None = None, stop: Callable[[], bool] | None = None) -> bool:
-        """Run to the end, or to a time; jobs that still run then have no end.
+    def run(
+        self,
+        until: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        ended: int | None = None,
+    ) -> bool:
+        """Run to the end, to a time, or until so many `ended`; who still runs then has no end.
 
         Return False where `stop` asked to leave off earlier; `run` again goes on from there.
         """
@@ -141,6 +146,8 @@ class Simulation:
             self.events.step()
             if stop is not None and stop():
                 return False
+            if ended is not None and len(self.finished) >= ended:
+                break
         self.scheduler.end(self.events.now())
         return True
 

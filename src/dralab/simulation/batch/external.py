@@ -9,7 +9,7 @@ import orjson
 
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.json_input import is_number, nanoseconds
-from dralab.simulation.machines import parse
+from dralab.simulation.machines import parse, render
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,13 @@ class ExternalEvent:
     source: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(path: Path, *, complaints: Complaints | None = None) -> list[ExternalEvent]:
-    """Return the events of a file; InputError names the line of what is wrong."""
+def read(
+    path: Path, *, complaints: Complaints | None = None, machines: int | None = None
+) -> list[ExternalEvent]:
+    """Return the events of a file; InputError names the line of what is wrong.
+
+    `machines` is how many there are, where that is known: an event of another one is an error.
+    """
     complaints = Complaints() if complaints is None else complaints
     try:
         lines = path.read_bytes().splitlines()
@@ -33,9 +38,16 @@ def read(path: Path, *, complaints: Complaints | None = None) -> list[ExternalEv
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                events.append(_event(path, number, line))
+                event = _event(path, number, line)
             except InputError as error:
                 complaints.about(error)
+                continue
+            beyond = event.machines >> machines << machines if machines is not None else 0
+            if beyond:
+                problem = f"there are {machines} machines, no {render(beyond)}"
+                complaints.about(InputError(path, problem, line=number, where="resources"))
+            else:
+                events.append(event)
     return events
 
 

@@ -1,13 +1,11 @@
 """What is to be run: a case per scenario, scheduler and seed, known by what it depends on."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dralab import __version__
-from dralab.simulation import metrics, worlds
+from dralab.simulation import checkpoints, metrics, worlds
 from dralab.simulation.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import InputError
 from dralab.simulation.openb import experiment
@@ -40,17 +38,9 @@ class Case:
         """Return what the result depends on as a short text: the same text, the same result."""
         if self.nodes is None:
             loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-            own = ""
-            if custom.is_file(self.scheduler):
-                file = self.scenario.parent / self.scheduler.rpartition(":")[0]
-                own = file.read_text(encoding="utf-8")
-            text = f"{execute.digest(loaded)}/{own}"
-        else:
-            parts = [str(part) for part in (__version__, self.scheduler, self.seed, self.ratio)]
-            files = (self.nodes, self.scenario)
-            parts += [hashlib.sha256(_bytes(file)).hexdigest() for file in files]
-            text = "/".join(parts)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+            return execute.digest(loaded)[:32]
+        parts = (self.scheduler, self.seed, self.ratio)
+        return checkpoints.digest(parts, (self.nodes, self.scenario))[:32]
 
     def run(self) -> Numbers:
         """Run it, and return its numbers."""
@@ -138,10 +128,3 @@ def _seeds(fields: Fields) -> Iterator[int]:
     if not isinstance(value, list) or not value or not all(type(v) is int for v in value):
         raise fields.error("seeds", "must be a list of whole numbers, or {from, count}")
     yield from dict.fromkeys(value)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None

@@ -20,6 +20,7 @@ from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import Object
 from dralab.runtime.objects import condition_of, is_deleting, uid_of
 from dralab.runtime.resources import CLAIMS, PODS
+from dralab.simulation import checkpoints
 from dralab.simulation.errors import InputError
 from dralab.simulation.inside.bring import Brought
 from dralab.simulation.inside.containers import Containers
@@ -30,7 +31,7 @@ from dralab.simulation.inside.submission import GATE, Bodies, gangs_of
 from dralab.simulation.inside.tasks import Seen, Tasks, lanes_of
 from dralab.simulation.results import Result
 from dralab.simulation.scenarios import custom, manifests
-from dralab.simulation.scenarios.execute import read_checkpoint, write_checkpoint
+from dralab.simulation.scenarios.execute import digest
 from dralab.simulation.scenarios.manifests import Arrival
 from dralab.simulation.scenarios.scenario import Scenario
 from dralab.simulation.workloads.openb import WHOLE_GPU
@@ -125,7 +126,7 @@ class InsideRun:
             if until is not None and when > self.begin + until:
                 engine.run(self.begin + until)
                 break
-            if self._at_rest(when):
+            if self._at_rest(when) or self._enough():
                 break
             engine.step()
             self._steps += 1
@@ -147,16 +148,18 @@ class InsideRun:
         waits = self.faults.to_come or self.containers.busy
         return not waits and when > self._last + self.patience
 
+    def _enough(self) -> bool:
+        wanted = self.scenario.circumstances.ended
+        return wanted is not None and self.tasks.over >= wanted
+
     def save(self, path: Path) -> None:
         """Write a checkpoint: how far it is. Going on runs up to there again, with the same end."""
-        write_checkpoint(path, self.scenario, self._steps)
+        checkpoints.write(path, digest(self.scenario), self._steps)
 
     @classmethod
     def resumed(cls, scenario: Scenario, path: Path) -> "InsideRun":
         """Return a run that goes on from a checkpoint of the same scenario."""
-        steps = read_checkpoint(path, scenario)
-        if not isinstance(steps, int):
-            raise InputError(path, "is no checkpoint of this scheduler")
+        steps = checkpoints.read(path, digest(scenario), int)
         run = cls(scenario)
         while run._steps < steps and run.cluster.engine.step():
             run._steps += 1

@@ -1,6 +1,6 @@
 """The experiment: shuffle, inflate, place each pod once, measure after every one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -116,6 +116,70 @@ def inflated(
     return chosen
 
 
+class Placing:
+    """One run: the pods of a trace, one after the other; the same seed gives the same outcome."""
+
+    def __init__(
+        self,
+        nodes: Sequence[GpuNode],
+        pods: Sequence[GpuPod],
+        *,
+        policy: str,
+        seed: int,
+        ratio: float = 1.3,
+        workload: str = "",
+    ) -> None:
+        self.workload, self.policy, self.seed = workload, policy, seed
+        randomness = Randomness(seed)
+        # Among equal scores the node that comes first wins: so the order is drawn, too.
+        ranked = list(nodes) if policy == "firstfit" else evenly_shuffled(nodes, randomness)
+        fragmentation = Fragmentation(typical_pods(pods), model_names(ranked))
+        self.cluster = GpuCluster(ranked, fragmentation)
+        self.queue = inflated(pods, self.cluster.capacity, ratio, randomness)
+        self.chooser = Chooser(self.cluster, policy, randomness.stream("policy"))
+        self.measures: list[Measure] = []
+        self._arrived = 0
+        self._fragmented = float(self.cluster.lost.sum())
+
+    def go(
+        self,
+        progress: Callable[[int, int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Place pods; return whether all are. `progress` gets 0 for the time: there is none."""
+        queue, measures = self.queue, self.measures
+        for number in range(len(measures), len(queue)):
+            measures.append(self._place(queue[number]))
+            if number % 100 == 0:
+                if progress is not None:
+                    progress(0, number, len(queue))
+                if stop is not None and stop():
+                    return False
+        return True
+
+    def _place(self, pod: GpuPod) -> Measure:
+        cluster = self.cluster
+        self._arrived += pod.shape.demand
+        choice = self.chooser.choose(pod.shape, pod.memory)
+        if choice is not None:
+            node, gpus = choice
+            self._fragmented -= float(cluster.lost[node])
+            cluster.place(node, pod.shape, pod.memory, gpus)
+            self._fragmented += float(cluster.lost[node])
+        return Measure(self._arrived, cluster.used, self._fragmented, choice is not None)
+
+    def outcome(self) -> Outcome:
+        """Return what there is so far."""
+        return Outcome(
+            workload=self.workload,
+            policy=self.policy,
+            seed=self.seed,
+            capacity=self.cluster.capacity,
+            measures=self.measures,
+            cluster=self.cluster,
+        )
+
+
 def run(
     nodes: Sequence[GpuNode],
     pods: Sequence[GpuPod],
@@ -124,45 +188,11 @@ def run(
     seed: int,
     ratio: float = 1.3,
     workload: str = "",
-    progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """Place the pods of a trace by a policy; the same seed gives the same outcome."""
-    randomness = Randomness(seed)
-    # Among equal scores the node that comes first wins: so the order is drawn, too.
-    ranked = list(nodes) if policy == "firstfit" else evenly_shuffled(nodes, randomness)
-    fragmentation = Fragmentation(typical_pods(pods), model_names(ranked))
-    cluster = GpuCluster(ranked, fragmentation)
-    queue = inflated(pods, cluster.capacity, ratio, randomness)
-    chooser = Chooser(cluster, policy, randomness.stream("policy"))
-    measures = list(_measured(cluster, chooser, queue, progress))
-    return Outcome(
-        workload=workload,
-        policy=policy,
-        seed=seed,
-        capacity=cluster.capacity,
-        measures=measures,
-        cluster=cluster,
-    )
-
-
-def _measured(
-    cluster: GpuCluster,
-    chooser: Chooser,
-    queue: Sequence[GpuPod],
-    progress: Callable[[int, int], None] | None,
-) -> Iterator[Measure]:
-    arrived, fragmented = 0, float(cluster.lost.sum())
-    for number, pod in enumerate(queue, 1):
-        arrived += pod.shape.demand
-        choice = chooser.choose(pod.shape, pod.memory)
-        if choice is not None:
-            node, gpus = choice
-            fragmented -= float(cluster.lost[node])
-            cluster.place(node, pod.shape, pod.memory, gpus)
-            fragmented += float(cluster.lost[node])
-        yield Measure(arrived, cluster.used, fragmented, choice is not None)
-        if progress is not None and number % 100 == 0:
-            progress(number, len(queue))
+    """Place the pods of a trace by a policy, all of them."""
+    placing = Placing(nodes, pods, policy=policy, seed=seed, ratio=ratio, workload=workload)
+    placing.go()
+    return placing.outcome()
 
 
 def write_curve(outcome: Outcome, path: Path) -> None:

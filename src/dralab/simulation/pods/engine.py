@@ -50,7 +50,10 @@ class PodRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Everything besides fleet, pods and policy."""
+    """Everything besides fleet, pods and policy.
+
+    The run stops at `until`, or when so many tasks have `ended`.
+    """
 
     seed: int = 0
     life: LifeCycle = field(default_factory=LifeCycle)
@@ -59,6 +62,7 @@ class Circumstances:
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     blocking: bool = False
     until: int | None = None
+    ended: int | None = None
 
 
 class PodSimulation:
@@ -122,6 +126,8 @@ class PodSimulation:
                 break
             # Nodes break for ever; once every pod is over, nothing of interest follows.
             if self.over == len(self.runs) and not self.running:
+                break
+            if self.how.ended is not None and self.over >= self.how.ended:
                 break
             self.events.step()
             step += 1

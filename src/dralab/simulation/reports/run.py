@@ -27,7 +27,9 @@ DEFINITIONS: Final = (
 )
 
 
-def write(result: Result, folder: Path, *, parquet: bool = False, picture: str = "") -> list[Path]:
+def write(
+    result: Result, folder: Path, *, parquet: bool | None = None, picture: str = ""
+) -> list[Path]:
     """Write the tables and `report.html` (and a picture) of a run into a folder."""
     paths = outputs.write(result, folder, parquet=parquet)
     paths.append(folder / "report.html")

@@ -9,7 +9,9 @@ from dralab.simulation.pods.engine import PodRun, PodSimulation
 from dralab.simulation.results import Result, Sample, Task
 
 
-def of_jobs(simulation: Simulation, *, name: str, scheduler: str, seed: int = 0) -> Result:
+def of_jobs(
+    simulation: Simulation, *, name: str, scheduler: str, seed: int = 0, complete: bool = True
+) -> Result:
     """Return the result of rigid jobs; their lanes are machines."""
     platform = simulation.platform
     tasks = [
@@ -38,6 +40,7 @@ def of_jobs(simulation: Simulation, *, name: str, scheduler: str, seed: int = 0)
         end=simulation.events.now(),
         joules=simulation.hosts.joules if simulation.hosts.energy else None,
         notes=list(warnings(simulation)),
+        complete=complete,
     )
 
 

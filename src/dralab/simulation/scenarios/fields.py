@@ -187,6 +187,13 @@ class Fields:
         except InputError as error:
             raise self.error(key, error.problem) from None
 
+    def new_folder(self, key: str) -> Path:
+        """Return a folder to write to, inside the folder of this file."""
+        path = (self.folder / self.text(key)).resolve()
+        if not path.is_relative_to(self.folder.resolve()) or path.is_file():
+            raise self.error(key, "must be a folder inside the folder of the file")
+        return path
+
     def one_of(self, readers: Mapping[str, Callable[["Fields"], Any]]) -> Any:
         """Call the reader of the one field that is given."""
         given = [key for key in readers if self.has(key)]

@@ -1,7 +1,7 @@
 """One YAML file, read and checked: `load` it, then `run` it."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,25 @@ from dralab.simulation.scenarios.workload import Work
 
 EXTERNAL: Final = "external"
 OWN: Final = "dralab"
+PICTURES: Final = ("png", "svg")
 Engine = Simulation | PodSimulation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is written where. `parquet` None: where the extra is installed."""
+
+    report: Path | None = None
+    parquet: bool | None = None
+    picture: str | None = None
+
+    def but(self, *, report: Path | None, parquet: bool | None, picture: str | None) -> "Outputs":
+        """Return the outputs with what somebody else has said instead."""
+        return Outputs(
+            report=self.report if report is None else report,
+            parquet=self.parquet if parquet is None else parquet,
+            picture=self.picture if picture is None else picture,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +57,7 @@ class Scenario:
     external: Mapping[str, object]
     skipped: int = 0
     energy: bool = False
+    outputs: Outputs = field(default_factory=Outputs)
 
     @property
     def is_batch(self) -> bool:
@@ -68,13 +87,6 @@ class Scenario:
                 self.file, f"{self.scheduler!r} schedules rigid jobs, not pods", where="scheduler"
             )
         platform = self.fleet.as_platform()
-        for job in self.work.jobs.jobs:
-            if job.width > platform.width:
-                raise InputError(
-                    self.work.jobs.source,
-                    f"asks for {job.width} machines; there are {platform.width}",
-                    where=f"job {job.id}",
-                )
         scheduler: Scheduler = (
             SCHEDULERS[self.scheduler]()
             if self.scheduler in SCHEDULERS
@@ -114,7 +126,9 @@ def load(
         custom.check(chosen, path)
     used_seed = own_seed if seed is None else seed
     machines = fleet.read(fields, complaints)
-    work = workload.read(fields, used_seed, complaints)
+    batch = chosen in SCHEDULERS
+    hosts = machines.as_platform().width if batch else None
+    work = workload.read(fields, used_seed, complaints, hosts=hosts)
     external = fields.mapping("external").value
     circumstances = _circumstances(fields, machines, used_seed)
     scenario = Scenario(
@@ -128,12 +142,29 @@ def load(
         external=external,
         skipped=len(complaints.skipped),
         energy=fields.flag("energy", default=False),
+        outputs=_outputs(fields),
     )
     fields.done()
     return scenario
 
 
+def _outputs(fields: Fields) -> Outputs:
+    inner = fields.mapping("outputs")
+    found = Outputs(
+        report=inner.new_folder("report") if inner.has("report") else None,
+        parquet=inner.flag("parquet", default=False) if inner.has("parquet") else None,
+        picture=inner.choice("picture", dict.fromkeys(PICTURES)) if inner.has("picture") else None,
+    )
+    inner.done()
+    return found
+
+
 def _scheduler(fields: Fields) -> tuple[str, bool]:
+    """Return the name of what decides, and whether the head of its queue blocks the rest."""
+    if fields.has("policy"):
+        if fields.has("scheduler"):
+            raise fields.error("policy", "is another word for `scheduler`: give one of them")
+        return fields.text("policy"), False
     if not isinstance(fields.raw("scheduler"), Mapping):
         return fields.text("scheduler", "default"), False
     inner = fields.mapping("scheduler")
@@ -156,6 +187,7 @@ def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
     life.done()
     stop = fields.mapping("stop")
     until = stop.duration("at") if stop.has("at") else None
+    ended = stop.whole("ended", least=1) if stop.has("ended") else None
     stop.done()
     faults, at_random = _faults(fields, machines)
     if at_random is not None and until is None:
@@ -168,6 +200,7 @@ def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
         random_faults=at_random,
         quotas={name: _quota(queues.mapping(name)) for name in sorted(queues.value)},
         until=until,
+        ended=ended,
     )
 
 

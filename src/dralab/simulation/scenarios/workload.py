@@ -33,17 +33,20 @@ class Work:
     objects: tuple[manifests.Arrival, ...] = ()
 
 
-def read(scenario: Fields, seed: int, complaints: Complaints) -> Work:
-    """Return the workload of a scenario; InputError names what is wrong."""
+def read(scenario: Fields, seed: int, complaints: Complaints, *, hosts: int | None = None) -> Work:
+    """Return the workload of a scenario; InputError names what is wrong.
+
+    `hosts` is how many machines a rigid job may have at most, where that matters.
+    """
     fields = scenario.mapping("workload")
     work: Work = fields.one_of(
         {
-            "batsim": lambda f: Work(jobs=batsim.read(f.file("batsim"), complaints=complaints)),
-            "swf": lambda f: _swf(f, complaints),
+            "batsim": lambda f: _batsim(f, complaints, hosts),
+            "swf": lambda f: _swf(f, complaints, hosts),
             "openb": lambda f: Work(pods=tuple(_openb(f, complaints))),
             "manifests": lambda f: _manifests(f, complaints),
             "pods": lambda f: Work(pods=tuple(_listed(f))),
-            "jobs": lambda f: Work(jobs=_jobs(f)),
+            "jobs": lambda f: Work(jobs=_jobs(f, complaints, hosts)),
             "generate": lambda f: Work(pods=tuple(_generated(f.mapping("generate"), seed))),
         }
     )
@@ -56,14 +59,18 @@ def _manifests(fields: Fields, complaints: Complaints) -> Work:
     return Work(pods=pods, objects=objects)
 
 
-def _swf(fields: Fields, complaints: Complaints) -> Work:
+def _batsim(fields: Fields, complaints: Complaints, hosts: int | None) -> Work:
+    return Work(jobs=batsim.read(fields.file("batsim"), complaints=complaints, hosts=hosts))
+
+
+def _swf(fields: Fields, complaints: Complaints, hosts: int | None) -> Work:
     trace = swf.read(fields.file("swf"), complaints=complaints)
     conversion = swf.Conversion(
         walltime_factor=fields.number("walltime_factor", 2.0),
         requested_only=fields.flag("requested_only", default=False),
         grain=fields.whole("grain", 0),
     )
-    return Work(jobs=swf.jobs(trace, conversion, complaints=complaints))
+    return Work(jobs=swf.jobs(trace, conversion, hosts=hosts, complaints=complaints))
 
 
 def _openb(fields: Fields, complaints: Complaints) -> Iterator[Pod]:
@@ -147,7 +154,7 @@ def _pod(entry: Fields) -> dict[str, Any]:
     }
 
 
-def _jobs(fields: Fields) -> Workload:
+def _jobs(fields: Fields, complaints: Complaints, hosts: int | None) -> Workload:
     """Rigid jobs written in the scenario itself."""
     jobs: dict[str, Job] = {}
     profiles: dict[str, Delay] = {}
@@ -158,6 +165,9 @@ def _jobs(fields: Fields) -> Workload:
         walltime = entry.duration("walltime") if entry.has("walltime") else None
         user = entry.text("user", "")
         entry.done()
+        if hosts is not None and width > hosts:
+            complaints.about(entry.error("machines", f"is {width}; there are {hosts} machines"))
+            continue
         profiles[f"{length}ns"] = Delay(duration=length)
         for index in range(count):
             full = name if count == 1 else f"{name}-{index}"

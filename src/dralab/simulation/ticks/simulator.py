@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
+from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.ticks.metrics import build
 from dralab.simulation.ticks.model import (
@@ -51,8 +52,16 @@ class TickSimulator:
         self._written = start
         self._metrics: Metrics = self._build()
 
-    def run(self, until: int | None = None) -> None:
-        """Run until the queue is empty, nothing runs and all submitters have terminated."""
+    def run(
+        self,
+        until: int | None = None,
+        progress: Callable[[int, int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Run until the queue is empty, nothing runs and all submitters have terminated.
+
+        False where `stop` asked to leave off earlier. `progress` gets nanoseconds, pods over, pods.
+        """
         while True:
             self._submit()
             self._schedule()
@@ -64,7 +73,13 @@ class TickSimulator:
             busy = any(bound.holds(self.clock) for bound in self.bound.values())
             done = not self.submitters and not len(self.queue) and not busy
             if done or (until is not None and self.clock >= until):
-                return
+                return True
+            if progress is not None:
+                over = len(self.ended)
+                known = over + len(self.bound) + len(self.queue)
+                progress((self.clock - self.start) * SECOND, over, known)
+            if stop is not None and stop():
+                return False
             self.clock += self.tick
 
     def _build(self) -> Metrics:

@@ -28,7 +28,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Jobs in the order of their file, the profiles they name, and the machines it was made for."""
+    """Jobs in the order of their file, the profiles they name, and the machines it was made for.
+
+    `skipped` entries were broken; of `dropped` ones, by reason, a job was never to be made.
+    """
 
     name: str = "w0"
     jobs: tuple[Job, ...]
@@ -36,4 +39,5 @@ class Workload:
     machines: int
     source: str = ""
     skipped: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
     profile_sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)

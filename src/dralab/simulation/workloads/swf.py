@@ -6,6 +6,7 @@ submit times are moved so that the first is 0. The run time is that of the trace
 up: the converter's default of 1 adds a second to each).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -114,7 +115,7 @@ def read(path: Path, *, complaints: Complaints | None = None) -> Trace:
 
 def _check_new(entry: Entry, seen: set[float], path: Path, number: int) -> None:
     if entry.job in seen:
-        raise InputError(path, f"there are two jobs {entry.job:g}", line=number, where="job")
+        raise InputError(path, f"there are two jobs {_text(entry.job)}", line=number, where="job")
     seen.add(entry.job)
 
 
@@ -151,32 +152,30 @@ def jobs(
     first = min((entry.submit for entry in trace.entries), default=0.0)
     found: list[Job] = []
     profiles: dict[str, Delay] = {}
+    dropped: Counter[str] = Counter()
     for entry, line in zip(trace.entries, trace.lines, strict=True):
         limit = how.walltime_factor * entry.run
         walltime = entry.time_requested if how.requested_only else max(limit, entry.time_requested)
-        if entry.procs <= 0 or entry.run <= 0 or walltime <= entry.run:
+        why = _dropped(entry, walltime)
+        if why:
+            dropped[why] += 1
             continue
         if hosts is not None and entry.procs > hosts:
-            complaints.about(
-                InputError(
-                    trace.path,
-                    f"job {entry.job:g} took {entry.procs:g} processors; there are {hosts} hosts",
-                    line=line,
-                    where="procs",
-                )
-            )
+            took = f"job {_text(entry.job)} took {_text(entry.procs)} processors"
+            problem = f"{took}; there are {hosts} hosts"
+            complaints.about(InputError(trace.path, problem, line=line, where="procs"))
             continue
         run = entry.run if not how.grain else (entry.run // how.grain + 1) * how.grain
-        profiles[f"{run:g}"] = Delay(duration=nanoseconds(run))
+        profiles[_text(run)] = Delay(duration=nanoseconds(run))
         found.append(
             Job(
-                id=f"{entry.job:g}",
+                id=_text(entry.job),
                 submitted=nanoseconds(entry.submit - first),
                 width=int(entry.procs),
                 walltime=nanoseconds(walltime),
-                profile=f"{run:g}",
-                user=f"{entry.user:g}",
-                source={"id": f"{entry.job:g}"},
+                profile=_text(run),
+                user=_text(entry.user),
+                source={"id": _text(entry.job)},
             )
         )
     return Workload(
@@ -185,6 +184,7 @@ def jobs(
         machines=max((job.width for job in found), default=0),
         source=str(trace.path),
         skipped=trace.skipped,
+        dropped=dict(dropped),
         profile_sources={
             name: {"type": "delay", "delay": profile.duration / SECOND}
             for name, profile in profiles.items()
@@ -192,8 +192,22 @@ def jobs(
     )
 
 
+def _dropped(entry: Entry, walltime: float) -> str:
+    """Return why Batsim's converter makes no job of a line; empty where it makes one."""
+    if entry.procs <= 0:
+        return "no processors allocated"
+    if entry.run <= 0:
+        return "no run time"
+    return "" if walltime > entry.run else "a walltime that is no longer than the run"
+
+
+def _text(value: float) -> str:
+    """Return a number that names something: two numbers never look alike."""
+    return f"{value:.15g}"
+
+
 def write(path: Path, entries: Iterable[Entry], header: Mapping[str, Iterable[str]]) -> None:
     """Write a trace: the header, then a line per entry."""
     lines = [f"; {key}: {value}" for key, values in header.items() for value in values]
-    lines += [" ".join(f"{getattr(entry, name):.15g}" for name in NAMES) for entry in entries]
+    lines += [" ".join(_text(getattr(entry, name)) for name in NAMES) for entry in entries]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

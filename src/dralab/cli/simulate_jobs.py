@@ -1,0 +1,187 @@
+"""`dralab simulate batsim` and `dralab simulate swf`: rigid jobs on whole machines."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dralab.cli._runs import (
+    FILE,
+    LENIENT,
+    OUTPUT,
+    REPORT,
+    RESUME,
+    bad_input,
+    keep,
+    report_skipped,
+    show,
+    watched,
+)
+from dralab.simulation.errors import Complaints
+
+if TYPE_CHECKING:
+    from dralab.simulation.batch.runs import JobRun
+
+SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
+
+
+@click.command()
+@click.option("--workload", "workloads", type=FILE, required=True, multiple=True, help="JSON.")
+@click.option("--platform", type=FILE, help="SimGrid XML; without it, nb_res equal hosts.")
+@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option("--out", "prefix", default="out", show_default=True, help="Prefix of the files.")
+@click.option("--events", type=FILE, help="External events, one JSON object a line.")
+@click.option("--master", default="master_host", show_default=True, help="Host not to compute on.")
+@click.option("--hosts", type=click.IntRange(min=1), help="Use only so many of the hosts.")
+@click.option("--energy", is_flag=True, help="Follow the power of the machines.")
+@click.option("--socket", help="Let a decision process at this address decide: tcp://host:28000.")
+@click.option("--enable-dynamic-jobs", "dynamic", is_flag=True, help="It may register jobs.")
+@click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
+@click.option("--forward-unknown-events", "unknown", is_flag=True, help="To it.")
+@click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Jobs may share machines.")
+@click.option(
+    "--dialect", type=click.Choice(["4", "5"]), default="4", help="Of the files: Batsim's version."
+)
+@REPORT
+@RESUME
+@LENIENT
+@OUTPUT
+def batsim(
+    workloads: tuple[Path, ...],
+    platform: Path | None,
+    scheduler: str,
+    prefix: str,
+    events: Path | None,
+    master: str,
+    hosts: int | None,
+    energy: bool,
+    socket: str | None,
+    dynamic: bool,
+    profiles: bool,
+    unknown: bool,
+    sharing: bool,
+    dialect: str,
+    report: Path | None,
+    resume: Path | None,
+    lenient: bool,
+    output: str,
+) -> None:
+    """Run Batsim workloads on rigid machines; write Batsim's CSV files.
+
+    Example: `dralab simulate batsim --workload jobs.json --platform cluster.xml --out run1`
+    """
+    from dralab.simulation import checkpoints
+    from dralab.simulation.batch import outputs, runs
+    from dralab.simulation.batch.engine import Options
+
+    complaints = Complaints(lenient=lenient)
+    with bad_input():
+        made = runs.of_batsim(
+            list(workloads),
+            platform=platform,
+            scheduler=scheduler,
+            events=events,
+            master=master,
+            hosts=hosts,
+            options=Options(
+                energy=energy,
+                dynamic_jobs=dynamic,
+                forward_unknown_events=unknown,
+                share_machines=sharing,
+                settings={"profiles-forwarded-on-submission": profiles},
+            ),
+            socket=socket,
+            complaints=complaints,
+        )
+        files = [*workloads, *(path for path in (platform, events) if path is not None)]
+        parts = (scheduler, master, hosts, energy, sharing, lenient, [str(w) for w in workloads])
+        run = runs.JobRun(made, checkpoints.digest(parts, files), resume)
+    report_skipped(complaints)
+    complete = watched(workloads[0].stem, run)
+    with bad_input():
+        outputs.write(run.simulation, prefix, dialect=int(dialect))
+    _tell(run, report, workloads[0].stem, socket or scheduler, complete=complete)
+    skipped = {"nb_entries_skipped": len(complaints.skipped)}
+    show(outputs.summary(run.simulation) | skipped, output)
+    if not complete:
+        keep(run.save, Path(f"{prefix}_checkpoint"))
+        raise SystemExit(1)
+
+
+@click.command()
+@click.option("--trace", type=FILE, required=True, help="A trace in the Standard Workload Format.")
+@click.option("--hosts", type=click.IntRange(min=1), help="Machines; default as the trace says.")
+@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option("--out", "prefix", help="Write Batsim's CSV files with this prefix.")
+@click.option("--walltime-factor", default=2.0, show_default=True, help="Of the run time.")
+@click.option("--requested-only", is_flag=True, help="Take only the requested time as walltime.")
+@click.option("--grain", default=0, show_default=True, help="Round run times up; Batsim's is 1.")
+@REPORT
+@RESUME
+@LENIENT
+@OUTPUT
+def swf(
+    trace: Path,
+    hosts: int | None,
+    scheduler: str,
+    prefix: str | None,
+    walltime_factor: float,
+    requested_only: bool,
+    grain: int,
+    report: Path | None,
+    resume: Path | None,
+    lenient: bool,
+    output: str,
+) -> None:
+    """Run a trace of a parallel machine.
+
+    Example: `dralab simulate swf --trace log.swf --hosts 128 --scheduler easy -o json`
+    """
+    from dralab.simulation import checkpoints
+    from dralab.simulation.batch import outputs, runs
+    from dralab.simulation.workloads.swf import Conversion
+
+    complaints = Complaints(lenient=lenient)
+    conversion = Conversion(
+        walltime_factor=walltime_factor, requested_only=requested_only, grain=grain
+    )
+    with bad_input():
+        made = runs.of_swf(
+            trace,
+            hosts=hosts,
+            scheduler=scheduler,
+            conversion=conversion,
+            complaints=complaints,
+        )
+        parts = (scheduler, hosts, conversion, lenient)
+        run = runs.JobRun(made, checkpoints.digest(parts, [trace]), resume)
+    report_skipped(complaints)
+    complete = watched(trace.stem, run)
+    if prefix is not None:
+        outputs.write(run.simulation, prefix)
+    _tell(run, report, trace.stem, scheduler, complete=complete)
+    (workload,) = run.simulation.workloads.values()
+    counts = {
+        "nb_entries_skipped": len(complaints.skipped),
+        "nb_entries_dropped": sum(workload.dropped.values()),
+    }
+    show(outputs.summary(run.simulation) | counts, output)
+    if not complete:
+        keep(
+            run.save, Path(f"{prefix}_checkpoint") if prefix else (report or Path()) / "checkpoint"
+        )
+        raise SystemExit(1)
+
+
+def _tell(run: "JobRun", report: Path | None, name: str, scheduler: str, *, complete: bool) -> None:
+    """Say what a reader of the numbers should know; write the page, where it is wanted."""
+    from dralab.simulation.batch import runs
+
+    for warning in runs.warnings(run.simulation):
+        click.echo(f"warning: {warning}", err=True)
+    if report is not None:
+        from dralab.simulation.reports import run as reports
+        from dralab.simulation.scenarios import collect
+
+        found = collect.of_jobs(run.simulation, name=name, scheduler=scheduler, complete=complete)
+        reports.write(found, report)

@@ -1,0 +1,63 @@
+"""Checkpoints of runs that were stopped: a state, and the digest of all that it depends on.
+
+A state is pickled. Loading one runs code from the file, as pickle does: load only your own.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from dralab import __version__
+from dralab.simulation.errors import InputError
+
+MAGIC: Final = b"dralab checkpoint 1\n"
+State = TypeVar("State")
+# What loading a pickle of another version, or a file that was cut, may raise.
+BROKEN: Final = (
+    pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
+def digest(parts: Iterable[object], files: Iterable[Path] = ()) -> str:
+    """Return a short text of what a run depends on: the same text, the same result.
+
+    Parts must have texts that repeat: no sets, no addresses.
+    """
+    found = hashlib.sha256(__version__.encode())
+    for part in parts:
+        found.update(f"\n{part!r}".encode())
+    for file in files:
+        try:
+            found.update(hashlib.sha256(file.read_bytes()).digest())
+        except OSError as error:
+            raise InputError(file, f"cannot be read: {error.strerror}") from None
+    return found.hexdigest()
+
+
+def write(path: Path, key: str, state: object) -> None:
+    """Write a state; never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.part")
+    aside.write_bytes(MAGIC + pickle.dumps((key, state)))
+    aside.replace(path)
+
+
+def read(path: Path, key: str, kind: type[State]) -> State:
+    """Return the state that `write` wrote; InputError where it is none, or of another run."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    if not raw.startswith(MAGIC):
+        raise InputError(path, "is no checkpoint of this version")
+    try:
+        found: Any = pickle.loads(raw[len(MAGIC) :])  # noqa: S301 - the user's own file
+        known, state = found
+    except BROKEN as error:
+        raise InputError(path, f"cannot be read: {error!r}") from None
+    if known != key or not isinstance(state, kind):
+        raise InputError(path, "belongs to another scenario, seed or scheduler")
+    return state

@@ -1,0 +1,212 @@
+"""Ctrl-C leaves what there is so far, and a checkpoint; going on ends as if nothing had been."""
+
+import json
+import os
+import pickle
+
+import pytest
+from click.testing import CliRunner
+
+from dralab.cli import _progress
+from dralab.cli.main import main
+from dralab.simulation import checkpoints
+from dralab.simulation.errors import InputError
+
+JOBS = {
+    "nb_res": 4,
+    "jobs": [
+        {"id": n, "subtime": 3 * n, "res": 1 + n % 4, "walltime": 60, "profile": "p"}
+        for n in range(40)
+    ],
+    "profiles": {"p": {"type": "delay", "delay": 20}},
+}
+SCENARIO = (
+    "fleet: {nodes: [{name: n, count: 2, cpu: 2}]}\n"
+    "workload: {pods: [{name: p, count: 300, cpu: 1, duration: 20s, every: 2s}]}\n"
+)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs.json").write_text(json.dumps(JOBS))
+    line = "{} {} 0 20 {} -1 -1 1 60 -1 1 1 1 1 1 1 -1 -1\n"
+    (tmp_path / "log.swf").write_text(
+        "; MaxProcs: 4\n" + "".join(line.format(n, 3 * n, 1 + n % 4) for n in range(40))
+    )
+    (tmp_path / "nodes.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{n},64000,65536,4,A\n" for n in range(9))
+    )
+    (tmp_path / "pods.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
+        + "".join(f"p{n},1000,1024,1,{100 + 100 * (n % 3)}\n" for n in range(300))
+    )
+    (tmp_path / "pods.yaml").write_text(SCENARIO + "scheduler: bestfit\n")
+    (tmp_path / "cluster.yaml").write_text(SCENARIO + "scheduler: dralab\n")
+    (tmp_path / "batch.yaml").write_text(
+        "fleet: {hosts: 4}\nworkload: {batsim: jobs.json}\nscheduler: easy\n"
+    )
+    return tmp_path
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, ["simulate", *arguments])
+
+
+def written(folder):
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in {".csv", ".json"} and path.name != "jobs.json"
+    }
+
+
+COMMANDS = {
+    "batsim": (["batsim", "--workload", "jobs.json", "--out", "{}/r"], "{}/r_checkpoint"),
+    "swf": (["swf", "--trace", "log.swf", "--out", "{}/r"], "{}/r_checkpoint"),
+    "openb": (
+        ["openb", "--nodes", "nodes.csv", "--pods", "pods.csv", "--report", "{}"], "{}/checkpoint",
+    ),
+    "batch": (["run", "batch.yaml", "--report", "{}"], "{}/checkpoint"),
+    "pods": (["run", "pods.yaml", "--report", "{}"], "{}/checkpoint"),
+    "cluster": (["run", "cluster.yaml", "--report", "{}"], "{}/checkpoint"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_a_run_that_is_stopped_leaves_what_there_is_and_goes_on_to_the_same_end(
+    files, monkeypatch, kind
+):
+    command, checkpoint = COMMANDS[kind]
+    whole = call(*(part.format("whole") for part in command))
+    assert whole.exit_code == 0, whole.output
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_progress.Watcher, "stop", lambda _self: True)
+        part = call(*(part.format("part") for part in command))
+    assert part.exit_code == 1
+    assert "stopped: what there is so far was kept" in part.stderr
+    assert f"go on with --resume {checkpoint.format('part')}" in part.stderr
+    assert json.loads(part.stdout)
+    assert {path.name for path in (files / "part").iterdir()} >= set(written(files / "whole"))
+    assert written(files / "part") != written(files / "whole")
+
+    rest = call(*(part.format("rest") for part in command), "--resume", checkpoint.format("part"))
+    assert rest.exit_code == 0, rest.output
+    assert rest.stdout == whole.stdout
+    assert written(files / "rest") == written(files / "whole")
+
+
+def test_a_checkpoint_of_another_input_is_refused(files, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(_progress.Watcher, "stop", lambda _self: True)
+        call("swf", "--trace", "log.swf", "--out", "r")
+    (files / "log.swf").write_text((files / "log.swf").read_text() + "\n")
+    again = call("swf", "--trace", "log.swf", "--out", "r", "--resume", "r_checkpoint")
+    assert again.exit_code == 2
+    assert "r_checkpoint: belongs to another scenario, seed or scheduler" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is no checkpoint"),
+        (b"zip", "is no checkpoint"),
+        (checkpoints.MAGIC, "cannot be read"),
+        (checkpoints.MAGIC + b"\x80\x05garbage", "cannot be read"),
+        (checkpoints.MAGIC + pickle.dumps(7), "cannot be read"),
+        (checkpoints.MAGIC + pickle.dumps(("key", "text")), "belongs to another"),
+    ],
+)
+def test_what_is_no_checkpoint_is_refused(tmp_path, content, problem):
+    path = tmp_path / "checkpoint"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=problem):
+        checkpoints.read(path, "key", int)
+    with pytest.raises(InputError, match="cannot be read"):
+        checkpoints.read(tmp_path / "none", "key", int)
+
+
+def test_the_digest_of_a_scenario_is_the_same_in_another_process(files):
+    import subprocess
+    import sys
+
+    (files / "labels.yaml").write_text(
+        "fleet: {nodes: [{name: n, cpu: 2, labels: {a: b, c: d, e: f, g: h}}]}\n"
+        "workload: {pods: [{name: p, cpu: 1, node_labels: {a: b, e: f}}]}\nscheduler: fgd\n"
+    )
+    code = (
+        "from pathlib import Path; from dralab.simulation.scenarios import execute, scenario;"
+        "print(execute.digest(scenario.load(Path('labels.yaml'))))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, check=True,
+        ).stdout
+        for seed in "1234"
+    }  # fmt: skip
+    assert len(found) == 1
+
+
+def test_a_scenario_says_what_is_written_and_when_to_stop(files):
+    text = (files / "pods.yaml").read_text().replace("scheduler:", "policy:")
+    (files / "said.yaml").write_text(
+        text + "outputs: {report: results, parquet: false}\nstop: {ended: 7}\n"
+    )
+    done = call("run", "said.yaml")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["scheduler"] == "bestfit"
+    assert 7 <= json.loads(done.stdout)["metrics"]["ended"] < 12
+    names = {path.name for path in (files / "results").iterdir()}
+    assert names == {"summary.json", "tasks.csv", "samples.csv", "report.html"}
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("outputs: {report: ../elsewhere}\n", "outputs.report: must be a folder inside"),
+        ("outputs: {picture: gif}\n", "outputs.picture: 'gif' is none of png, svg"),
+        ("stop: {ended: 0}\n", "stop.ended: must be a number, at least 1"),
+        ("policy: fgd\n", "policy: is another word for `scheduler`"),
+    ],
+)
+def test_outputs_that_cannot_be_are_named(files, more, problem):
+    (files / "said.yaml").write_text((files / "pods.yaml").read_text() + more)
+    done = call("run", "said.yaml")
+    assert done.exit_code == 2
+    assert "said.yaml:4: " in done.stderr
+    assert problem in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("workload", "place"),
+    [
+        ("{batsim: jobs.json}", "jobs.json:1: jobs[1].res: "),
+        ("{swf: log.swf}", "log.swf:3: procs: "),
+        ("{jobs: [{name: a, machines: 1, duration: 5}, {name: b, machines: 9, duration: 5}]}",
+         "said.yaml:2: workload.jobs[1].machines: "),
+    ],
+)  # fmt: skip
+def test_a_job_wider_than_the_machines_is_named_with_its_line_and_skipped(files, workload, place):
+    (files / "said.yaml").write_text(
+        f"fleet: {{hosts: 1}}\nworkload: {workload}\nscheduler: easy\n"
+    )
+    done = call("run", "said.yaml")
+    assert done.exit_code == 2
+    assert place in done.stderr
+    done = call("run", "said.yaml", "--lenient")
+    assert done.exit_code == 0
+    assert f"skipped: {files / place}" in done.stderr or f"skipped: {place}" in done.stderr
+
+
+def test_an_event_of_a_machine_that_there_is_not_is_named_with_its_line(files):
+    (files / "events.txt").write_text(
+        '{"type": "machine_unavailable", "resources": "1", "timestamp": 1}\n'
+        '{"type": "machine_unavailable", "resources": "2-9", "timestamp": 2}\n'
+    )
+    done = call("batsim", "--workload", "jobs.json", "--events", "events.txt")
+    assert done.exit_code == 2
+    assert "events.txt:2: resources: there are 4 machines, no 4-9" in done.stderr
+    done = call("batsim", "--workload", "jobs.json", "--events", "events.txt", "--lenient")
+    assert json.loads(done.stdout)["nb_entries_skipped"] == 1
