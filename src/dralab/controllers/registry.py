@@ -21,6 +21,7 @@ from dralab.controllers.quotas import Quotas
 from dralab.controllers.replica_sets import ReplicaSets
 from dralab.controllers.service_accounts import ServiceAccounts
 from dralab.controllers.stateful_sets import StatefulSets
+from dralab.controllers.volumes import PersistentVolumes
 from dralab.runtime.manager import Manager
 
 CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
@@ -41,6 +42,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "daemonset-controller": DaemonSets,
     "job-controller": Jobs,
     "cronjob-controller": CronJobs,
+    "persistentvolume-binder-controller": PersistentVolumes,
 }
 
 

@@ -7,11 +7,12 @@ twice: after a crash between two writes the next attempt finds what was written.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dralab.api import volumes
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.runtime.client import Client, Object
-from dralab.runtime.objects import amend, is_deleting, uid_of
-from dralab.runtime.resources import BINDINGS, CLAIMS, PODS
+from dralab.runtime.objects import amend, is_deleting, key_of, uid_of
+from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
 from dralab.scheduler.cycle import Placement
 from dralab.scheduler.pods import PodInfo
@@ -51,6 +52,28 @@ def _tell_pod(client: Client, placement: Placement, claims: list[Object]) -> Non
     client.patch(PODS, pod.key.name, patch, pod.key.namespace, type="merge", subresource="status")
 
 
+def write_volumes(client: Client, placement: Placement) -> None:
+    """Give claims their volumes, or tell their provisioners the node; others complete that."""
+    for claim, volume in placement.volumes:
+        if volume is not None:
+            if not volumes.belongs_to(volume, claim):
+                annotations = {volumes.BY_CONTROLLER: "yes"}
+                annotations |= volume["metadata"].get("annotations") or {}
+                metadata = {**volume["metadata"], "annotations": annotations}
+                spec = {**volume["spec"], "claimRef": volumes.reference(claim)}
+                # With its resourceVersion: whoever was faster has it.
+                client.update(VOLUMES, {**volume, "metadata": metadata, "spec": spec})
+            continue
+        key = key_of(claim)
+        patch = {
+            "metadata": {
+                "uid": uid_of(claim),
+                "annotations": {volumes.SELECTED_NODE: placement.node},
+            }
+        }
+        client.patch(VOLUME_CLAIMS, key.name, patch, key.namespace)
+
+
 def bind(client: Client, placement: Placement) -> None:
     """Bind a pod to its node."""
     key = placement.pod.key
@@ -61,6 +84,21 @@ def bind(client: Client, placement: Placement) -> None:
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
     }
     client.post(PODS, key.name, BINDINGS, body, key.namespace)
+
+
+def evict(client: Client, victim: PodInfo, scheduler: str, now: str) -> None:
+    """Mark a pod as preempted, and delete it."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": f"{scheduler}: preempting to accommodate a higher priority pod",
+        "lastTransitionTime": now,
+    }
+    patch: Object = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+    name, namespace = victim.key.name, victim.key.namespace
+    client.patch(PODS, name, patch, namespace, type="strategic", subresource="status")
+    client.delete(PODS, name, namespace, options={"preconditions": {"uid": victim.uid}})
 
 
 def unreserve(client: Client, pod: PodInfo, claims: list[Object], *, deallocate: bool) -> None:

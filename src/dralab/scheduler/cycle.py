@@ -19,6 +19,7 @@ from dralab.scheduler.devices import Devices
 from dralab.scheduler.filters import NodeFilter
 from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable, Scores
 from dralab.scheduler.pods import PodInfo
+from dralab.scheduler.volumes import NONE_FREE, VolumePlan, Volumes
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 NOT_ON_NODE: Final = "resourceclaim not available on the node"
@@ -37,6 +38,7 @@ class Placement:
     pod: PodInfo
     node: str
     plans: tuple[ClaimPlan, ...] = ()
+    volumes: tuple[VolumePlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +98,11 @@ class Nominee:
 class State:
     """Nodes, pods and devices as the next cycle sees them."""
 
-    def __init__(self, table: NodeTable, devices: Devices, demands: Demands) -> None:
+    def __init__(
+        self, table: NodeTable, devices: Devices, demands: Demands, volumes: Volumes | None = None
+    ) -> None:
         self.table = table
+        self.volumes = volumes
         self.devices = devices
         self.demands = demands
         self.filters = NodeFilter(table)
@@ -125,12 +130,26 @@ class State:
         self.table.add_pod(placement.node, placement.pod)
         if placement.plans:
             self.devices.assume(placement.plans, placement.pod)
+        if placement.volumes and self.volumes is not None:
+            self.volumes.assume(placement.volumes)
 
     def forget(self, placement: Placement) -> None:
         """Take a placement back."""
         self.table.remove_pod(placement.node, placement.pod.uid)
         if placement.plans:
             self.devices.forget(placement.plans, placement.pod)
+        if placement.volumes and self.volumes is not None:
+            self.volumes.forget(placement.volumes)
+
+    def volume_plans(self, demand: Demand, row: int) -> tuple[VolumePlan, ...] | None:
+        """Return what is to be written of volumes where a pod goes to a node; None: it cannot."""
+        return () if self.volumes is None else self.volumes.plans(demand.volumes, row)
+
+    def volume_rules(self, demand: Demand) -> list[tuple[str, Mask]]:
+        """Return the nodes that a pod's volumes leave, by sentence."""
+        if self.volumes is None or demand.volumes is None:
+            return []
+        return self.volumes.restrictions(demand.volumes)
 
 
 def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
@@ -148,7 +167,8 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
     if fitting.any():
         if not demand.wanted and not demand.extended:
             row = int(np.argmax(_scores(state, pod, fitting)))
-            return Placement(pod, table.names[row])
+            volumes = state.volume_plans(demand, row)
+            return Placement(pod, table.names[row], volumes=volumes or ())
         found = _with_devices(state, pod, demand, fitting, outcomes, shortages)
         if found is not None:
             return found
@@ -170,8 +190,10 @@ def ranked(state: State, pod: PodInfo) -> list[str]:
 
 def kind_of(pod: PodInfo, demand: Demand) -> Hashable | None:
     """Return what pods have in common that fit or fail alike; None: nobody is like this one."""
-    alone = pod.ports or pod.affinity or pod.anti_affinity or pod.spread or pod.group
-    if alone or any(item.allocation is not None for item in demand.wanted):
+    by_pods = pod.affinity or pod.anti_affinity or pod.spread or pod.group
+    if by_pods or pod.volume_claims or pod.ports:
+        return None
+    if any(item.allocation is not None for item in demand.wanted):
         return None
     return (
         pod.key.namespace,
@@ -193,6 +215,8 @@ def fits(state: State, pod: PodInfo, demand: Demand) -> Mask:
         ports = filters.ports_free(table, pod)
         if ports is not None:
             found &= ports
+    for _, mask in state.volume_rules(demand):
+        found &= mask
     if topology.is_bound_by_pods(table, pod):
         for _, mask in topology.restrictions(table, state.filters, pod):
             found &= mask
@@ -215,7 +239,10 @@ def on_node(state: State, pod: PodInfo, demand: Demand, row: int) -> Tried:
     shortage = None if charged is pod else _shortage(state, pod, charged, demand, row)
     if shortage is not None:
         return Tried(None, outcome, shortage)
-    return Tried(Placement(charged, state.table.names[row], plans), outcome)
+    volumes = state.volume_plans(demand, row)
+    if volumes is None:
+        return Tried(None, outcome, Shortage((NONE_FREE,)))
+    return Tried(Placement(charged, state.table.names[row], plans, volumes), outcome)
 
 
 def _shortage(
@@ -287,7 +314,7 @@ def refusal(
     """Return why a pod fits nowhere: for each node the first filter that it fails."""
     table = state.table
     counted: Counter[str] = Counter()
-    rules = topology.restrictions(table, state.filters, pod)
+    rules = [*state.volume_rules(demand), *topology.restrictions(table, state.filters, pod)]
     ports = filters.ports_free(table, pod)
     provided = frozenset(demand.extended)
     devices = state.devices.candidates(demand)

@@ -13,6 +13,7 @@ import orjson
 from dralab.runtime.client import Object
 from dralab.runtime.objects import Key, is_deleting, key_of, uid_of
 from dralab.scheduler.pods import PodInfo, base_units
+from dralab.scheduler.volumes import VolumeDemand
 
 Wire = Mapping[str, Any]
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
@@ -47,6 +48,7 @@ class Demand:
     extended: Mapping[str, str] = field(default_factory=dict)
     shape: bytes = b""
     ranked: bool = False
+    volumes: VolumeDemand | None = None
 
     @property
     def open(self) -> tuple[Wanted, ...]:
@@ -68,7 +70,7 @@ class Demands:
     """Finds out what pods demand.
 
     `claim` looks a claim up by key, `group` a pod group; `in_flight` what was decided for a claim
-    and is being written.
+    and is being written; `volumes` what a pod needs in volumes, or why it cannot be tried.
     """
 
     def __init__(
@@ -76,11 +78,13 @@ class Demands:
         claim: Callable[[Key], Object | None],
         group: Callable[[Key], Object | None],
         in_flight: Callable[[str], Wire | None],
+        volumes: Callable[[PodInfo], VolumeDemand | str] | None = None,
     ) -> None:
         self.classes: dict[str, Object] = {}
         self._claim = claim
         self._group = group
         self._in_flight = in_flight
+        self._volumes = volumes
         self._by_resource: dict[str, str] = {}
 
     def put_class(self, name: str, obj: Object | None) -> None:
@@ -102,8 +106,14 @@ class Demands:
     def of(self, pod: PodInfo) -> Demand | Blocked:
         """Return what a pod demands, or why it cannot be tried."""
         extended = self._extended(pod)
+        volumes: VolumeDemand | None = None
+        if pod.volume_claims and self._volumes is not None:
+            found_volumes = self._volumes(pod)
+            if isinstance(found_volumes, str):
+                return Blocked(found_volumes)
+            volumes = found_volumes
         if not pod.has_claims and not extended:
-            return NOTHING_WANTED
+            return NOTHING_WANTED if volumes is None else Demand(volumes=volumes)
         wanted: list[Wanted] = []
         for entry in pod.obj["spec"].get("resourceClaims") or ():
             found = self._entry(pod, entry)
@@ -129,6 +139,7 @@ class Demands:
             extended=extended,
             shape=shape,
             ranked=any(request.get("firstAvailable") for request in requests),
+            volumes=volumes,
         )
 
     def _extended(self, pod: PodInfo) -> dict[str, str]:

@@ -124,7 +124,8 @@ class _Search:
         possible = fits(self.state, pod, demand)
         table = self.state.table
         ours = {table.row_of[placement.node] for placement in self.placed}
-        without = Demand(wanted=tuple(w for w in demand.wanted if w.allocation is not None))
+        held = tuple(item for item in demand.wanted if item.allocation is not None)
+        without = Demand(wanted=held, volumes=demand.volumes)
         relaxed = fits(self.state, pod, without) if ours else possible
         found: list[int] = np.nonzero(possible)[0].tolist()
         found += [row for row in sorted(ours) if relaxed[row] and not possible[row]]
@@ -181,7 +182,10 @@ class _Search:
                     return None
                 if filters.lacking(state.table, charged, row, frozenset()):
                     return None
-                made[pod.uid] = Placement(charged, node, plans)
+                volumes = state.volume_plans(demand, row)
+                if volumes is None:
+                    return None
+                made[pod.uid] = Placement(charged, node, plans, volumes)
                 state.assume(made[pod.uid])
         finally:
             for placement in reversed(made.values()):

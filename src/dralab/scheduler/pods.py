@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.api.volumes import claims_of
 from dralab.kernel.clock import from_rfc3339
 from dralab.runtime.client import Object
 from dralab.runtime.objects import Key, key_of
@@ -97,6 +98,8 @@ class PodInfo:
     # What devices take of the node, by claim: entries of nodeAllocatableResourceClaimStatuses.
     claimed: tuple[Wire, ...] = ()
     images: tuple[str, ...] = ()
+    # Names of its persistent volume claims, and whether each is made for it.
+    volume_claims: tuple[tuple[str, bool], ...] = ()
 
     @property
     def may_preempt(self) -> bool:
@@ -157,6 +160,7 @@ def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = N
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         claimed=claimed,
         images=images,
+        volume_claims=tuple(claims_of(obj)) if spec.get("volumes") else (),
     )
 
 

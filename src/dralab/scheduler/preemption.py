@@ -47,6 +47,8 @@ def eviction_for(state: State, pod: PodInfo, budgets: Iterable[Object] = ()) -> 
     if promised is not None and _still_leaving(state, pod, promised.node):
         return None
     possible = table.live & state.filters.mask(pod)
+    for _, mask in state.volume_rules(demand):
+        possible &= mask
     devices = state.devices.candidates(demand)
     if devices is not None:
         possible = possible & devices

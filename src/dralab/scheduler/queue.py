@@ -31,7 +31,8 @@ class Change(Flag):
     POD_GONE = auto()
     POD_PLACED = auto()
     DEVICES = auto()
-    ANY = NODE | POD_GONE | POD_PLACED | DEVICES
+    VOLUMES = auto()
+    ANY = NODE | POD_GONE | POD_PLACED | DEVICES | VOLUMES
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from dralab.allocation.outcome import Outcome
 from dralab.allocation.pools import View
 from dralab.allocation.problem import Problem
 from dralab.api.status import ApiError
+from dralab.api.volumes import is_bound
 from dralab.kernel.clock import SECOND
 from dralab.prototypes.classic.pods import sources
 from dralab.runtime import resources
@@ -40,6 +41,7 @@ from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduler.preemption import eviction_for
 from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
 from dralab.scheduler.reasons import Reasons
+from dralab.scheduler.volumes import Volumes
 from dralab.values import labels
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -56,11 +58,12 @@ def briefly(refusal: Refusal, state: State) -> str:  # noqa: ARG001 - the seam's
 
 @dataclass(slots=True)
 class _Pending:
-    """A pod whose devices must be made ready before it may be bound."""
+    """A pod whose devices and volumes must be made ready before it may be bound."""
 
     item: Waiting
     placement: Placement
     claims: list[Key]
+    volumes: list[Key]
     until: int
 
 
@@ -100,8 +103,11 @@ class Scheduler:
             return allocate_on(problem, view, budget=budget, share_ids=shares)
 
         devices = Devices(table, v1.Reader(environment), allocate)
-        self._demands = Demands(self._claims.get, self._groups.get, devices.in_flight)
-        self.state = State(table, devices, self._demands)
+        self._volume_claims = cache(resources.VOLUME_CLAIMS)
+        storage = cache(resources.STORAGE_CLASSES)
+        volumes = Volumes(table, self._volume_claims, cache(resources.VOLUMES), storage)
+        self._demands = Demands(self._claims.get, self._groups.get, devices.in_flight, volumes.of)
+        self.state = State(table, devices, self._demands, volumes)
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._placed: dict[str, str] = {}
         self._pending: dict[str, _Pending] = {}
@@ -131,6 +137,9 @@ class Scheduler:
         self._follow(resources.SLICES, self._slice)
         self._follow(resources.TAINT_RULES, self._rule)
         self._follow(resources.CLASSES, self._class)
+        self._follow(resources.STORAGE_CLASSES, lambda *_: self._changed(Change.VOLUMES))
+        self._follow(resources.VOLUMES, self._volume)
+        self._volume_claims.subscribe(self._volume_claim)
         self._claims.subscribe(self._claim)
         self._groups.subscribe(self._group)
         self._pods.subscribe(self._pod)
@@ -162,6 +171,17 @@ class Scheduler:
     def _slice(self, name: str, obj: Object | None) -> None:
         self.state.devices.put_slice(name, obj)
         self._changed(Change.DEVICES)
+
+    def _volume(self, name: str, obj: Object | None) -> None:
+        if self.state.volumes is not None:
+            self.state.volumes.put_volume(name, obj)
+        self._changed(Change.VOLUMES)
+
+    def _volume_claim(self, old: Object | None, new: Object | None) -> None:
+        obj = new if new is not None else old
+        if obj is not None and self._pending:
+            self._check_pending(key_of(obj))
+        self._changed(Change.VOLUMES)
 
     def _rule(self, name: str, obj: Object | None) -> None:
         self.state.devices.put_rule(name, obj)
@@ -385,13 +405,14 @@ class Scheduler:
         self.queue.follow(item)
         now = self.manager.now()
         client = self.manager.client
-        if not placement.plans:
+        if not placement.plans and not placement.volumes:
             self._bind(item, placement)
             return
 
         def work() -> list[Object]:
             claims = binding.write_claims(client, placement, now)
-            if not binding.awaits_conditions(claims):
+            binding.write_volumes(client, placement)
+            if not (placement.volumes or binding.awaits_conditions(claims)):
                 binding.bind(client, placement)
             return claims
 
@@ -413,24 +434,27 @@ class Scheduler:
             self.state.devices.adopt(placement.pod, claim)
         for claim in result:
             self._claims.learn(claim)
-        if not binding.awaits_conditions(result):
+        awaits = binding.awaits_conditions(result)
+        if not (awaits or placement.volumes):
             self._bound(item, placement, None)
             return
-        self._recorder.event(
-            placement.pod.obj,
-            "Pod",
-            "BindingConditionsPending",
-            f"waiting for binding conditions for device on node {placement.node}",
-        )
+        if awaits:
+            self._recorder.event(
+                placement.pod.obj,
+                "Pod",
+                "BindingConditionsPending",
+                f"waiting for binding conditions for device on node {placement.node}",
+            )
         until = binding.given_up_at(result, self.manager.engine.clock.now())
         keys = [key_of(claim) for claim in result]
-        self._pending[placement.pod.uid] = _Pending(item, placement, keys, until)
+        volumes = [key_of(plan.claim) for plan in placement.volumes]
+        self._pending[placement.pod.uid] = _Pending(item, placement, keys, volumes, until)
         self.manager.engine.at(until, partial(self._look_at, placement.pod.uid))
         self._look_at(placement.pod.uid)
 
     def _check_pending(self, key: Key) -> None:
         for uid, waiting in list(self._pending.items()):
-            if key in waiting.claims:
+            if key in waiting.claims or key in waiting.volumes:
                 self._look_at(uid)
 
     def _look_at(self, uid: str) -> None:
@@ -439,13 +463,19 @@ class Scheduler:
             return
         claims = [claim for key in waiting.claims if (claim := self._claims.get(key)) is not None]
         met = binding.conditions_met(claims)
+        if met is True and not all(map(self._has_volume, waiting.volumes)):
+            met = False
         if met is True:
             del self._pending[uid]
             self._bind(waiting.item, waiting.placement)
         elif isinstance(met, str) or self.manager.engine.clock.now() >= waiting.until:
             del self._pending[uid]
-            why = met if isinstance(met, str) else "device binding timeout"
+            why = met if isinstance(met, str) else "device or volume binding timeout"
             self._failed(waiting.item, waiting.placement, ApiError("Timeout", why), undo=True)
+
+    def _has_volume(self, key: Key) -> bool:
+        claim = self._volume_claims.get(key)
+        return claim is not None and is_bound(claim)
 
     def _bound(self, item: Waiting, placement: Placement, result: Exception | None) -> None:
         if result is not None:
@@ -561,37 +591,10 @@ class Scheduler:
         )
 
     def _evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
-        now = self.manager.now()
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": f"{self.name}: preempting to accommodate a higher priority pod",
-            "lastTransitionTime": now,
-        }
-        key, client = victim.key, self.manager.client
-
-        def work() -> None:
-            patch: Object = {
-                "metadata": {"uid": victim.uid},
-                "status": {"conditions": [condition]},
-            }
-            client.patch(
-                resources.PODS,
-                key.name,
-                patch,
-                key.namespace,
-                type="strategic",
-                subresource="status",
-            )
-            client.delete(
-                resources.PODS,
-                key.name,
-                key.namespace,
-                options={"preconditions": {"uid": victim.uid}},
-            )
-
-        self.manager.engine.offload(work, lambda _: None)
+        client, now, name = self.manager.client, self.manager.now(), self.name
+        self.manager.engine.offload(
+            lambda: binding.evict(client, victim, name, now), lambda _: None
+        )
         self._recorder.event(
             victim.obj, "Pod", "Preempted", f"Preempted by pod {winner.uid} on node {node}"
         )
@@ -610,12 +613,16 @@ def _matters(old: Object, new: Object) -> bool:
 def _awaited(refusal: Refusal) -> Change:
     """Return the changes that could help: only for those the pod is tried again."""
     if refusal.blocked or refusal.fatal:
+        if "persistentvolume" in refusal.blocked.lower():
+            return Change.VOLUMES
         # Of its claims and its group a pod hears by name.
         return Change.DEVICES if "class" in refusal.blocked or refusal.fatal else Change.NOTHING
     found = Change.NODE
     for reason in refusal.reasons:
         if reason.startswith(("Insufficient", "Too many")) or "port" in reason:
             found |= Change.POD_GONE
+        elif "persistentvolume" in reason.lower() or "persistent volumes" in reason:
+            found |= Change.VOLUMES
         elif "pod" in reason and ("affinity" in reason or "spread" in reason):
             found |= Change.POD_GONE | Change.POD_PLACED
         elif "taint" not in reason and "node affinity" not in reason:

@@ -47,6 +47,10 @@ class ClaimStrategy(Strategy):
             spec.pop("volumeAttributesClassName", None)
         if not before.get("volumeName"):
             after.pop("volumeName", None)
+            if before.get("storageClassName") is None:
+                # The default class may come later than the claim (RetroactiveDefaultStorageClass).
+                after.pop("storageClassName", None)
+                before.pop("storageClassName", None)
         if before != after:
             why = (
                 "spec is immutable after creation except resources.requests and "

@@ -1,0 +1,105 @@
+"""Which persistent volume serves which claim.
+
+Source: k8s.io/component-helpers `storage/volume` (FindMatchingVolume).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from dralab.values import labels
+from dralab.values.quantity import parse_any
+
+Object = Mapping[str, Any]
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+
+
+def class_of(claim: Object) -> str:
+    """Return the name of a claim's (or volume's) storage class; empty where it has none."""
+    old = (claim["metadata"].get("annotations") or {}).get(OLD_CLASS)
+    return str(old if old is not None else (claim["spec"].get("storageClassName") or ""))
+
+
+def is_bound(claim: Object) -> bool:
+    """Return whether a claim has its volume, and both sides know."""
+    done = BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
+    return done and bool(claim["spec"].get("volumeName"))
+
+
+def belongs_to(volume: Object, claim: Object) -> bool:
+    """Return whether a volume is reserved for a claim, by whoever made it or by a binding."""
+    held = volume["spec"].get("claimRef")
+    metadata = claim["metadata"]
+    return held is not None and (
+        (held.get("namespace"), held.get("name")) == (metadata.get("namespace"), metadata["name"])
+        and held.get("uid") in {None, "", metadata.get("uid")}
+    )
+
+
+def serves(volume: Object, claim: Object) -> bool:
+    """Return whether a volume that nobody has could serve a claim."""
+    spec, wanted = volume["spec"], claim["spec"]
+    if spec.get("claimRef") is not None or volume["metadata"].get("deletionTimestamp"):
+        return False
+    if class_of(volume) != class_of(claim):
+        return False
+    if (spec.get("volumeMode") or "Filesystem") != (wanted.get("volumeMode") or "Filesystem"):
+        return False
+    if not set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ()):
+        return False
+    selector = wanted.get("selector")
+    own = volume["metadata"].get("labels") or {}
+    if selector is not None and not labels.from_mapping(selector).accepts(own):
+        return False
+    return bool(size_of(volume) >= parse_any(asked(claim)))
+
+
+def size_of(volume: Object) -> Any:
+    """Return how many bytes a volume has."""
+    return parse_any((volume["spec"].get("capacity") or {}).get("storage", "0"))
+
+
+def asked(claim: Object) -> str:
+    """Return how many bytes a claim asks for, as a quantity."""
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    return str(requests.get("storage", "0"))
+
+
+def best_for(
+    claim: Object, volumes: Iterable[Object], *, without: Collection[str] = ()
+) -> Object | None:
+    """Return the volume for a claim: the one kept for it, else the smallest that serves."""
+    found: list[tuple[Any, str, Object]] = []
+    for volume in volumes:
+        name = volume["metadata"]["name"]
+        if belongs_to(volume, claim):
+            return volume
+        if name not in without and serves(volume, claim):
+            found.append((size_of(volume), name, volume))
+    return min(found, key=lambda item: item[:2])[2] if found else None
+
+
+def reference(claim: Object) -> dict[str, str]:
+    """Return how a volume refers to its claim."""
+    metadata = claim["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def claims_of(pod: Object) -> list[tuple[str, bool]]:
+    """Return the names of a pod's volume claims, and whether each is made for the pod."""
+    found = []
+    for volume in pod["spec"].get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            found.append((str(volume["persistentVolumeClaim"]["claimName"]), False))
+        elif volume.get("ephemeral"):
+            found.append((f"{pod['metadata']['name']}-{volume['name']}", True))
+    return found

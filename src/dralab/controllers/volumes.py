@@ -1,0 +1,289 @@
+"""Persistent volumes: claims are bound, kept while pods use them, and volumes given back.
+
+Sources: kube-controller-manager's persistentvolume-binder, pvc- and pv-protection and
+ephemeral-volume controllers. Nothing is stored anywhere. Classes whose provisioner is
+`dralab.dev/pretend` get volumes out of nothing; other provisioners are left to whoever runs them.
+"""
+
+from typing import Any, Final
+
+from dralab.api import volumes as rules
+from dralab.api.status import ApiError
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, amend, is_deleting, is_finished, key_of, uid_of
+from dralab.runtime.resources import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+
+PRETEND: Final = "dralab.dev/pretend"
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+PROVISIONED: Final = "pv.kubernetes.io/provisioned-by"
+HOST: Final = "kubernetes.io/hostname"
+
+
+class PersistentVolumes:
+    """Brings claims and volumes together, and takes them apart again."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.claims = manager.cache(VOLUME_CLAIMS)
+        self.volumes = manager.cache(VOLUMES)
+        self.classes = manager.cache(STORAGE_CLASSES)
+        self.pods = manager.cache(PODS)
+        self.recorder = manager.recorder("persistentvolume-controller")
+        self.claim_queue = manager.queue("volume-claims", self.reconcile_claim)
+        self.volume_queue = manager.queue("volumes", self.reconcile_volume)
+        self.pod_queue = manager.queue("ephemeral-volumes", self.reconcile_pod)
+        self.claims.subscribe(self._claim)
+        self.volumes.subscribe(self._volume)
+        self.classes.subscribe(lambda *_: self._all_claims())
+        self.pods.subscribe(self._pod)
+
+    def _claim(self, old: Object | None, new: Object | None) -> None:
+        claim = new if new is not None else old
+        if claim is None:
+            return
+        self.claim_queue.add(key_of(claim))
+        volume = claim["spec"].get("volumeName")
+        if volume:
+            self.volume_queue.add(Key("", volume))
+
+    def _volume(self, old: Object | None, new: Object | None) -> None:
+        volume = new if new is not None else old
+        if volume is None:
+            return
+        self.volume_queue.add(key_of(volume))
+        held = volume["spec"].get("claimRef")
+        if held is not None:
+            self.claim_queue.add(Key(held.get("namespace", ""), held.get("name", "")))
+        elif old is None:
+            self._all_claims()
+
+    def _all_claims(self) -> None:
+        for claim in self.claims:
+            if not rules.is_bound(claim):
+                self.claim_queue.add(key_of(claim))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        pod = new if new is not None else old
+        if pod is None or not pod["spec"].get("volumes"):
+            return
+        for name, made_for_it in rules.claims_of(pod):
+            if made_for_it and new is not None:
+                self.pod_queue.add(key_of(pod))
+            if new is None or is_finished(new):
+                self.claim_queue.add(Key(key_of(pod).namespace, name))
+
+    # --- claims
+
+    def reconcile_claim(self, key: Key) -> int | None:
+        """Bind a claim, or let go of one that is deleted and that nobody uses."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return None
+        if is_deleting(claim):
+            if not self._is_used(key):
+                self._unprotect(VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
+            return None
+        claim = self._with_class(claim)
+        name = claim["spec"].get("volumeName")
+        if name:
+            volume = self.volumes.get(Key("", name))
+            if volume is not None:
+                self._bind(claim, volume)
+            elif rules.is_bound(claim):
+                self._tell(VOLUME_CLAIMS, claim, {"phase": "Lost"})
+            return None
+        chosen = rules.best_for(claim, self.volumes)
+        found = self.classes.get(Key("", rules.class_of(claim))) or {}
+        node = (claim["metadata"].get("annotations") or {}).get(rules.SELECTED_NODE)
+        waits = found.get("volumeBindingMode") == "WaitForFirstConsumer" and not node
+        if chosen is not None and (rules.belongs_to(chosen, claim) or not waits):
+            self._bind(claim, dict(chosen))
+        elif not waits and found.get("provisioner") == PRETEND:
+            self._provision(claim, found, node)
+        return None
+
+    def _with_class(self, claim: Object) -> Object:
+        """Give a claim that names no class the default one."""
+        if claim["spec"].get("storageClassName") is not None or claim["spec"].get("volumeName"):
+            return claim
+        default = sorted(
+            name
+            for each_class in self.classes
+            for name in [each_class["metadata"]["name"]]
+            if (each_class["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+        )
+        if not default or rules.OLD_CLASS in (claim["metadata"].get("annotations") or {}):
+            return claim
+        spec = {**claim["spec"], "storageClassName": default[0]}
+        claim = self.client.update(VOLUME_CLAIMS, {**claim, "spec": spec})
+        self.claims.learn(claim)
+        return claim
+
+    def _bind(self, claim: Object, volume: Object) -> None:
+        """Write down on both sides that they belong together; each step may have been done."""
+        if not rules.belongs_to(volume, claim):
+            if volume["spec"].get("claimRef") is not None:
+                return
+            marked = self._marked(volume, {rules.BY_CONTROLLER: "yes"})
+            spec = {**volume["spec"], "claimRef": rules.reference(claim)}
+            volume = self.client.update(VOLUMES, {**marked, "spec": spec})
+        elif not volume["spec"]["claimRef"].get("uid"):
+            spec = {**volume["spec"], "claimRef": rules.reference(claim)}
+            volume = self.client.update(VOLUMES, {**volume, "spec": spec})
+        volume = self._tell(VOLUMES, volume, {"phase": "Bound"})
+        self.volumes.learn(volume)
+        name = volume["metadata"]["name"]
+        if not rules.is_bound(claim):
+            marks = {rules.BIND_COMPLETED: "yes"}
+            if not claim["spec"].get("volumeName"):
+                marks[rules.BY_CONTROLLER] = "yes"
+            spec = {**claim["spec"], "volumeName": name}
+            body = {**self._marked(claim, marks), "spec": spec}
+            claim = self.client.update(VOLUME_CLAIMS, body)
+        status = {
+            "phase": "Bound",
+            "accessModes": volume["spec"].get("accessModes"),
+            "capacity": volume["spec"].get("capacity"),
+        }
+        self.claims.learn(self._tell(VOLUME_CLAIMS, claim, status))
+
+    def _provision(self, claim: Object, storage: Object, node: str | None) -> None:
+        """Make a volume for a claim out of nothing."""
+        name = f"pvc-{uid_of(claim)}"
+        spec: dict[str, Any] = {
+            "accessModes": claim["spec"].get("accessModes"),
+            "capacity": {"storage": rules.asked(claim)},
+            "claimRef": rules.reference(claim),
+            "csi": {"driver": PRETEND, "volumeHandle": name},
+            "persistentVolumeReclaimPolicy": storage.get("reclaimPolicy") or "Delete",
+            "storageClassName": storage["metadata"]["name"],
+            "volumeMode": claim["spec"].get("volumeMode") or "Filesystem",
+        }
+        if node:
+            term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [node]}]}
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name, "annotations": {PROVISIONED: PRETEND}},
+            "spec": spec,
+        }
+        try:
+            self.volumes.learn(self.client.create(VOLUMES, body))
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return
+        said = f"Successfully provisioned volume {name}"
+        self.recorder.event(claim, "PersistentVolumeClaim", "ProvisioningSucceeded", said)
+        self.claim_queue.add(key_of(claim))
+
+    def _is_used(self, key: Key) -> bool:
+        return any(
+            name == key.name
+            for pod in self.pods.namespace(key.namespace)
+            if not is_finished(pod)
+            for name, _ in rules.claims_of(pod)
+        )
+
+    # --- volumes
+
+    def reconcile_volume(self, key: Key) -> int | None:
+        """Make a volume available, or give back one whose claim has gone."""
+        volume = self.volumes.get(key)
+        if volume is None:
+            return None
+        held = volume["spec"].get("claimRef")
+        claim = None
+        if held is not None:
+            claim = self.claims.get(Key(held.get("namespace", ""), held.get("name", "")))
+            if claim is not None and not rules.belongs_to(volume, claim):
+                claim = None
+        if is_deleting(volume):
+            if claim is None:
+                self._unprotect(VOLUMES, volume, VOLUME_PROTECTION)
+            return None
+        if held is None or not held.get("uid"):
+            if (volume.get("status") or {}).get("phase") in {None, "Pending"}:
+                self.volumes.learn(self._tell(VOLUMES, volume, {"phase": "Available"}))
+            return None
+        if claim is not None:
+            return None
+        if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+            self.client.delete(VOLUMES, key.name)
+        else:
+            self.volumes.learn(self._tell(VOLUMES, volume, {"phase": "Released"}))
+        return None
+
+    # --- volumes of one pod
+
+    def reconcile_pod(self, key: Key) -> int | None:
+        """Make the claims of a pod's ephemeral volumes."""
+        pod = self.pods.get(key)
+        if pod is None or is_deleting(pod) or is_finished(pod):
+            return None
+        for volume in pod["spec"].get("volumes") or ():
+            template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+            name = f"{key.name}-{volume['name']}"
+            if not template or self.claims.get(Key(key.namespace, name)) is not None:
+                continue
+            metadata = template.get("metadata") or {}
+            owner = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": key.name,
+                "uid": uid_of(pod),
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+            body: Object = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": name,
+                    "namespace": key.namespace,
+                    "labels": metadata.get("labels") or {},
+                    "annotations": metadata.get("annotations") or {},
+                    "ownerReferences": [owner],
+                },
+                "spec": template["spec"],
+            }
+            try:
+                self.claims.learn(self.client.create(VOLUME_CLAIMS, body, key.namespace))
+            except ApiError as error:
+                if error.reason not in {"AlreadyExists", "Forbidden"}:
+                    raise
+        return None
+
+    # --- writing
+
+    @staticmethod
+    def _marked(obj: Object, marks: dict[str, str]) -> Object:
+        metadata = obj["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **marks}
+        return {**obj, "metadata": {**metadata, "annotations": annotations}}
+
+    def _tell(self, resource: Resource, obj: Object, status: dict[str, Any]) -> Object:
+        known = obj.get("status") or {}
+        if all(known.get(name) == value for name, value in status.items()):
+            return obj
+        body = {**obj, "status": {**known, **status}}
+        return self.client.update(resource, body, subresource="status")
+
+    def _unprotect(self, resource: Resource, obj: Object, finalizer: str) -> None:
+        def change(latest: Object) -> bool:
+            finalizers = latest["metadata"].get("finalizers") or []
+            if finalizer not in finalizers:
+                return False
+            latest["metadata"]["finalizers"] = [each for each in finalizers if each != finalizer]
+            return True
+
+        try:
+            amend(self.client, resource, obj, change)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise

@@ -1,0 +1,180 @@
+"""Claims and volumes, with the real server, the scheduler and the controllers."""
+
+import pytest
+
+from dralab.controllers import registry
+from dralab.runtime.resources import (
+    PODS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+)
+from dralab.scheduler.scheduler import Scheduler
+from workloads import RealLab, SmallEnvironment, pod
+
+PRETEND = "dralab.dev/pretend"
+
+
+@pytest.fixture
+def lab():
+    made = RealLab()
+    registry.assemble(made.manager)
+    Scheduler(made.manager, SmallEnvironment())
+    made.add_node("n0")
+    made.add_node("n1")
+    made.start()
+    made.wait(1)
+    return made
+
+
+def storage(name, mode="Immediate", provisioner=PRETEND, **more):
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, **more},
+        "provisioner": provisioner,
+        "volumeBindingMode": mode,
+    }
+
+
+def claim(name, storage_class="fast", size="1Gi"):
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    if storage_class is not None:
+        spec["storageClassName"] = storage_class
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def volume(name, size="1Gi", **spec):
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/x"},
+            **spec,
+        },
+    }
+
+
+def using(name, claim_name):
+    entry = {"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}
+    return pod(name, volumes=[entry])
+
+
+def phase(lab, resource, name):
+    return lab.get(resource, name)["status"].get("phase")
+
+
+def test_a_claim_gets_the_smallest_volume_that_serves_it(lab):
+    lab.add(VOLUMES, volume("tiny", "1Gi"), volume("big", "9Gi"), volume("fit", "3Gi"))
+    lab.wait(1)
+    assert phase(lab, VOLUMES, "fit") == "Available"
+    lab.add(VOLUME_CLAIMS, claim("c", "", "2Gi"))
+    lab.wait(1)
+    stored = lab.get(VOLUME_CLAIMS, "c")
+    assert stored["spec"]["volumeName"] == "fit"
+    assert stored["status"]["phase"] == "Bound"
+    assert stored["status"]["capacity"] == {"storage": "3Gi"}
+    assert phase(lab, VOLUMES, "fit") == "Bound"
+    assert phase(lab, VOLUMES, "big") == "Available"
+
+
+def test_a_pod_starts_once_a_volume_for_its_claim_appears(lab):
+    lab.add(VOLUME_CLAIMS, claim("c", ""))
+    lab.add(PODS, using("p", "c"))
+    lab.wait(1)
+    assert "nodeName" not in lab.get(PODS, "p")["spec"]
+    lab.add(VOLUMES, volume("v"))
+    lab.wait(3)
+    assert lab.get(PODS, "p")["spec"]["nodeName"]
+
+
+@pytest.mark.parametrize("mode", ["Immediate", "WaitForFirstConsumer"])
+def test_pretended_volumes_are_made_when_they_are_wanted(lab, mode):
+    lab.add(STORAGE_CLASSES, storage("fast", mode))
+    lab.add(VOLUME_CLAIMS, claim("c"))
+    lab.wait(1)
+    early = phase(lab, VOLUME_CLAIMS, "c")
+    assert early == ("Bound" if mode == "Immediate" else "Pending")
+    lab.add(PODS, using("p", "c"))
+    lab.wait(2)
+    assert phase(lab, VOLUME_CLAIMS, "c") == "Bound"
+    assert lab.get(PODS, "p")["spec"]["nodeName"]
+    (made,) = lab.all(VOLUMES)
+    assert ("nodeAffinity" in made["spec"]) == (mode != "Immediate")
+
+
+def test_a_claim_that_names_no_class_has_the_default_one(lab):
+    lab.add(VOLUME_CLAIMS, claim("c", None))
+    lab.wait(1)
+    assert phase(lab, VOLUME_CLAIMS, "c") == "Pending"
+    marks = {"storageclass.kubernetes.io/is-default-class": "true"}
+    lab.add(STORAGE_CLASSES, storage("fast", annotations=marks))
+    lab.wait(1)
+    assert lab.get(VOLUME_CLAIMS, "c")["spec"]["storageClassName"] == "fast"
+    assert phase(lab, VOLUME_CLAIMS, "c") == "Bound"
+
+
+def test_a_claim_in_use_stays_until_its_pod_has_gone_and_its_volume_goes_with_it(lab):
+    lab.add(STORAGE_CLASSES, storage("fast"))
+    lab.add(VOLUME_CLAIMS, claim("c"))
+    lab.add(PODS, using("p", "c"))
+    lab.rounds(3)
+    lab.delete(VOLUME_CLAIMS, "c")
+    lab.wait(2)
+    assert lab.find(VOLUME_CLAIMS, "c") is not None
+    lab.delete(PODS, "p")
+    lab.rounds(3)
+    assert lab.find(VOLUME_CLAIMS, "c") is None
+    assert lab.all(VOLUMES) == []
+
+
+def test_a_volume_that_is_to_be_kept_is_released(lab):
+    lab.add(VOLUMES, volume("v"))
+    lab.add(VOLUME_CLAIMS, claim("c", ""))
+    lab.wait(1)
+    lab.delete(VOLUME_CLAIMS, "c")
+    lab.wait(1)
+    assert phase(lab, VOLUMES, "v") == "Released"
+    lab.add(VOLUME_CLAIMS, claim("c", ""))
+    lab.wait(1)
+    assert phase(lab, VOLUME_CLAIMS, "c") == "Pending"
+    lab.delete(VOLUMES, "v")
+    lab.wait(1)
+    assert lab.all(VOLUMES) == []
+
+
+def test_a_pods_own_volume_comes_and_goes_with_it(lab):
+    lab.add(STORAGE_CLASSES, storage("fast", "WaitForFirstConsumer"))
+    template = {"spec": claim("x")["spec"]}
+    made = pod("p", volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}])
+    lab.add(PODS, made)
+    lab.rounds(3)
+    assert lab.get(PODS, "p")["spec"]["nodeName"]
+    assert phase(lab, VOLUME_CLAIMS, "p-v") == "Bound"
+    lab.delete(PODS, "p")
+    lab.rounds(5)
+    assert lab.all(VOLUME_CLAIMS) == []
+    assert lab.all(VOLUMES) == []
+
+
+def test_each_pod_of_a_stateful_set_has_a_volume(lab):
+    lab.add(STORAGE_CLASSES, storage("fast", "WaitForFirstConsumer"))
+    template = pod("x", labels={"app": "db"})
+    lab.add(
+        STATEFUL_SETS,
+        {
+            "metadata": {"name": "db", "namespace": "default"},
+            "spec": {
+                "serviceName": "db",
+                "replicas": 2,
+                "selector": {"matchLabels": {"app": "db"}},
+                "template": {"metadata": {"labels": {"app": "db"}}, "spec": template["spec"]},
+                "volumeClaimTemplates": [claim("data")],
+            },
+        },
+    )
+    lab.rounds(8)
+    assert [p["status"]["phase"] for p in lab.all(PODS)] == ["Running", "Running"]
+    assert len(lab.all(VOLUMES)) == 2
