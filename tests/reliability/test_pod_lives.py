@@ -1,47 +1,35 @@
 """500 lives of pods with devices, while the whole cluster is killed again and again.
 
 Server, scheduler, controllers, kubelets and drivers are one process, `dralab up` with a data
-directory; kill -9 takes all of them at whatever they are doing. A watch that goes on over the
-kills sees every state of every claim.
+directory; kill -9 takes all of them at whatever they are doing.
 """
 
-import http.client
-import json
-import random
 import threading
-from collections import Counter
 
 import pytest
 
-from reliability.processes import Connection, ServerProcess
+from reliability.lives import Asked, Watcher, live
+from reliability.processes import ServerProcess
 
 pytestmark = pytest.mark.conformance
 
-CLASS = "fake.3-shake.com"
-CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
-PODS = "/api/v1/namespaces/default/pods"
 NODES, DEVICES = 4, 32
-BROKEN = (http.client.HTTPException, OSError, json.JSONDecodeError)
 TOTAL = 500
-# How a pod ends: by itself, with this code, or by being deleted while it runs.
-WAYS = {"good": "Succeeded", "bad": "Failed", "deleted": None}
 
 
-class Lab:
+class Lab(Asked):
     """The cluster, killed and started again by whoever holds it."""
 
     def __init__(self, data, *options):
+        super().__init__()
         self.data = data
         self.options = options
-        self.there = threading.Event()
-        self.over = False
-        self.kills = 0
         self.server = None
 
     def start(self):
         options = ("--empty", "--nodes", str(NODES), "--driver", "fake", *self.options)
         self.server = ServerProcess(self.data, *options, command="up")
+        self.host = self.server.host
         self.there.set()
 
     def kill(self):
@@ -49,206 +37,28 @@ class Lab:
         self.server.kill()
         self.kills += 1
 
-    def ask(self, *request):
-        """Ask until there is an answer: what was sent may have been done all the same."""
-        while True:
-            self.there.wait()
-            connection = Connection(self.server.host)
-            try:
-                return connection.ask(*request)
-            except BROKEN:
-                continue
-            finally:
-                connection.close()
-
-
-class Watcher(threading.Thread):
-    """Sees every state of every claim, over all kills; notes what must never be."""
-
-    def __init__(self, lab):
-        super().__init__(daemon=True)
-        self.lab = lab
-        self.claims = {}
-        self.revision = ""
-        self.wrong = []
-        self.events = self.gaps = 0
-        self.most = 0
-
-    def run(self):
-        while not self.lab.over:
-            self.lab.there.wait()
-            connection = Connection(self.lab.server.host, timeout=5)
-            try:
-                if not self.revision:
-                    _, found = connection.ask("GET", CLAIMS)
-                    self.claims = {item["metadata"]["uid"]: item for item in found["items"]}
-                    self.revision = found["metadata"]["resourceVersion"]
-                    self.gaps += 1
-                    self.check(None)
-                query = f"?watch=true&allowWatchBookmarks=true&resourceVersion={self.revision}"
-                with connection.stream(CLAIMS + query) as stream:
-                    while line := stream.readline():
-                        self.take(json.loads(line))
-            except BROKEN:
-                continue
-            finally:
-                connection.close()
-
-    def take(self, event):
-        item = event["object"]
-        if event["type"] == "ERROR":
-            self.revision = ""
-            return
-        self.revision = item["metadata"]["resourceVersion"]
-        if event["type"] == "BOOKMARK":
-            return
-        self.events += 1
-        if event["type"] == "DELETED":
-            self.claims.pop(item["metadata"]["uid"], None)
-        else:
-            self.claims[item["metadata"]["uid"]] = item
-            self.check(item)
-
-    def check(self, item):
-        given = Counter(device for claim in self.claims.values() for device in devices(claim))
-        self.most = max(self.most, len(given))
-        twice = [device for device, count in given.items() if count > 1]
-        if twice:
-            self.wrong.append(f"given twice: {twice}")
-        users = len((item or {}).get("status", {}).get("reservedFor", ()))
-        if users > 1:
-            self.wrong.append(f"{item['metadata']['name']}: {users} users")
-
-
-def devices(claim):
-    allocation = claim.get("status", {}).get("allocation") or {}
-    return [(r["pool"], r["device"]) for r in allocation.get("devices", {}).get("results", ())]
-
-
-def spec_of(count):
-    request = {"name": "r", "exactly": {"deviceClassName": CLASS, "count": count}}
-    return {"devices": {"requests": [request]}}
-
-
-def objects(number, dice):
-    """Return how a pod shall end, and the objects of its life, as (path, object)."""
-    way = dice.choice(["good", "good", "bad", "deleted"])
-    name, named = f"p{number}", dice.random() < 0.4
-    entry = {"resourceClaimName": name} if named else {"resourceClaimTemplateName": "t"}
-    annotations = {"dralab.dev/runs-for": f"{dice.uniform(0, 1):.2f}"}
-    if way == "bad":
-        annotations["dralab.dev/exit-code"] = "3"
-    if way == "deleted":
-        annotations = {}
-    pod = {
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "resourceClaims": [{"name": "c", **entry}],
-            "containers": [
-                {"name": "m", "image": "x", "resources": {"claims": [{"name": "c"}]}},
-            ],
-        },
-    }
-    found = [(PODS, pod)]
-    if named:
-        claim = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name},
-            "spec": spec_of(dice.choice([1, 2])),
-        }
-        found.insert(0, (CLAIMS, claim))
-    return way, found
-
 
 @pytest.mark.parametrize("seed", [2])
 def test_pods_live_and_end_as_they_should_while_the_cluster_is_killed(tmp_path, seed):
-    dice, pause = random.Random(seed), threading.Event()
+    pause = threading.Event()
     lab = Lab(tmp_path / "data")
     lab.start()
     watcher = Watcher(lab)
     watcher.start()
-    template = {"metadata": {"name": "t"}, "spec": {"spec": spec_of(1)}}
-    assert lab.ask("POST", TEMPLATES, template)[0] in {201, 409}
-    created = threading.Event()
 
-    def kill_now_and_then():
-        chance = random.Random(seed + 1000)
-        while not created.is_set():
-            pause.wait(chance.uniform(0.3, 4))
-            lab.kill()
-            pause.wait(chance.uniform(0, 0.3))
-            lab.start()
+    def kill(chance):
+        pause.wait(chance.uniform(0.3, 4))
+        lab.kill()
+        pause.wait(chance.uniform(0, 0.3))
+        lab.start()
 
-    killer = threading.Thread(target=kill_now_and_then, daemon=True)
-    killer.start()
     try:
-        ways, leaving = {}, []
-        for number in range(TOTAL):
-            way, made = objects(number, dice)
-            for path, obj in made:
-                status, answer = lab.ask("POST", path, obj)
-                assert status in {201, 409}, answer
-            ways[f"p{number}"] = way
-            if way == "deleted":
-                leaving.append(f"p{number}")
-            if len(leaving) > 15:
-                remove(lab, leaving.pop(0))
-            # No more at a time than there are devices for, or nothing ends.
-            pause.wait(dice.uniform(0, 0.16))
-        created.set()
-        killer.join()
-        for name in leaving:
-            remove(lab, name)
-        pods = settled(lab, ways, pause)
-        assert {name: pods.get(name) for name in ways} == {n: WAYS[w] for n, w in ways.items()}
-        # Nothing is held for pods that have ended.
-        held = at_last(lab, pause, lambda items: not any(c.get("status") for c in items))
-        assert held == []
-        for name in ways:
-            lab.ask("DELETE", f"{PODS}/{name}")
-            lab.ask("DELETE", f"{CLAIMS}/{name}")
-        assert at_last(lab, pause, lambda items: not items) == []
-        assert lab.ask("GET", PODS)[1]["items"] == []
+        live(lab, watcher, TOTAL, seed=seed, kill=kill)
     finally:
-        created.set()
-        killer.join()
         lab.over = True
         lab.server.kill()
     print(  # noqa: T201 - figures, shown with -s
         f"{lab.kills} kills, {watcher.events} states of claims, {watcher.gaps} lists, "
         f"{watcher.most} of {DEVICES} devices in use at most"
     )
-    assert watcher.wrong == []
     assert lab.kills >= 5
-    assert watcher.events > 4 * TOTAL
-
-
-def remove(lab, name):
-    status, answer = lab.ask("DELETE", f"{PODS}/{name}")
-    assert status in {200, 202, 404}, answer
-
-
-def settled(lab, ways, pause):
-    """Return the phases once every pod has come to its end, or after two minutes."""
-    for _ in range(240):
-        items = lab.ask("GET", PODS)[1]["items"]
-        found = {item["metadata"]["name"]: item["status"]["phase"] for item in items}
-        if all(found.get(name) == WAYS[way] for name, way in ways.items()):
-            break
-        pause.wait(0.5)
-    return found
-
-
-def at_last(lab, pause, good):
-    """Return the claims that keep `good` from being true, after a minute at most."""
-    for _ in range(120):
-        items = lab.ask("GET", CLAIMS)[1]["items"]
-        if good(items):
-            return []
-        pause.wait(0.5)
-    return [
-        (c["metadata"]["name"], c["metadata"].get("finalizers"), c.get("status")) for c in items
-    ]

@@ -18,6 +18,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
     "apiserver": ("dralab.cli.apiserver:apiserver", "Serve the Kubernetes API alone."),
     "scheduler": ("dralab.cli.scheduler:scheduler", "Schedule the pods of any cluster."),
+    "controllers": (
+        "dralab.cli.controllers:controllers",
+        "Run the controllers of any cluster.",
+    ),
     "node": ("dralab.cli.node:node", "Be a node of any cluster."),
     "driver": ("dralab.cli.driver:group", "Run a driver that needs no hardware."),
     "backup": ("dralab.cli.backup:backup", "Copy the objects of a cluster to a file."),

@@ -1,0 +1,48 @@
+"""`dralab controllers`: the controllers as a process of their own, for any cluster."""
+
+from pathlib import Path
+
+import click
+
+from dralab.cli._parts import KUBECONFIG, connected, run_until_told
+
+
+@click.command()
+@KUBECONFIG
+@click.option(
+    "--without",
+    metavar="NAME[,NAME]",
+    default="",
+    help="Controllers to leave out, by the names that kube-controller-manager gives them.",
+)
+def controllers(kubeconfig: Path, without: str) -> None:
+    """Run the controllers of any cluster until Ctrl-C or SIGTERM.
+
+    Claims from templates, their release and protection, workloads, garbage, namespaces, quotas,
+    nodes that are gone. Run one such process a cluster. Prints `ready: controllers` when it knows
+    the cluster.
+
+    Example: `dralab controllers --kubeconfig lab.kubeconfig`
+    """
+    from dralab.controllers import registry
+    from dralab.kernel.randomness import Randomness
+    from dralab.runtime.live import LiveEngine
+    from dralab.runtime.manager import Manager
+
+    left_out = [name.strip() for name in without.split(",") if name.strip()]
+    unknown = sorted(set(left_out) - set(registry.CONTROLLERS))
+    if unknown:
+        raise click.BadParameter(
+            f"there is no controller {unknown[0]!r}; there are: {', '.join(registry.CONTROLLERS)}",
+            param_hint="--without",
+        )
+    client = connected(kubeconfig)
+    engine = LiveEngine(name="controllers", workers=4)
+    manager = Manager(engine, client, Randomness.from_system())
+    registry.assemble(manager, without=left_out)
+    try:
+        run_until_told(manager, engine, "controllers")
+    finally:
+        manager.stop()
+        engine.stop()
+        client.close()
