@@ -14,8 +14,9 @@ from dralab.runtime.live import LiveEngine
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
-from dralab.contracts import wire  # noqa: E402 - after the check above
+from dralab.contracts import old_wire, wire  # noqa: E402 - after the check above
 from dralab.drivers.sockets import SocketServer  # noqa: E402
+from dralab.node.old_sockets import OldSocketPlugin  # noqa: E402
 from dralab.node.sockets import Registrar  # noqa: E402
 
 REF = ClaimRef("ns", "claim", "uid-1")
@@ -246,3 +247,137 @@ def test_a_path_that_is_too_long_for_a_socket_is_said_to_be(tmp_path):
     deep = tmp_path / ("x" * 100)
     with pytest.raises(wire.SocketError, match="at most 107 bytes"):
         SocketServer(Told(), deep).start()
+
+
+# --- drivers for Kubernetes 1.27 to 1.30 ----------------------------------------------------------
+
+MODELS = [
+    {
+        "namedResources": {
+            "instances": [
+                {
+                    "name": "gpu-0",
+                    "attributes": [
+                        {"name": "model", "string": "A"},
+                        {"name": "memory", "quantity": "40Gi"},
+                        {"name": "ecc", "bool": False},
+                        {"name": "slices", "int": 0},
+                        {"name": "numa", "intSlice": {"ints": [0, 1]}},
+                        {"name": "modes", "stringSlice": {"strings": ["x"]}},
+                        {"name": "driver", "version": "1.2.3"},
+                    ],
+                },
+                {"name": "gpu-1", "attributes": []},
+            ]
+        }
+    }
+]
+STRUCTURED = {
+    "structuredData": {
+        "nodeName": "n1",
+        "results": [
+            {"namedResources": {"name": "gpu-0"}, "vendorRequestParameters": {"of": "request"}},
+            {},
+        ],
+        "vendorClaimParameters": {"split": 2},
+        "vendorClassParameters": {"of": "class"},
+    }
+}
+
+
+@pytest.fixture
+def old_kubelet(kubelet):
+    kubelet.listed = []
+
+    def old(driver, endpoint):
+        plugin = OldSocketPlugin(driver, endpoint, kubelet.engine.clock)
+        plugin.on_resources = lambda models: kubelet.listed.append((driver, models))
+        return plugin
+
+    kubelet.others = {wire.OLD: old}
+    kubelet.versions = (*kubelet.versions, wire.OLD)
+    return kubelet
+
+
+def test_what_a_driver_lists_crosses_the_wire_unchanged():
+    response = old_wire.resources_response(MODELS)
+    again = type(response).FromString(response.SerializeToString())
+    assert old_wire.resources_of(again) == MODELS
+
+
+@pytest.mark.parametrize("handle", [None, {"data": "opaque"}, STRUCTURED])
+def test_an_old_driver_is_told_what_the_allocation_says(old_kubelet, served, handle):
+    driver = Told()
+    served(driver, versions=[wire.OLD], health=False)
+    plugin = until(lambda: old_kubelet.plugins.get(driver.driver))
+    ref = ClaimRef("ns", "claim", "uid-1", handle)
+    (answer,) = plugin.prepare([ref]).values()
+    assert [device.cdi_ids for device in answer.devices] == [DEVICE.cdi_ids]
+    assert plugin.unprepare([ref, ClaimRef("ns", "busy", "uid-2")]) == {
+        "uid-1": "", "uid-2": "still in use",
+    }  # fmt: skip
+    assert [claims[0].handle for _, claims in driver.calls] == [handle, handle]
+
+
+def test_an_old_driver_has_the_sockets_of_its_time(old_kubelet, served, short_path):
+    server = served(Told(), versions=[wire.OLD], health=False)
+    assert server.endpoint == short_path / "plugins/gpu.example.com/plugin.sock"
+    assert server.registration == short_path / "plugins_registry/gpu.example.com.sock"
+
+
+def test_what_an_old_driver_lists_is_heard_now_and_when_it_changes(old_kubelet, served):
+    models = list(MODELS)
+    served(Told(), versions=[wire.OLD], health=False, resources=lambda: list(models))
+    until(lambda: old_kubelet.listed)
+    models.clear()
+    until(lambda: len(old_kubelet.listed) == 2)
+    assert old_kubelet.listed == [("gpu.example.com", MODELS), ("gpu.example.com", [])]
+
+
+def test_a_kubelet_of_today_refuses_an_old_driver(kubelet, served):
+    told = []
+    server = served(Told(), versions=[wire.OLD], health=False)
+    server.on_status = told.append
+    until(lambda: kubelet.problems)
+    [problem] = kubelet.problems.values()
+    assert "none of services supported by the plugin (1.0.0) are supported" in problem
+
+
+def test_the_oldest_drivers_are_asked_claim_by_claim(old_kubelet, short_path):
+    messages = old_wire.messages()
+    calls = []
+
+    def prepare(request, context):
+        calls.append((request.claim_uid, request.resource_handle))
+        if request.claim_name == "busy":
+            context.abort(grpc.StatusCode.INTERNAL, "no")
+        return messages.NodePrepareResourceResponse(cdi_devices=["a/b=c"])
+
+    def unprepare(request, _context):
+        calls.append(request.claim_uid)
+        return messages.NodePrepareResourceResponse()
+
+    server = SocketServer(Told(), short_path, versions=[wire.OLD], health=False)
+    methods = {
+        f"Node{verb}Resource": grpc.unary_unary_rpc_method_handler(
+            action,
+            request_deserializer=messages.NodeResourceRequest.FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+        for verb, action in (("Prepare", prepare), ("Unprepare", unprepare))
+    }
+    from dralab.drivers import sockets
+
+    service = grpc.method_handlers_generic_handler(old_wire.OLDEST_SERVICE, methods)
+    server._serve(server.endpoint, [service])
+    server._serve(server.registration, [sockets._registration_handler(server)])
+    try:
+        plugin = until(lambda: old_kubelet.plugins.get("gpu.example.com"))
+        busy = ClaimRef("ns", "busy", "uid-2")
+        answer = plugin.prepare([ClaimRef("ns", "claim", "uid-1", {"data": "x"}), busy])
+        assert [device.cdi_ids for device in answer["uid-1"].devices] == [("a/b=c",)]
+        assert answer["uid-2"].error == "rpc error: code = Internal desc = no"
+        assert plugin.unprepare([REF]) == {"uid-1": ""}
+        assert calls == [("uid-1", "x"), ("uid-2", ""), "uid-1"]
+    finally:
+        server.stop()

@@ -60,12 +60,15 @@ def controller(kubeconfig: Path, namespace: str) -> None:
 def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Path) -> None:
     """Offer a node's devices and prepare claims until Ctrl-C or SIGTERM.
 
+    Speaks with the kubelet as Kubernetes 1.28 to 1.30 did: nodes of a cluster with the profile
+    `classic` do.
+
     Example: `dralab driver classic plugin --kubeconfig lab.kubeconfig --node n1 --root /tmp/k`
     """
     from dralab.api.status import ApiError
     from dralab.contracts.cdi_cache import FileDirectory
-    from dralab.contracts.wire import SocketError
-    from dralab.drivers.classic.plugin import ClassicPlugin
+    from dralab.contracts.wire import OLD, SocketError
+    from dralab.drivers.classic.plugin import ClassicPlugin, States
     from dralab.drivers.sockets import SocketServer
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.live import LiveEngine
@@ -75,7 +78,7 @@ def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Pa
     found = ClassicPlugin(node, client, FileDirectory(cdi_root), namespace=namespace)
     try:
         found.start()
-        server = SocketServer(found, root, health=False)
+        server = SocketServer(found, root, versions=[OLD], health=False, resources=found.resources)
         server.on_status = lambda error: note(
             f"the kubelet refuses: {error}" if error else "registered with the kubelet"
         )
@@ -86,6 +89,7 @@ def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Pa
         raise click.ClickException(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
+    States(manager, only=node).plugins[node] = found
     try:
         run_until_told(manager, engine, found.driver)
     finally:

@@ -1,6 +1,7 @@
 """`dralab node`: one node as a process of its own, for any cluster."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -65,7 +66,7 @@ def node(
     from dralab.node.log_files import RuntimeWithLogFiles
     from dralab.node.pretend import PretendRuntime
     from dralab.node.process import ProcessRuntime
-    from dralab.node.sockets import Registrar
+    from dralab.parts import nodes
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
@@ -102,10 +103,9 @@ def node(
         raise click.ClickException(str(error)) from error
     kubelet.serve(endpoint)
     endpoint.start()
-    registrar = Registrar(engine, kubelet.plugins, root / "plugins_registry")
-    registrar.on_health = kubelet.wake_all
+    sockets: list[Any] = []
     # Only now: who wakes the node's pods for a driver has to be there before it.
-    kubelets.on_node = lambda _: registrar.start()
+    kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets)
 
     def begin() -> None:
         # What an earlier life of the node published is not to be trusted (kubelet, at its start).
@@ -115,7 +115,8 @@ def node(
     try:
         run_until_told(manager, engine, name)
     finally:
-        registrar.stop()
+        for each in sockets:
+            each.stop()
         manager.stop()
         engine.stop()
         # Now nobody starts again what ends.

@@ -14,6 +14,8 @@ PLUGIN_SERVICES: Final[Mapping[str, str]] = {
     "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
     "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
+# How drivers for Kubernetes up to 1.30 announce themselves (`old_wire`).
+OLD: Final = "1.0.0"
 HEALTH_VERSION: Final = "v1alpha1.DRAResourceHealth"
 HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
 REGISTRATION_SERVICE: Final = "pluginregistration.Registration"
@@ -94,6 +96,29 @@ class Version:
             found.claims[uid].error = error
         return found
 
+    def claims_of(self, request: Any) -> list[ClaimRef]:
+        """Return the claims that a request is about."""
+        return [ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims]
+
+    def prepared_of(self, response: Any) -> dict[str, Prepared]:
+        """Return a driver's answer, by claim UID."""
+        return {
+            uid: Prepared(
+                error=answer.error,
+                devices=tuple(
+                    PreparedDevice(
+                        requests=tuple(device.request_names),
+                        pool=device.pool_name,
+                        device=device.device_name,
+                        cdi_ids=tuple(device.cdi_device_ids),
+                        share_id=getattr(device, "share_id", ""),
+                    )
+                    for device in answer.devices
+                ),
+            )
+            for uid, answer in sorted(response.claims.items())
+        }
+
 
 def version(name: str) -> Version:
     """Return a version by its short name. KeyError: there is none of this name."""
@@ -120,31 +145,6 @@ def health() -> Any:
     from dralab.contracts._generated import health_v1alpha1_pb2
 
     return health_v1alpha1_pb2
-
-
-def claims_of(request: Any) -> list[ClaimRef]:
-    """Return the claims that a request is about."""
-    return [ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims]
-
-
-def prepared_of(response: Any) -> dict[str, Prepared]:
-    """Return a driver's answer, by claim UID."""
-    return {
-        uid: Prepared(
-            error=answer.error,
-            devices=tuple(
-                PreparedDevice(
-                    requests=tuple(device.request_names),
-                    pool=device.pool_name,
-                    device=device.device_name,
-                    cdi_ids=tuple(device.cdi_device_ids),
-                    share_id=getattr(device, "share_id", ""),
-                )
-                for device in answer.devices
-            ),
-        )
-        for uid, answer in sorted(response.claims.items())
-    }
 
 
 def unprepared_of(response: Any) -> dict[str, str]:

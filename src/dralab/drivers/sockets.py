@@ -1,18 +1,19 @@
 """A driver behind the sockets that a kubelet expects, ours or a real one.
 
 `plugins/<driver>/dra.sock` is served first, then `plugins_registry/<driver>-reg.sock`, where the
-kubelet finds it; what a killed process left behind is removed. Needs the extra `dralab[grpc]`.
+kubelet finds it; what a killed process left behind is removed. Drivers for Kubernetes up to 1.30
+have the names of that time, `plugin.sock` and `<driver>.sock`. Needs the extra `dralab[grpc]`.
 """
 
 import fcntl
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.contracts import wire
+from dralab.contracts import old_wire, wire
 from dralab.contracts.plugin import DeviceHealth, Plugin, PluginError
 from dralab.contracts.wire import SocketError
 from dralab.kernel.clock import SECOND, Clock, WallClock
@@ -30,7 +31,8 @@ class SocketServer:
 
     `root` is the kubelet's directory, with `plugins` and `plugins_registry` below it. `pod_uid`
     gives this instance sockets of its own, so that an old and a new one overlap during an update.
-    `health` is False where the driver has none to tell.
+    `health` is False where the driver has none to tell. `resources` are the named resources that a
+    driver for Kubernetes up to 1.30 (`versions` is `1.0.0`) lists; they may change.
     """
 
     def __init__(
@@ -41,19 +43,21 @@ class SocketServer:
         versions: Sequence[str] = tuple(wire.PLUGIN_SERVICES),
         pod_uid: str = "",
         health: bool = True,
+        resources: Callable[[], Sequence[Mapping[str, Any]]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         wire.grpc()
         self.plugin = plugin
         self.versions = tuple(versions)
         self.tells_health = health
+        self.resources = resources
         self.clock = clock or WallClock()
         middle = f"-{pod_uid}" if pod_uid else ""
         self.directory = root.absolute() / "plugins" / plugin.driver
-        self.endpoint = self.directory / f"dra{middle}.sock"
-        self.registration = (
-            root.absolute() / "plugins_registry" / f"{plugin.driver}{middle}-reg.sock"
-        )
+        old = wire.OLD in self.versions
+        self.endpoint = self.directory / f"{'plugin' if old else 'dra'}{middle}.sock"
+        registry = root.absolute() / "plugins_registry"
+        self.registration = registry / f"{plugin.driver}{middle}{'' if old else '-reg'}.sock"
         # Told, from a thread of the server, what the kubelet says: "" or why it refuses.
         self.on_status: Callable[[str], None] = lambda _error: None
         self.registered = threading.Event()
@@ -62,8 +66,7 @@ class SocketServer:
 
     def start(self) -> None:
         """Serve. SocketError: a socket cannot be made."""
-        services = [(wire.version(name), name) for name in self.versions]
-        handlers = [_plugin_handler(version, self) for version, _ in services]
+        handlers = [_plugin_handler(_version(name), self) for name in self.versions]
         if self.tells_health:
             handlers.append(_health_handler(self))
         self._serve(self.endpoint, handlers)
@@ -113,6 +116,16 @@ class SocketServer:
             self._stopping.wait(LOOK_EVERY)
             since += LOOK_EVERY
 
+    def lists(self, active: Callable[[], bool]) -> Iterator[Any]:
+        """Yield what the driver lists, first as it is and then whenever it has changed."""
+        told: Sequence[Mapping[str, Any]] | None = None
+        while active() and not self._stopping.is_set() and self.resources is not None:
+            found = self.resources()
+            if found != told:
+                told = found
+                yield old_wire.resources_response(found)
+            self._stopping.wait(LOOK_EVERY)
+
     def _serve(self, path: Path, handlers: Sequence[Any]) -> None:
         target = wire.address(str(path))
         try:
@@ -127,21 +140,33 @@ class SocketServer:
         self._servers.append(server)
 
 
+def _version(name: str) -> wire.Version:
+    return old_wire.version() if name == wire.OLD else wire.version(name)
+
+
 def _plugin_handler(version: wire.Version, server: SocketServer) -> Any:
     def prepare(request: Any, context: Any) -> Any:
         with server.alone(), _failing(context):
-            return version.prepare_response(server.plugin.prepare(wire.claims_of(request)))
+            return version.prepare_response(server.plugin.prepare(version.claims_of(request)))
 
     def unprepare(request: Any, context: Any) -> Any:
         with server.alone(), _failing(context):
-            return version.unprepare_response(server.plugin.unprepare(wire.claims_of(request)))
+            return version.unprepare_response(server.plugin.unprepare(version.claims_of(request)))
 
     messages = version.messages
-    return _handler(
-        version.service,
-        NodePrepareResources=_unary(prepare, messages.NodePrepareResourcesRequest),
-        NodeUnprepareResources=_unary(unprepare, messages.NodeUnprepareResourcesRequest),
-    )
+    methods = {
+        "NodePrepareResources": _unary(prepare, messages.NodePrepareResourcesRequest),
+        "NodeUnprepareResources": _unary(unprepare, messages.NodeUnprepareResourcesRequest),
+    }
+    if server.resources is not None:
+
+        def lists(_request: Any, context: Any) -> Iterator[Any]:
+            return server.lists(context.is_active)
+
+        methods["NodeListAndWatchResources"] = _stream(
+            lists, messages.NodeListAndWatchResourcesRequest
+        )
+    return _handler(version.service, **methods)
 
 
 @contextmanager
@@ -177,11 +202,7 @@ def _health_handler(server: SocketServer) -> Any:
     def watch(_request: Any, context: Any) -> Iterator[Any]:
         return server.reports(context.is_active)
 
-    stream = wire.grpc().unary_stream_rpc_method_handler(
-        watch,
-        request_deserializer=wire.health().NodeWatchResourcesRequest.FromString,
-        response_serializer=_written,
-    )
+    stream = _stream(watch, wire.health().NodeWatchResourcesRequest)
     return _handler(wire.HEALTH_SERVICE, NodeWatchResources=stream)
 
 
@@ -191,6 +212,12 @@ def _handler(service: str, **methods: Any) -> Any:
 
 def _unary(action: Callable[[Any, Any], Any], request: Any) -> Any:
     return wire.grpc().unary_unary_rpc_method_handler(
+        action, request_deserializer=request.FromString, response_serializer=_written
+    )
+
+
+def _stream(action: Callable[[Any, Any], Any], request: Any) -> Any:
+    return wire.grpc().unary_stream_rpc_method_handler(
         action, request_deserializer=request.FromString, response_serializer=_written
     )
 

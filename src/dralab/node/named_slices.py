@@ -60,17 +60,22 @@ class NamedSlices:
             self.client.delete(NAMED_SLICES, obj["metadata"]["name"])
         return None
 
+    def served(self) -> bool:
+        """Return whether the server knows such slices: most clusters do not."""
+        try:
+            self.client.list(NAMED_SLICES)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return False
+        return True
+
     def wipe(self, node: str, driver: str = "") -> None:
         """Delete the slices of a driver that is gone; without a name, of all drivers."""
         for key in [key for key in self._told if key[0] == node and driver in {"", key[1]}]:
             del self._told[key]
-        try:
-            for obj in self._published(node, driver):
-                self.client.delete(NAMED_SLICES, obj["metadata"]["name"])
-        except ApiError as error:
-            # Most clusters do not serve these.
-            if error.reason != "NotFound":
-                raise
+        for obj in self._published(node, driver) if self.served() else ():
+            self.client.delete(NAMED_SLICES, obj["metadata"]["name"])
 
     def _published(self, node: str, driver: str) -> list[Object]:
         selector = f"nodeName={node}" + (f",driverName={driver}" if driver else "")

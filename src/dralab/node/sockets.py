@@ -87,7 +87,7 @@ class SocketPlugin:
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         """Make the devices of claims ready. PluginError: no answer within 45 s."""
-        return wire.prepared_of(self._call("Prepare", claims))
+        return self.version.prepared_of(self._call("Prepare", claims))
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         """Give devices back. PluginError: no answer within 45 s."""
@@ -106,13 +106,13 @@ class SocketPlugin:
         kind = f"Node{verb}ResourcesResponse"
         method = self._channel.unary_unary(
             f"/{self.version.service}/Node{verb}Resources",
-            request_serializer=_written,
+            request_serializer=written,
             response_deserializer=getattr(self.version.messages, kind).FromString,
         )
         try:
             return method(self.version.request(verb, claims), timeout=CALL)
         except (wire.grpc().RpcError, ValueError) as error:
-            raise PluginError(_text(error)) from error
+            raise PluginError(text_of(error)) from error
 
     def _connection(self, state: Any) -> None:
         connected = state is wire.grpc().ChannelConnectivity.READY
@@ -126,7 +126,7 @@ class SocketPlugin:
         messages = wire.health()
         method = self._channel.unary_stream(
             f"/{wire.HEALTH_SERVICE}/NodeWatchResources",
-            request_serializer=_written,
+            request_serializer=written,
             response_deserializer=messages.NodeWatchResourcesResponse.FromString,
         )
         while not self._closed.is_set():
@@ -166,7 +166,7 @@ class Registrar:
 
     `directory` is looked at every second (`look_every` in nanoseconds), with all that is below;
     names that begin with a dot are left alone. Everything that waits is offloaded: the engine
-    needs workers.
+    needs workers. `others` make, of driver and endpoint, the plugins of further versions.
     """
 
     def __init__(
@@ -176,14 +176,16 @@ class Registrar:
         directory: Path,
         *,
         versions: Sequence[str] = (),
+        others: Mapping[str, Callable[[str, str], SocketPlugin]] | None = None,
         look_every: int = LOOK_EVERY,
     ) -> None:
         wire.grpc()
         self.look_every = look_every
+        self.others = others or {}
         self.engine = engine
         self.plugins = plugins
         self.directory = directory
-        self.versions = tuple(versions) or tuple(wire.PLUGIN_SERVICES)
+        self.versions = (*(versions or wire.PLUGIN_SERVICES), *self.others)
         # Told, as an event, when the health of a device has changed.
         self.on_health: Callable[[], None] = lambda: None
         self._sockets: dict[Path, _Socket] = {}
@@ -245,19 +247,20 @@ class Registrar:
             service = f"/{wire.REGISTRATION_SERVICE}"
             ask = channel.unary_unary(
                 f"{service}/GetInfo",
-                request_serializer=_written,
+                request_serializer=written,
                 response_deserializer=messages.PluginInfo.FromString,
             )
             tell = channel.unary_unary(
                 f"{service}/NotifyRegistrationStatus",
-                request_serializer=_written,
+                request_serializer=written,
                 response_deserializer=messages.RegistrationStatusResponse.FromString,
             )
             try:
                 info = ask(messages.InfoRequest(), timeout=INFO)
             except grpc.RpcError as error:
                 raise SocketError(
-                    f"failed to get plugin info using RPC GetInfo at socket {path}: {_text(error)}"
+                    f"failed to get plugin info using RPC GetInfo at socket {path}: "
+                    f"{text_of(error)}"
                 ) from error
             endpoint = info.endpoint or str(path)
             problem = (
@@ -270,16 +273,21 @@ class Registrar:
             try:
                 if not problem:
                     name = next(v for v in info.supported_versions if v in self.versions)
-                    version = wire.version(name)
-                    plugin = SocketPlugin(info.name, endpoint, version, self.engine.clock)
+                    plugin = self._plugin(info.name, endpoint, name)
                 tell(status, timeout=NOTIFY)
             except grpc.RpcError as error:
                 if plugin is not None:
                     plugin.close()
-                raise SocketError(problem or _text(error)) from error
+                raise SocketError(problem or text_of(error)) from error
             if plugin is None:
                 raise SocketError(problem)
             return plugin
+
+    def _plugin(self, driver: str, endpoint: str, version: str) -> SocketPlugin:
+        other = self.others.get(version)
+        if other is not None:
+            return other(driver, endpoint)
+        return SocketPlugin(driver, endpoint, wire.version(version), self.engine.clock)
 
     def _refusal(self, info: Any, endpoint: str, taken: set[tuple[str, str]]) -> str:
         """Return why a plugin is not taken; empty where it is."""
@@ -333,12 +341,13 @@ def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
     return found
 
 
-def _written(message: Any) -> bytes:
+def written(message: Any) -> bytes:
+    """Return a message as bytes."""
     data: bytes = message.SerializeToString()
     return data
 
 
-def _text(error: Any) -> str:
+def text_of(error: Any) -> str:
     """Return an error of gRPC as Go prints it."""
     if not hasattr(error, "code"):
         return str(error)

@@ -209,11 +209,23 @@ def places_of(root: Path) -> dict[str, str]:
 
 
 def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
-    """Let drivers register with a node by their sockets. Needs the extra `[grpc]`."""
+    """Let drivers register with a node by their sockets. Needs the extra `[grpc]`.
+
+    Also those for Kubernetes up to 1.30, where the server has the slices of that time.
+    """
+    from dralab.contracts import wire
+    from dralab.node.old_sockets import OldSocketPlugin
     from dralab.node.sockets import Registrar
 
-    engine = kubelet.kubelets.manager.engine
-    found = Registrar(engine, kubelet.plugins, root / "plugins_registry")
+    engine, slices = kubelet.kubelets.manager.engine, kubelet.kubelets.named_slices
+
+    def old(driver: str, endpoint: str) -> OldSocketPlugin:
+        plugin = OldSocketPlugin(driver, endpoint, engine.clock)
+        plugin.on_resources = partial(slices.tell, kubelet.name, driver)
+        return plugin
+
+    others = {wire.OLD: old} if slices.served() else {}
+    found = Registrar(engine, kubelet.plugins, root / "plugins_registry", others=others)
     found.on_health = kubelet.wake_all
     sockets.append(found)
     found.start()
