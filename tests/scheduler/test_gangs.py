@@ -117,6 +117,54 @@ def test_an_earlier_member_moves_to_another_node_for_a_later_one(lab):
     assert (lab.node_of("p0"), lab.node_of("p1")) == ("n1", "n0")
 
 
+def network(*models):
+    """A pool that every node reaches."""
+    return pool("net", *(device(f"d{i}", model=m) for i, m in enumerate(models)), node=None)
+
+
+def test_a_member_elsewhere_gives_up_a_device_of_the_network(lab):
+    lab.server.add(NODES, *(worker(f"n{i}", cpu="1") for i in range(3)))
+    lab.server.add(CLASSES, device_class("gpu"))
+    lab.server.add(SLICES, *network("a", "b", "c"))
+    lab.server.add(POD_GROUPS, group("g", 3))
+    only_a = request("r", "gpu", f'{MODEL} == "a"')
+    lab.server.add(
+        CLAIMS, named("c0", request("r")), named("c1", request("r")), named("c2", only_a)
+    )
+    whole = {"requests": {"cpu": "1"}}
+    lab.server.add(PODS, *(member(f"p{i}", claims={"g": f"c{i}"}, **whole) for i in range(3)))
+    lab.start()
+    assert len({lab.node_of(f"p{i}") for i in range(3)}) == 3
+    assert devices_of(lab, "c2") == ["net/d0"]
+    given = [each for i in range(3) for each in devices_of(lab, f"c{i}")]
+    assert len(set(given)) == 3
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=5),
+    st.lists(st.sampled_from(["a", "b", "c", "any"]), min_size=1, max_size=5),
+)
+def test_a_gang_gets_devices_of_the_network_exactly_when_some_choice_exists(models, wanted):
+    made = Lab()
+    Scheduler(made.manager, SmallEnvironment())
+    made.server.add(NODES, *(worker(f"n{i}", cpu="1") for i in range(len(wanted))))
+    made.server.add(CLASSES, device_class("gpu"))
+    made.server.add(SLICES, *network(*models))
+    made.server.add(POD_GROUPS, group("g", len(wanted)))
+    for number, model in enumerate(wanted):
+        selectors = [] if model == "any" else [f'{MODEL} == "{model}"']
+        made.server.add(CLAIMS, named(f"c{number}", request("r", "gpu", *selectors)))
+        entry = {"g": f"c{number}"}
+        made.server.add(PODS, member(f"p{number}", claims=entry, requests={"cpu": "1"}))
+    made.start()
+    exists = len(wanted) <= len(models) and all(
+        wanted.count(model) <= models.count(model) for model in "abc"
+    )
+    nodes = {made.get(PODS, f"p{i}")["spec"].get("nodeName") for i in range(len(wanted))}
+    assert nodes == ({f"n{i}" for i in range(len(wanted))} if exists else {None})
+
+
 def test_a_claim_shared_by_a_gang_is_allocated_once(lab):
     lab.server.add(NODES, worker("n0"), worker("n1"))
     lab.server.add(CLASSES, device_class("gpu"))

@@ -266,6 +266,13 @@ class Devices:
                 return shared(plan.name)
         return self._allocatable.charged(pod, plans)
 
+    def is_of_network(self, allocation: Wire) -> bool:
+        """Return whether some device of a claim can be had from more than one node."""
+        return bool(self._shared) and any(
+            (item["driver"], item["pool"]) in self._shared
+            for item in (allocation.get("devices") or {}).get("results") or ()
+        )
+
     def joint(self, claims: Iterable[Claim], row: int) -> Outcome:
         """Return devices for several claims at once on one node."""
         return self._allocate(self.problem(claims, row), self._view(row).view)

@@ -1,8 +1,9 @@
 """Pods that start together or not at all (scheduling.k8s.io PodGroup, KEP-4671).
 
 Members are placed one after the other; where one finds no devices, the devices of the members
-that were placed on a node before it are chosen anew together with its own, and where that does
-not help, earlier members move. Upstream never looks back (kubernetes#138765).
+that were placed on a node before it are chosen anew together with its own; members elsewhere give
+up devices of the network that it needs; and where that does not help, earlier members move.
+Upstream never looks back (kubernetes#138765).
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from dralab.scheduler import filters
 from dralab.scheduler.allocatable import ClaimPlan, Shortage
 from dralab.scheduler.cycle import Placement, Refusal, State, fits, on_node, schedule
 from dralab.scheduler.demands import Blocked, Demand
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduler.pods import PodInfo, with_claimed
 
 # Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
 DEFAULT_BUDGET: Final = 2_000
@@ -128,8 +129,14 @@ class _Search:
         without = Demand(wanted=held, volumes=demand.volumes)
         relaxed = fits(self.state, pod, without) if ours else possible
         found: list[int] = np.nonzero(possible)[0].tolist()
+        if any(self._holds_network(placement) for placement in self.placed):
+            # Devices of the network are held everywhere, whoever holds them where.
+            ours = set(table.row_of.values())
         found += [row for row in sorted(ours) if relaxed[row] and not possible[row]]
         return found
+
+    def _holds_network(self, placement: Placement) -> bool:
+        return any(self.state.devices.is_of_network(plan.allocation) for plan in placement.plans)
 
     def _revised(self, pod: PodInfo, demand: Demand, row: int) -> list[Placement] | None:
         """Return placements that add the pod on a node, its companions' devices chosen anew."""
@@ -138,14 +145,56 @@ class _Search:
         if tried.placement is not None:
             return [*self.placed, tried.placement]
         here = [placement for placement in self.placed if placement.node == node]
-        if not here or not _can_be_revised(here, self.placed, demand):
-            return None
-        before = list(self.placed)
-        self._become([placement for placement in before if placement.node != node])
-        try:
-            return self._jointly([*(placement.pod for placement in here), pod], row, before)
-        finally:
+        if here and _can_be_revised(here, self.placed, demand):
+            before = list(self.placed)
+            self._become([placement for placement in before if placement.node != node])
+            try:
+                found = self._jointly([*(placement.pod for placement in here), pod], row, before)
+            finally:
+                self._become(before)
+            if found is not None:
+                return found
+        return self._displacing(pod, demand, row, frozenset())
+
+    def _displacing(
+        self, pod: PodInfo, demand: Demand, row: int, moved: frozenset[str]
+    ) -> list[Placement] | None:
+        """Return placements that add the pod on a node, others giving up devices of the network.
+
+        One member lets its devices go, the pod takes what it needs, and the member chooses anew on
+        its node, where need be at the cost of a third one, and so on: each gives way once.
+        """
+        state, before = self.state, list(self.placed)
+        for holder in before:
+            if holder.pod.uid in moved or not self._holds_network(holder):
+                continue
+            self.budget -= 1
+            if self.budget < 0:
+                break
+            self._become([placement for placement in before if placement is not holder])
+            placement = on_node(state, pod, demand, row).placement
+            found: list[Placement] | None = None
+            if placement is not None:
+                self._become([*self.placed, placement])
+                found = self._again(holder, moved | {holder.pod.uid, pod.uid})
             self._become(before)
+            if found is not None:
+                return found
+        return None
+
+    def _again(self, holder: Placement, moved: frozenset[str]) -> list[Placement] | None:
+        """Return placements with a member back on its node, with other devices."""
+        state = self.state
+        demand, row = state.demands.of(holder.pod), state.table.row_of[holder.node]
+        if isinstance(demand, Blocked):
+            return None
+        provided = frozenset(demand.extended)
+        if filters.lacking(state.table, with_claimed(holder.pod, ()), row, provided):
+            return None
+        placement = on_node(state, holder.pod, demand, row).placement
+        if placement is not None:
+            return [*self.placed, placement]
+        return self._displacing(holder.pod, demand, row, moved)
 
     def _jointly(
         self, pods: list[PodInfo], row: int, before: list[Placement]
