@@ -3,8 +3,9 @@ import pytest
 from builders import claim, device, device_class, pool, request
 from dralab.allocation.selectors import CelEnvironment
 from dralab.api.status import ApiError
-from dralab.controllers.claims import FINALIZER, ResourceClaims, base_name
+from dralab.controllers.claims import FINALIZER, ResourceClaims
 from dralab.controllers.garbage import GarbageCollector
+from dralab.controllers.generated_claims import base_name
 from dralab.runtime.resources import (
     CLAIM_TEMPLATES,
     CLAIMS,

@@ -5,10 +5,10 @@ are given by the scheduler; taking them back is what happens here.
 """
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.controllers.generated_claims import ENTRY, GeneratedClaims
 from dralab.runtime.client import Object, Resource
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import (
@@ -18,17 +18,13 @@ from dralab.runtime.objects import (
     is_deleting,
     is_finished,
     key_of,
-    owner_reference,
     uid_of,
 )
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
+GROUP: Final = {"kind": "PodGroup", "api_version": "scheduling.k8s.io/v1alpha2"}
 SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
-MANAGER: Final = "ResourceClaimController"
-# As the API server cuts generateName (names.SimpleNameGenerator).
-LONGEST_BASE: Final = 57
 
 Wire = Mapping[str, Any]
 
@@ -38,13 +34,10 @@ class ResourceClaims:
 
     def __init__(self, manager: Manager) -> None:
         self.client = manager.client
-        self.manager = manager
-        self.recorder = manager.recorder("resource_claim")
+        self.generated = GeneratedClaims(manager, CLAIMS, CLAIM_TEMPLATES)
         self.pods = manager.cache(PODS)
-        self.claims = manager.cache(CLAIMS)
-        self.templates = manager.cache(CLAIM_TEMPLATES)
+        self.claims = self.generated.claims
         self.groups = manager.cache(POD_GROUPS)
-        self.claims.index("owner", _owners)
         self.pods.index("group", _group_of)
         self.pod_queue = manager.queue("resourceclaim/pods", self.sync_pod)
         self.claim_queue = manager.queue("resourceclaim/claims", self.sync_claim)
@@ -111,13 +104,14 @@ class ResourceClaims:
                 if name is None:
                     continue  # the group's own turn makes it, and comes back to its pods
             else:
-                claim = self._generated(pod, entry, "Pod", "v1")
+                template = entry["resourceClaimTemplateName"]
+                claim = self.generated.made(pod, entry["name"], template)
                 name = claim["metadata"]["name"]
             fresh.append({"name": entry["name"], "resourceClaimName": name})
         if fresh:
             names = {item["name"] for item in fresh}
             kept = [item for item in statuses if item["name"] not in names]
-            self._tell(PODS, "v1", "Pod", pod, [*kept, *fresh])
+            self.generated.tell(self.pods, pod, [*kept, *fresh])
         elif pod["spec"].get("nodeName"):
             self._reserve(pod, group)
         return None
@@ -133,13 +127,14 @@ class ResourceClaims:
         for entry in group["spec"].get("resourceClaims") or ():
             if not entry.get("resourceClaimTemplateName") or self._has_claim(group, known, entry):
                 continue
-            claim = self._generated(group, entry, "PodGroup", "scheduling.k8s.io/v1alpha2")
+            claim = self.generated.made(
+                group, entry["name"], entry["resourceClaimTemplateName"], **GROUP
+            )
             fresh.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
         if fresh:
             names = {item["name"] for item in fresh}
             kept = [item for item in statuses if item["name"] not in names]
-            version = "scheduling.k8s.io/v1alpha2"
-            self._tell(POD_GROUPS, version, "PodGroup", group, [*kept, *fresh])
+            self.generated.tell(self.groups, group, [*kept, *fresh], **GROUP)
         for pod in self.pods.find("group", str(key)):
             self.pod_queue.add(key_of(pod))
         return None
@@ -153,84 +148,6 @@ class ResourceClaims:
             return True
         claim = self.claims.get(Key(key_of(owner).namespace, name))
         return claim is not None and not is_deleting(claim)
-
-    def _generated(self, owner: Object, entry: Wire, kind: str, api_version: str) -> Object:
-        """Return the claim of a template entry: an earlier one or a new one."""
-        for claim in self.claims.find("owner", uid_of(owner)):
-            annotations = claim["metadata"].get("annotations") or {}
-            if annotations.get(ENTRY) == entry["name"] and not is_deleting(claim):
-                return claim
-        key = key_of(owner)
-        name = entry["resourceClaimTemplateName"]
-        try:
-            template = self.templates.get(Key(key.namespace, name)) or self.client.get(
-                CLAIM_TEMPLATES, name, key.namespace
-            )
-            made = self.client.create(
-                CLAIMS, self._body(owner, entry, template, kind, api_version), key.namespace
-            )
-        except ApiError as error:
-            why = error.message
-            if error.reason == "NotFound":
-                why = f'resource claim template "{name}": {error.message}'
-            self.recorder.event(
-                owner,
-                kind,
-                "FailedResourceClaimCreation",
-                f"PodResourceClaim {entry['name']}: {why}",
-                type="Warning",
-                api_version=api_version,
-            )
-            raise
-        self.claims.learn(made)
-        return made
-
-    def _body(
-        self, owner: Object, entry: Wire, template: Object, kind: str, api_version: str
-    ) -> Object:
-        spec = template["spec"]
-        metadata = spec.get("metadata") or {}
-        made: dict[str, Any] = {
-            "generateName": base_name(owner["metadata"]["name"], entry["name"]),
-            "namespace": key_of(owner).namespace,
-            "annotations": {**(metadata.get("annotations") or {}), ENTRY: entry["name"]},
-            "ownerReferences": [owner_reference(owner, api_version=api_version, kind=kind)],
-        }
-        if metadata.get("labels"):
-            made["labels"] = dict(metadata["labels"])
-        return {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": made,
-            "spec": deepcopy(spec["spec"]),
-        }
-
-    def _tell(
-        self,
-        resource: Resource,
-        api_version: str,
-        kind: str,
-        obj: Object,
-        statuses: list[Wire],
-    ) -> None:
-        key = key_of(obj)
-        patch: Object = {
-            "apiVersion": api_version,
-            "kind": kind,
-            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(obj)},
-            "status": {"resourceClaimStatuses": [dict(item) for item in statuses]},
-        }
-        told = self.client.patch(
-            resource,
-            key.name,
-            patch,
-            key.namespace,
-            type="apply",
-            subresource="status",
-            field_manager=MANAGER,
-            force=True,
-        )
-        (self.pods if resource == PODS else self.groups).learn(told)
 
     def _group_with_claims(self, pod: Object) -> Object | None:
         name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
@@ -285,7 +202,7 @@ class ResourceClaims:
         if unused and "allocation" not in status:
             claim = self._unprotect(claim)
         if not left and not is_deleting(claim) and self._is_orphan(claim):
-            self._delete(claim)
+            self.generated.delete(claim)
         return None
 
     def _release(self, claim: Object, keep: set[str]) -> Object:
@@ -353,33 +270,6 @@ class ResourceClaims:
         pod = self._exists(PODS, key_of(claim).namespace, consumer)
         return pod is None or is_finished(pod)
 
-    def _delete(self, claim: Object) -> None:
-        key = key_of(claim)
-        try:
-            self.client.delete(
-                CLAIMS,
-                key.name,
-                key.namespace,
-                options={"preconditions": {"uid": uid_of(claim)}},
-            )
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
-
-
-def base_name(owner: str, entry: str) -> str:
-    """Return what the names of generated claims begin with.
-
-    >>> base_name("web", "gpu")
-    'web-gpu-'
-    """
-    full = f"{owner}-{entry}-"
-    if len(full) <= LONGEST_BASE:
-        return full
-    # Cut both in proportion, so that something of each remains.
-    mine = owner[: len(owner) * LONGEST_BASE // len(full)]
-    return f"{mine}-{entry[: len(entry) * LONGEST_BASE // len(full)]}"
-
 
 def claims_by_entry(pod: Object) -> dict[str, str]:
     """Return the names of a pod's claims, by the names of its entries."""
@@ -405,10 +295,6 @@ def claim_names(pod: Object) -> list[str]:
 def _uses_claims(pod: Object) -> bool:
     status = pod.get("status") or {}
     return bool(pod["spec"].get("resourceClaims") or status.get("extendedResourceClaimStatus"))
-
-
-def _owners(obj: Object) -> Iterable[str]:
-    return [item["uid"] for item in obj["metadata"].get("ownerReferences") or ()]
 
 
 def _group_of(pod: Object) -> Iterable[str]:

@@ -6,12 +6,11 @@ gave (structured parameters) are taken back here.
 """
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 from dralab.api.status import ApiError
-from dralab.controllers.claims import ENTRY, MANAGER, base_name
-from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE
+from dralab.controllers.generated_claims import GeneratedClaims
+from dralab.prototypes.classic.kinds import IMMEDIATE
 from dralab.prototypes.classic.pods import claims_by_entry, sources
 from dralab.prototypes.classic.structured import FINALIZER
 from dralab.runtime.client import Object
@@ -23,7 +22,6 @@ from dralab.runtime.objects import (
     is_deleting,
     is_finished,
     key_of,
-    owner_reference,
     uid_of,
 )
 from dralab.runtime.resources import CLASSIC_CLAIMS, CLASSIC_TEMPLATES, PODS
@@ -34,15 +32,14 @@ class ClassicClaims:
 
     def __init__(self, manager: Manager) -> None:
         self.client = manager.client
-        self.recorder = manager.recorder("resource_claim")
+        self.generated = GeneratedClaims(manager, CLASSIC_CLAIMS, CLASSIC_TEMPLATES)
         self.pods = manager.cache(PODS)
-        self.claims = manager.cache(CLASSIC_CLAIMS)
-        self.templates = manager.cache(CLASSIC_TEMPLATES)
+        self.claims = self.generated.claims
         self.pod_queue = manager.queue("classic/pods", self.sync_pod)
         self.claim_queue = manager.queue("classic/claims", self.sync_claim)
         self.pods.subscribe(self._pod)
         self.claims.subscribe(self._claim)
-        self.templates.subscribe(self._template)
+        self.generated.templates.subscribe(self._template)
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         pod = new if new is not None else old
@@ -82,7 +79,8 @@ class ClassicClaims:
                 continue
             held = self.claims.get(Key(key.namespace, known.get(entry, "")))
             if held is None or is_deleting(held):
-                known[entry] = self._made(pod, entry, template)["metadata"]["name"]
+                made = self.generated.made(pod, entry, template)
+                known[entry] = made["metadata"]["name"]
                 fresh = True
         if not fresh:
             return None
@@ -91,48 +89,8 @@ class ClassicClaims:
             for entry, source in sources(pod).items()
             if "resourceClaimTemplateName" in source
         ]
-        patch: Object = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(pod)},
-            "status": {"resourceClaimStatuses": statuses},
-        }
-        told = self.client.patch(
-            PODS,
-            key.name,
-            patch,
-            key.namespace,
-            type="apply",
-            subresource="status",
-            field_manager=MANAGER,
-            force=True,
-        )
-        self.pods.learn(told)
+        self.generated.tell(self.pods, pod, statuses)
         return None
-
-    def _made(self, pod: Object, entry: str, template_name: str) -> Object:
-        """Return the claim of an entry: an earlier one or a new one."""
-        namespace = key_of(pod).namespace
-        for claim in self.claims.namespace(namespace):
-            owner = controller_of(claim)
-            mine = owner is not None and owner["uid"] == uid_of(pod)
-            annotations = claim["metadata"].get("annotations") or {}
-            if mine and annotations.get(ENTRY) == entry and not is_deleting(claim):
-                return claim
-        try:
-            template = self.client.get(CLASSIC_TEMPLATES, template_name, namespace)
-            made = self.client.create(CLASSIC_CLAIMS, _body(pod, entry, template), namespace)
-        except ApiError as error:
-            self.recorder.event(
-                pod,
-                "Pod",
-                "FailedResourceClaimCreation",
-                f'PodResourceClaim {entry}: resource claim template "{template_name}": {error}',
-                type="Warning",
-            )
-            raise
-        self.claims.learn(made)
-        return made
 
     def sync_claim(self, key: Key) -> int | None:
         """Release a claim from pods that are done; delete it where it was made for one of them."""
@@ -155,16 +113,7 @@ class ClassicClaims:
         if owner is None or owner["kind"] != "Pod" or is_deleting(claim):
             return None
         if not self._is_used(key.namespace, owner):
-            try:
-                self.client.delete(
-                    CLASSIC_CLAIMS,
-                    key.name,
-                    key.namespace,
-                    options={"preconditions": {"uid": uid_of(claim)}},
-                )
-            except ApiError as error:
-                if error.reason not in {"NotFound", "Conflict"}:
-                    raise
+            self.generated.delete(claim)
         return None
 
     def _amend(
@@ -221,22 +170,3 @@ def _unprotected(claim: Object) -> bool:
         return False
     claim["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
     return True
-
-
-def _body(pod: Object, entry: str, template: Object) -> Object:
-    spec = template["spec"]
-    metadata = spec.get("metadata") or {}
-    made: dict[str, Any] = {
-        "generateName": base_name(pod["metadata"]["name"], entry),
-        "namespace": key_of(pod).namespace,
-        "annotations": {**(metadata.get("annotations") or {}), ENTRY: entry},
-        "ownerReferences": [owner_reference(pod, api_version="v1", kind="Pod")],
-    }
-    if metadata.get("labels"):
-        made["labels"] = dict(metadata["labels"])
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ResourceClaim",
-        "metadata": made,
-        "spec": deepcopy(spec["spec"]),
-    }

@@ -1,0 +1,149 @@
+"""Claims made from templates: what today's and classic DRA's controllers do alike.
+
+Source: kube-controller-manager's resourceclaim controller.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.runtime.cache import Cache
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import Key, is_deleting, key_of, owner_reference, uid_of
+
+ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
+MANAGER: Final = "ResourceClaimController"
+# As the API server cuts generateName (names.SimpleNameGenerator).
+LONGEST_BASE: Final = 57
+
+Wire = Mapping[str, Any]
+
+
+class GeneratedClaims:
+    """Makes and deletes the claims of one version of the device API."""
+
+    def __init__(self, manager: Manager, claims: Resource, templates: Resource) -> None:
+        self.client = manager.client
+        self.recorder = manager.recorder("resource_claim")
+        self.claims = manager.cache(claims)
+        self.templates = manager.cache(templates)
+        self.claims.index("owner", _owners)
+
+    def made(
+        self,
+        owner: Object,
+        entry: str,
+        template: str,
+        *,
+        kind: str = "Pod",
+        api_version: str = "v1",
+    ) -> Object:
+        """Return the claim of an owner's entry: an earlier one, or a new one from its template.
+
+        ApiError: it cannot be made; the owner has an event that says why.
+        """
+        for claim in self.claims.find("owner", uid_of(owner)):
+            annotations = claim["metadata"].get("annotations") or {}
+            if annotations.get(ENTRY) == entry and not is_deleting(claim):
+                return claim
+        namespace = key_of(owner).namespace
+        try:
+            found = self.templates.get(Key(namespace, template)) or self.client.get(
+                self.templates.resource, template, namespace
+            )
+            reference = owner_reference(owner, api_version=api_version, kind=kind)
+            made = self.client.create(
+                self.claims.resource, self._body(reference, namespace, entry, found), namespace
+            )
+        except ApiError as error:
+            why = error.message
+            if error.reason == "NotFound":
+                why = f'resource claim template "{template}": {error.message}'
+            self.recorder.event(
+                owner,
+                kind,
+                "FailedResourceClaimCreation",
+                f"PodResourceClaim {entry}: {why}",
+                type="Warning",
+                api_version=api_version,
+            )
+            raise
+        self.claims.learn(made)
+        return made
+
+    def _body(self, owner: dict[str, Any], namespace: str, entry: str, template: Object) -> Object:
+        resource, spec = self.claims.resource, template["spec"]
+        metadata = spec.get("metadata") or {}
+        made: dict[str, Any] = {
+            "generateName": base_name(owner["name"], entry),
+            "namespace": namespace,
+            "annotations": {**(metadata.get("annotations") or {}), ENTRY: entry},
+            "ownerReferences": [owner],
+        }
+        if metadata.get("labels"):
+            made["labels"] = dict(metadata["labels"])
+        return {
+            "apiVersion": f"{resource.group}/{resource.version}",
+            "kind": "ResourceClaim",
+            "metadata": made,
+            "spec": deepcopy(spec["spec"]),
+        }
+
+    def tell(
+        self,
+        cache: Cache,
+        obj: Object,
+        statuses: Sequence[Wire],
+        *,
+        kind: str = "Pod",
+        api_version: str = "v1",
+    ) -> None:
+        """Write the names of an owner's claims into its status."""
+        key = key_of(obj)
+        patch: Object = {
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(obj)},
+            "status": {"resourceClaimStatuses": [dict(item) for item in statuses]},
+        }
+        told = self.client.patch(
+            cache.resource,
+            key.name,
+            patch,
+            key.namespace,
+            type="apply",
+            subresource="status",
+            field_manager=MANAGER,
+            force=True,
+        )
+        cache.learn(told)
+
+    def delete(self, claim: Object) -> None:
+        """Delete just this claim; one that is gone, or was replaced, is fine."""
+        key = key_of(claim)
+        options = {"preconditions": {"uid": uid_of(claim)}}
+        try:
+            self.client.delete(self.claims.resource, key.name, key.namespace, options=options)
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
+
+
+def base_name(owner: str, entry: str) -> str:
+    """Return what the names of generated claims begin with.
+
+    >>> base_name("web", "gpu")
+    'web-gpu-'
+    """
+    full = f"{owner}-{entry}-"
+    if len(full) <= LONGEST_BASE:
+        return full
+    # Cut both in proportion, so that something of each remains.
+    mine = owner[: len(owner) * LONGEST_BASE // len(full)]
+    return f"{mine}-{entry[: len(entry) * LONGEST_BASE // len(full)]}"
+
+
+def _owners(obj: Object) -> Iterable[str]:
+    return [item["uid"] for item in obj["metadata"].get("ownerReferences") or ()]
