@@ -282,6 +282,37 @@ class TestNodes:
         assert "DeletionByTaintManager" in reasons
         assert "deletionTimestamp" not in lab.get(PODS, "stays")["metadata"]
 
+    def test_patience_begins_when_the_pod_and_an_undated_taint_are_there(self, lab):
+        patience = {
+            "key": "worn",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 7,
+        }
+        lab.add(PODS, pod("first", tolerations=[patience]), pod("hasty"))
+        lab.bind("first", "n0")
+        lab.bind("hasty", "n0")
+        lab.wait(100)
+        taint = {"key": "worn", "value": "out", "effect": "NoExecute"}
+        lab.patch(NODES, "n0", {"spec": {"taints": [taint]}})
+        lab.settle()
+
+        def leaving(name):
+            return "deletionTimestamp" in lab.get(PODS, name)["metadata"]
+
+        assert (leaving("first"), leaving("hasty")) == (False, True)
+        lab.wait(6)
+        assert not leaving("first")
+        lab.wait(2)
+        assert leaving("first")
+        lab.wait(50)
+        lab.add(PODS, pod("second", tolerations=[patience]))
+        lab.bind("second", "n0")
+        lab.wait(6)
+        assert not leaving("second")
+        lab.wait(2)
+        assert leaving("second")
+
     def test_pods_of_a_node_that_is_gone_are_ended(self, lab):
         lab.add(PODS, pod("p"))
         lab.bind("p", "n0")

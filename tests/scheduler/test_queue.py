@@ -57,6 +57,15 @@ def test_back_off_doubles_to_ten_seconds(queue, clock):
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
+def test_of_those_who_back_off_the_urgent_goes_first(queue, clock):
+    for name, priority in (("low", 0), ("urgent", 5), ("late", 0)):
+        queue.add(info(name, priority))
+        queue.failed(queue.pop(), Change.NODE)
+        clock.advance(SECOND // 10)
+    queue.changed(Change.NODE)
+    assert [popped(queue) for _ in range(4)] == ["urgent", "low", "late", None]
+
+
 def test_who_backs_off_goes_after_who_is_ready_but_does_not_idle(queue):
     queue.add(info("tired", priority=9))
     queue.failed(queue.pop(), Change.ANY)

@@ -43,6 +43,20 @@ def test_a_pod_goes_to_the_zone_of_its_friends(lab):
     )
 
 
+def test_who_waits_for_a_friend_hears_of_its_coming(lab):
+    lab.server.add(NODES, zoned("a1", "a"), zoned("b1", "b"))
+    lab.start()
+    lab.add(PODS, pod("web", affinity=near("db")), pod("cron", affinity=near("later")))
+    assert lab.node_of("web") is None
+    lab.add(PODS, pod("db", labels={"app": "db"}, nodeSelector={"kubernetes.io/hostname": "b1"}))
+    lab.wait(2)
+    assert lab.node_of("web") == "b1"
+    lab.server.patch(PODS, "db", {"metadata": {"labels": {"app": "later"}}}, "default")
+    lab.engine.settle()
+    lab.wait(2)
+    assert lab.node_of("cron") == "b1"
+
+
 def test_the_first_of_a_group_that_wants_to_be_together_may_go_anywhere(lab):
     lab.server.add(NODES, zoned("a1", "a"), zoned("b1", "b"))
     lab.start()

@@ -24,6 +24,7 @@ from dralab.runtime.objects import (
 from dralab.runtime.resources import LEASES, NODES, PODS
 
 Wire = Mapping[str, Any]
+Taint = tuple[str, str, str]
 LEASE_NAMESPACE: Final = "kube-node-lease"
 # --node-monitor-grace-period since 1.32.
 GRACE: Final = 50 * SECOND
@@ -52,6 +53,8 @@ class NodeLifecycle:
         self.pods = manager.cache(PODS)
         self.pods.index("node", lambda pod: [pod["spec"].get("nodeName") or ""])
         self.recorder = manager.recorder("node-controller")
+        # When each taint was first seen here: `kubectl taint` does not say since when it holds.
+        self._seen: dict[str, dict[Taint, int]] = {}
         self.queue = manager.queue("node-lifecycle", self.reconcile)
         self.pod_queue = manager.queue("taint-eviction", self.sync_pod)
         self.nodes.subscribe(self._node)
@@ -60,11 +63,26 @@ class NodeLifecycle:
 
     def _node(self, old: Object | None, new: Object | None) -> None:
         if new is None:
+            if old is not None:
+                self._seen.pop(old["metadata"]["name"], None)
             return
         self.queue.add(key_of(new))
+        self._see(new)
         if old is None or _taints(old) != _taints(new):
             for pod in self.pods.find("node", new["metadata"]["name"]):
                 self.pod_queue.add(key_of(pod))
+
+    def _see(self, node: Object) -> None:
+        """Note since when each taint that evicts is there: as it says, or from now on."""
+        name = node["metadata"]["name"]
+        known, now = self._seen.get(name, {}), self.manager.engine.clock.now()
+        self._seen[name] = {
+            (key := _identity(taint)): from_rfc3339(taint["timeAdded"])
+            if taint.get("timeAdded")
+            else known.get(key, now)
+            for taint in _taints(node)
+            if taint.get("effect") == "NoExecute"
+        }
 
     def _lease(self, old: Object | None, new: Object | None) -> None:
         lease = new if new is not None else old
@@ -77,7 +95,7 @@ class NodeLifecycle:
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         node = "" if new is None else new["spec"].get("nodeName")
-        if new is not None and node and (old is None or old["spec"].get("nodeName") != node):
+        if new is not None and node and (old is None or _placement(old) != _placement(new)):
             self.pod_queue.add(key_of(new))
 
     # --- nodes
@@ -186,7 +204,7 @@ class NodeLifecycle:
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
         node = self.nodes.get(Key("", pod["spec"].get("nodeName") or ""))
-        when = None if node is None else _leaves(pod, node)
+        when = None if node is None else _leaves(pod, node, self._seen.get(key_of(node).name, {}))
         if when is None:
             return None
         left = when - self.manager.engine.clock.now()
@@ -235,24 +253,45 @@ def _wanted(node: Object) -> list[tuple[str, str]]:
     return found
 
 
-def _leaves(pod: Object, node: Object) -> int | None:
-    """Return when a pod must leave a node; None: it may stay."""
+def _leaves(pod: Object, node: Object, since: Mapping[Taint, int]) -> int | None:
+    """Return when a pod must leave a node whose taints are there since then; None: it may stay.
+
+    A pod's patience begins when both are there, the taint and the pod (as in the tainteviction
+    controller): who comes to a node that was tainted long ago has all of it.
+    """
+    came = _bound_at(pod)
     times = []
     for taint in _taints(node):
         if taint.get("effect") != "NoExecute":
             continue
-        added = from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else 0
+        added = max(since.get(_identity(taint), 0), came)
         matching = [
             toleration
             for toleration in pod["spec"].get("tolerations") or ()
             if toleration.get("effect") in {None, "", "NoExecute"} and _covers(toleration, taint)
         ]
         if not matching:
-            return int(added)
+            return added
         seconds = [item["tolerationSeconds"] for item in matching if "tolerationSeconds" in item]
         if seconds:
-            times.append(int(added) + max(0, min(seconds)) * SECOND)
+            times.append(added + max(0, min(seconds)) * SECOND)
     return min(times, default=None)
+
+
+def _bound_at(pod: Object) -> int:
+    """Return since when a pod is on its node: its binding, else its creation."""
+    bound = condition_of(pod, "PodScheduled") or {}
+    when = bound.get("lastTransitionTime") if bound.get("status") == "True" else None
+    when = when or pod["metadata"].get("creationTimestamp")
+    return from_rfc3339(when) if when else 0
+
+
+def _identity(taint: Wire) -> Taint:
+    return taint["key"], taint.get("value") or "", taint["effect"]
+
+
+def _placement(pod: Object) -> tuple[Any, Any]:
+    return pod["spec"].get("nodeName"), pod["spec"].get("tolerations")
 
 
 def _covers(toleration: Wire, taint: Wire) -> bool:

@@ -72,7 +72,9 @@ class SchedulingQueue:
         self._now = now
         self._pods: dict[str, Waiting] = {}
         self._active: list[_Entry] = []
+        # Those in back-off twice: by its end, and by who is next where nobody else is ready.
         self._backoff: list[_Entry] = []
+        self._eager: list[_Entry] = []
         self._where: dict[str, str] = {}
         # Failed pods by kind; each kind's are a heap whose first is the one that a change wakes.
         self._failed: dict[Hashable, list[_Entry]] = {}
@@ -134,8 +136,8 @@ class SchedulingQueue:
             entry = heapq.heappop(self._active)
             if self._where.get(entry.uid) == "active":
                 return self._take(entry.uid)
-        while self._backoff:
-            entry = heapq.heappop(self._backoff)
+        while self._eager:
+            entry = heapq.heappop(self._eager)
             if self._where.get(entry.uid) == "backoff":
                 return self._take(entry.uid)
         return None
@@ -173,11 +175,17 @@ class SchedulingQueue:
         if item.kind is not None:
             self._wake_first(item.kind)
 
-    def changed(self, change: Change) -> int:
-        """Let pods be tried again that await a change: the first of each kind; return how many."""
+    def changed(self, change: Change, helps: Callable[[PodInfo], bool] | None = None) -> int:
+        """Let pods be tried again that await a change: the first of each kind; return how many.
+
+        `helps` tells of one pod whether this very change may help it.
+        """
         moved = 0
         for kind in list(self._failed):
-            if self._awaits[kind] & change:
+            if not self._awaits[kind] & change:
+                continue
+            first = None if helps is None else self._first(kind)
+            if helps is None or (first is not None and helps(first.pod)):
                 moved += self._wake_first(kind)
         return moved
 
@@ -227,6 +235,8 @@ class SchedulingQueue:
         self._where[item.pod.uid] = "backoff"
         self._number += 1
         heapq.heappush(self._backoff, _Entry((ends, self._number), item.pod.uid))
+        order = (-item.pod.priority, ends, self._number)
+        heapq.heappush(self._eager, _Entry(order, item.pod.uid))
 
     def _activate(self, item: Waiting) -> None:
         self._where[item.pod.uid] = "active"

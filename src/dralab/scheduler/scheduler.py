@@ -41,6 +41,13 @@ from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduler.preemption import eviction_for
 from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
 from dralab.scheduler.reasons import Reasons
+from dralab.scheduler.topology import (
+    NO_AFFINITY,
+    NO_ANTI_AFFINITY,
+    NO_SPREAD,
+    REPELLED,
+    is_awaited,
+)
 from dralab.scheduler.volumes import Volumes
 from dralab.values import labels
 
@@ -265,17 +272,26 @@ class Scheduler:
         self._dequeue(uid)
         self.state.nominees.pop(uid, None)
         assumed = self._placed.get(uid)
-        if assumed == node:
-            if old is None or old["metadata"].get("labels") == new["metadata"].get("labels"):
-                if old is not None and is_deleting(new) != is_deleting(old):
-                    self._recount(uid, node, new)
-                return
+        renamed = old is not None and old["metadata"].get("labels") != new["metadata"].get("labels")
+        if assumed != node:
+            if assumed is not None:
+                self.state.table.remove_pod(assumed, uid)
             self._recount(uid, node, new)
-            return
-        if assumed is not None:
-            self.state.table.remove_pod(assumed, uid)
-        self._recount(uid, node, new)
-        self._changed(Change.POD_PLACED)
+        elif renamed or (old is not None and is_deleting(new) != is_deleting(old)):
+            self._recount(uid, node, new)
+        if renamed:
+            self._changed(Change.POD_GONE | Change.POD_PLACED)
+        elif assumed != node or old is None or not old["spec"].get("nodeName"):
+            self._arrived(uid, node)
+
+    def _arrived(self, uid: str, node: str) -> None:
+        """Let those be tried again that wait for such a pod: it may be a friend, or even it out."""
+        row = self.state.table.row_of.get(node)
+        pod = None if row is None else self.state.table.pods[row].get(uid)
+        if pod is not None and self.queue.changed(
+            Change.POD_PLACED, lambda waiting: is_awaited(waiting, pod)
+        ):
+            self._wake()
 
     def _recount(self, uid: str, node: str, obj: Object) -> None:
         self.state.table.remove_pod(node, uid)
@@ -496,6 +512,7 @@ class Scheduler:
         if self._placed.get(pod.uid) == placement.node:
             del self._placed[pod.uid]
         self.state.forget(placement)
+        self._changed(Change.POD_GONE | Change.DEVICES)
         held = [
             claim
             for plan in placement.plans
@@ -623,8 +640,10 @@ def _awaited(refusal: Refusal) -> Change:
             found |= Change.POD_GONE
         elif "persistentvolume" in reason.lower() or "persistent volumes" in reason:
             found |= Change.VOLUMES
-        elif "pod" in reason and ("affinity" in reason or "spread" in reason):
+        elif reason in {NO_AFFINITY, NO_SPREAD}:
             found |= Change.POD_GONE | Change.POD_PLACED
+        elif reason in {NO_ANTI_AFFINITY, REPELLED}:
+            found |= Change.POD_GONE
         elif "taint" not in reason and "node affinity" not in reason:
             found |= Change.DEVICES
     return found | Change.DEVICES if refusal.shortages else found

@@ -42,6 +42,12 @@ def is_bound_by_pods(table: NodeTable, pod: PodInfo) -> bool:
     return bool(pod.affinity or pod.anti_affinity or pod.spread or table.repelling)
 
 
+def is_awaited(pod: PodInfo, newcomer: PodInfo) -> bool:
+    """Return whether a pod that came to a node is one that a waiting pod wants near or evenly."""
+    near = any(term.matcher.accepts(newcomer) for term in pod.affinity)
+    return near or any(rule.hard and rule.matcher.accepts(newcomer) for rule in pod.spread)
+
+
 def points(table: NodeTable, pod: PodInfo, among: Mask) -> Scores | None:
     """Return the points for closeness and for even spread; None where nobody has a wish.
 

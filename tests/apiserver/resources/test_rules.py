@@ -241,6 +241,19 @@ def test_priorities_and_tolerations_come_from_admission():
     assert made["spec"]["serviceAccountName"] == "default"
 
 
+def test_a_pod_without_a_class_has_the_only_one_for_all_others():
+    ask = Asked()
+    url = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    ask("POST", url, {"metadata": {"name": "usual"}, "value": 11, "globalDefault": True})
+    spec = ask("POST", f"{CORE}/pods", pod())[1]["spec"]
+    assert (spec["priorityClassName"], spec["priority"]) == ("usual", 11)
+    code, told = ask("POST", url, {"metadata": {"name": "more"}, "value": 1, "globalDefault": True})
+    assert (code, told["reason"]) == (403, "Forbidden")
+    assert "PriorityClass usual is already marked as default" in told["message"]
+    again = ask.merge(f"{url}/usual", {"description": "for most"})
+    assert again[0] == 200, "the default itself may change"
+
+
 def test_a_labelled_namespace_may_have_admin_access():
     ask = Asked()
     ask.merge(

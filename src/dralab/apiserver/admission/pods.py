@@ -23,20 +23,23 @@ class PodPriority:
 
     name = "Priority"
 
-    def __init__(self) -> None:
-        self.default: tuple[str, int, str] | None = None
-
     def admit(self, review: Review) -> None:
-        """Write the number and the policy of the class into a pod; Forbidden if it is unknown."""
+        """Write the number and the policy of the class into a pod; Forbidden if it is unknown.
+
+        A pod that names none has the class for all others, if there is one; there may be only one.
+        """
+        if review.kind.hub == PRIORITY_HUB and review.operation in {"CREATE", "UPDATE"}:
+            _refuse_second_default(review)
         if review.kind.hub == "pods" and review.operation == "UPDATE":
             _keep_priority(review)
         pod = new_pod(review)
         if pod is None:
             return
         spec = pod["spec"]
-        name = spec.get("priorityClassName") or ""
+        name = spec.get("priorityClassName") or _default_class(review)
         number, policy = 0, "PreemptLowerPriority"
         if name:
+            spec["priorityClassName"] = name
             found = review.find(Key(PRIORITY_HUB, "", name))
             if found is None:
                 raise ApiError.forbidden(
@@ -63,6 +66,28 @@ class PodPriority:
                 "PriorityClass name",
             )
         spec["preemptionPolicy"] = policy
+
+
+def _default_class(review: Review) -> str:
+    """Return the name of the class for pods that name none; "" where there is none."""
+    found = [
+        (stored.value.get("value", 0), stored.value["metadata"]["name"])
+        for stored in review.all_of(PRIORITY_HUB, "")
+        if stored.value.get("globalDefault")
+    ]
+    return min(found)[1] if found else ""
+
+
+def _refuse_second_default(review: Review) -> None:
+    if review.value is None or not review.value.get("globalDefault"):
+        return
+    known = _default_class(review)
+    if known not in {"", review.name}:
+        raise ApiError.forbidden(
+            "priorityclasses.scheduling.k8s.io",
+            review.name,
+            f"PriorityClass {known} is already marked as default. Only one default can exist",
+        )
 
 
 def _keep_priority(review: Review) -> None:

@@ -182,6 +182,8 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
                 **annotations,
             }
         status = pod.setdefault("status", {})
+        # What was promised is kept (ClearingNominatedNodeNameAfterBinding).
+        status.pop("nominatedNodeName", None)
         status["conditions"] = with_condition(
             status.get("conditions") or [],
             {
