@@ -140,6 +140,25 @@ def test_a_member_elsewhere_gives_up_a_device_of_the_network(lab):
     assert len(set(given)) == 3
 
 
+def test_who_gives_up_a_device_may_need_that_of_a_third(lab):
+    lab.server.add(NODES, *(worker(f"n{i}", cpu="1") for i in range(3)))
+    lab.server.add(CLASSES, device_class("gpu"))
+    devices = [
+        device("d0", left="yes", right="no", model="a"),
+        device("d1", left="yes", right="yes", model="b"),
+        device("d2", left="no", right="yes", model="b"),
+    ]
+    lab.server.add(SLICES, *pool("net", *devices, node=None))
+    lab.server.add(POD_GROUPS, group("g", 3))
+    for number, (name, value) in enumerate([("left", "yes"), ("right", "yes"), ("model", "a")]):
+        selector = f'device.attributes["{GPU}"].{name} == "{value}"'
+        lab.server.add(CLAIMS, named(f"c{number}", request("r", "gpu", selector)))
+        entry = {"g": f"c{number}"}
+        lab.server.add(PODS, member(f"p{number}", claims=entry, requests={"cpu": "1"}))
+    lab.start()
+    assert [devices_of(lab, f"c{i}") for i in range(3)] == [["net/d1"], ["net/d2"], ["net/d0"]]
+
+
 @settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=5),
