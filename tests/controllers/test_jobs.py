@@ -3,7 +3,9 @@ from itertools import islice
 
 import pytest
 
+from dralab.api.status import ApiError
 from dralab.controllers import cron, registry
+from dralab.controllers.job_failures import index_of
 from dralab.runtime.resources import CRON_JOBS, EVENTS, JOBS, PODS
 from workloads import RealLab
 
@@ -131,6 +133,148 @@ def test_a_finished_job_is_forgotten_after_its_time(lab):
     lab.wait(5)
     assert lab.find(JOBS, "j") is None
     assert lab.names(PODS) == []
+
+
+def fail(lab, code=1, index=None, **condition):
+    """End one running pod, of an index if one is given, with an exit code."""
+    for obj in active(lab):
+        if index is None or index_of(obj) == index:
+            break
+    else:
+        raise AssertionError(f"no pod of index {index}")
+    name = obj["metadata"]["name"]
+    ended = {"terminated": {"exitCode": code, "finishedAt": lab.manager.now()}}
+    held = [{"type": k, "status": v} for k, v in condition.items()]
+    statuses = [{"name": "main", "state": ended, "image": "", "imageID": "", "ready": False,
+                 "restartCount": 0}]  # fmt: skip
+    lab.set_status(PODS, name, containerStatuses=statuses, conditions=held, phase="Failed")
+    lab.wait(0.1)
+
+
+def rule(action, *codes, condition="", operator="In"):
+    if condition:
+        return {"action": action, "onPodConditions": [{"type": condition}]}
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(codes)}}
+
+
+def test_a_rule_ends_the_job_at_the_first_failure_of_a_kind(lab):
+    policy = {"rules": [rule("Count", 1), rule("FailJob", 42)]}
+    lab.add(JOBS, job("j", podFailurePolicy=policy, completions=2, parallelism=2))
+    lab.wait(1)
+    fail(lab, 1)
+    lab.wait(15)
+    assert len(active(lab)) == 2
+    fail(lab, 42)
+    assert conditions(lab)["Failed"] == "PodFailurePolicy"
+    [said] = [c for c in lab.get(JOBS, "j")["status"]["conditions"] if c["type"] == "Failed"]
+    assert said["message"].startswith("Container main for pod default/j-")
+    assert said["message"].endswith("failed with exit code 42 matching FailJob rule at index 1")
+    assert active(lab) == []
+
+
+def test_a_failure_that_is_ignored_does_not_count(lab):
+    policy = {"rules": [rule("Ignore", condition="DisruptionTarget")]}
+    lab.add(JOBS, job("j", podFailurePolicy=policy, backoffLimit=0))
+    lab.wait(1)
+    for _ in range(3):
+        fail(lab, 137, DisruptionTarget="True")
+        lab.wait(1)
+    assert "failed" not in lab.get(JOBS, "j")["status"]
+    assert len(active(lab)) == 1
+    assert all("finalizers" not in p["metadata"] for p in lab.all(PODS) if p not in active(lab))
+    fail(lab, 137)
+    assert conditions(lab)["Failed"] == "BackoffLimitExceeded"
+
+
+def test_all_codes_but_some(lab):
+    policy = {"rules": [rule("FailJob", 3, operator="NotIn")]}
+    lab.add(JOBS, job("j", podFailurePolicy=policy))
+    lab.wait(1)
+    fail(lab, 3)
+    assert "Failed" not in conditions(lab)
+    lab.wait(15)
+    fail(lab, 4)
+    assert conditions(lab)["Failed"] == "PodFailurePolicy"
+
+
+def test_each_index_has_failures_of_its_own(lab):
+    more = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
+    lab.add(JOBS, job("j", backoffLimitPerIndex=1, **more))
+    lab.wait(1)
+    fail(lab, index=1)
+    lab.wait(15)
+    (again,) = [p for p in active(lab) if index_of(p) == 1]
+    assert again["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == "1"
+    fail(lab, index=1)
+    lab.wait(60)
+    assert [index_of(p) for p in active(lab)] == [0, 2]
+    assert lab.get(JOBS, "j")["status"]["failedIndexes"] == "1"
+    assert "Failed" not in conditions(lab)
+    end(lab, 2)
+    assert conditions(lab)["Failed"] == "FailedIndexes"
+    assert lab.get(JOBS, "j")["status"]["completedIndexes"] == "0,2"
+
+
+def test_an_index_that_failed_does_not_slow_the_others_down(lab):
+    more = {"completions": 4, "parallelism": 1, "completionMode": "Indexed"}
+    lab.add(JOBS, job("j", backoffLimitPerIndex=5, **more))
+    lab.wait(1)
+    fail(lab, index=0)
+    lab.wait(1)
+    assert [index_of(p) for p in active(lab)] == [1]
+
+
+def test_too_many_failed_indexes_end_the_job(lab):
+    more = {"completions": 5, "parallelism": 5, "completionMode": "Indexed"}
+    policy = {"rules": [rule("FailIndex", 7)]}
+    more |= {"backoffLimitPerIndex": 9, "maxFailedIndexes": 1, "podFailurePolicy": policy}
+    lab.add(JOBS, job("j", **more))
+    lab.wait(1)
+    fail(lab, 7, index=0)
+    assert "Failed" not in conditions(lab)
+    fail(lab, 7, index=3)
+    assert conditions(lab)["Failed"] == "MaxFailedIndexesExceeded"
+    assert lab.get(JOBS, "j")["status"]["failedIndexes"] == "0,3"
+
+
+@pytest.mark.parametrize(
+    ("rules", "met_after"),
+    [
+        ([{"succeededIndexes": "0,2"}], 3),
+        ([{"succeededIndexes": "1-3", "succeededCount": 1}], 2),
+        ([{"succeededIndexes": "4"}, {"succeededCount": 2}], 2),
+    ],
+)
+def test_a_success_policy_ends_the_job_early(lab, rules, met_after):
+    more = {"completions": 5, "parallelism": 5, "completionMode": "Indexed"}
+    lab.add(JOBS, job("j", successPolicy={"rules": rules}, **more))
+    lab.wait(1)
+    for number in range(met_after):
+        assert "Complete" not in conditions(lab)
+        (name,) = [p["metadata"]["name"] for p in active(lab) if index_of(p) == number]
+        lab.end_pod(name)
+        lab.wait(0.1)
+    assert conditions(lab)["Complete"] == "SuccessPolicy"
+    said = lab.get(JOBS, "j")["status"]["conditions"][-1]["message"]
+    assert said == f"Matched rules at index {len(rules) - 1}"
+    assert active(lab) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"backoffLimitPerIndex": 1}, "spec.backoffLimitPerIndex: Invalid value: 1: requires"),
+        (
+            {"podFailurePolicy": {"rules": [rule("FailIndex", 1)]}},
+            "requires the backoffLimitPerIndex to be set",
+        ),
+        ({"podFailurePolicy": {"rules": [{"action": "Ignore"}]}}, "exactly one of OnExitCodes"),
+        ({"podFailurePolicy": {"rules": [rule("Stop", 1)]}}, 'Unsupported value: "Stop"'),
+    ],
+)
+def test_a_job_whose_rules_cannot_hold_is_refused(lab, spec, why):
+    with pytest.raises(ApiError, match=why):
+        lab.add(JOBS, job("j", **spec))
 
 
 def cron_job(name, schedule, **spec):

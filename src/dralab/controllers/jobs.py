@@ -8,6 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.controllers.job_failures import (
+    FAILURES,
+    INDEX,
+    end_of_indexes,
+    failed_indexes,
+    failures,
+    has_failed,
+    index_of,
+    indexes,
+    judged,
+    ranges,
+    success,
+)
 from dralab.controllers.workloads import (
     BURST,
     Owned,
@@ -35,7 +48,6 @@ from dralab.runtime.objects import (
 from dralab.runtime.resources import JOBS, PODS
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
 FIRST_BACKOFF: Final = 10 * SECOND
 LONGEST_BACKOFF: Final = 600 * SECOND
 
@@ -77,7 +89,7 @@ class Jobs:
                 self._untrack(pod)
             return self._forget_later(job)
         job = self._count(job, pods)
-        verdict = self._verdict(job)
+        verdict = self._verdict(job, pods)
         active = [pod for pod in pods if not is_finished(pod) and not is_deleting(pod)]
         again: int | None = None
         if verdict is not None:
@@ -110,17 +122,24 @@ class Jobs:
         }
         changed = False
         for uid, pod in sorted(tracked.items()):
-            phase = (pod.get("status") or {}).get("phase")
-            ended = "succeeded" if phase == "Succeeded" else "failed"
-            done = is_finished(pod) or is_deleting(pod)
-            if done and not any(uid in uids for uids in uncounted.values()):
-                uncounted[ended].append(uid)
-                changed = True
-        indexes = _indexes(status.get("completedIndexes", ""))
-        indexes |= {
+            if any(uid in uids for uids in uncounted.values()):
+                continue
+            if (pod.get("status") or {}).get("phase") == "Succeeded":
+                uncounted["succeeded"].append(uid)
+            elif not has_failed(job, pod):
+                continue
+            elif judged(job, pod).action == "Ignore":
+                self._untrack(pod)
+                self._counted.add(uid)
+                continue
+            else:
+                uncounted["failed"].append(uid)
+            changed = True
+        completed = indexes(status.get("completedIndexes", ""))
+        completed |= {
             index
             for uid in uncounted["succeeded"]
-            if uid in tracked and (index := _index(tracked[uid])) is not None
+            if uid in tracked and (index := index_of(tracked[uid])) is not None
         }
         if changed:
             job = write_status(
@@ -130,7 +149,8 @@ class Jobs:
                 job,
                 {
                     "uncountedTerminatedPods": {k: v for k, v in uncounted.items() if v},
-                    "completedIndexes": _ranges(indexes) or None,
+                    "completedIndexes": ranges(completed) or None,
+                    **self._given_up(job, pods),
                 },
             )
         if not any(uncounted.values()):
@@ -143,7 +163,7 @@ class Jobs:
         status = job.get("status") or {}
         succeeded = (status.get("succeeded") or 0) + len(uncounted["succeeded"])
         if job["spec"].get("completionMode") == "Indexed":
-            succeeded = len(indexes)
+            succeeded = len(completed)
         return write_status(
             self.manager,
             JOBS,
@@ -155,6 +175,14 @@ class Jobs:
                 "failed": (status.get("failed") or 0) + len(uncounted["failed"]) or None,
             },
         )
+
+    @staticmethod
+    def _given_up(job: Object, pods: list[Object]) -> dict[str, Any]:
+        """Return the indexes that have failed, for jobs that count failures by index."""
+        if job["spec"].get("backoffLimitPerIndex") is None:
+            return {}
+        known = indexes((job.get("status") or {}).get("failedIndexes") or "")
+        return {"failedIndexes": ranges(known | failed_indexes(job, pods))}
 
     def _untrack(self, pod: Object) -> None:
         def change(latest: Object) -> bool:
@@ -182,29 +210,30 @@ class Jobs:
 
     # --- the end
 
-    def _verdict(self, job: Object) -> tuple[str, str, str] | None:
+    def _verdict(self, job: Object, pods: list[Object]) -> tuple[str, str, str] | None:
         """Return (condition, reason, message) where the job is over."""
         spec, status = job["spec"], job.get("status") or {}
-        name = key_of(job).name
         failed, succeeded = status.get("failed") or 0, status.get("succeeded") or 0
+        if spec.get("podFailurePolicy"):
+            for pod in pods:
+                if has_failed(job, pod) and (found := judged(job, pod)).action == "FailJob":
+                    return "Failed", "PodFailurePolicy", found.message
         limit = spec.get("backoffLimit", 6)
         if failed > limit:
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         left = self._deadline(job)
         if left is not None and left <= 0:
             return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        ended = end_of_indexes(job, len(indexes(status.get("failedIndexes") or "")))
+        if ended is not None:
+            return "Failed", *ended
+        met = success(job, indexes(status.get("completedIndexes", "")))
+        if met:
+            return "Complete", "SuccessPolicy", met
         completions = spec.get("completions")
-        policy = (spec.get("successPolicy") or {}).get("rules") or ()
-        for rule in policy:
-            wanted = _indexes(rule.get("succeededIndexes") or "")
-            done = _indexes(status.get("completedIndexes", ""))
-            hit = done & wanted if rule.get("succeededIndexes") else done
-            if len(hit) >= (rule.get("succeededCount") or len(wanted) or 1):
-                return "Complete", "SuccessPolicy", f"Matched rules at index 0 of {name}"
         if completions is None:
             active = status.get("active") or 0
-            pods = [pod for pod in self.owned.of(job) if not is_finished(pod)]
-            if succeeded and not active and not pods:
+            if succeeded and not active and all(map(is_finished, pods)):
                 return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
             return None
         if succeeded >= completions:
@@ -276,7 +305,8 @@ class Jobs:
         if completions is None:
             wanted = len(active) if succeeded else parallelism
         else:
-            wanted = min(parallelism, completions - succeeded)
+            given_up = indexes(status.get("failedIndexes") or "")
+            wanted = min(parallelism, completions - succeeded - len(given_up))
         if len(active) > wanted:
             going = sorted(active, key=deletion_rank)[: len(active) - wanted]
             for pod in going:
@@ -289,21 +319,52 @@ class Jobs:
         ending = [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
         if spec.get("podReplacementPolicy") == "Failed":
             missing -= len(ending)
-        wait = self._backoff(job, pods)
+        if spec.get("backoffLimitPerIndex") is not None:
+            return self._replace(job, active, pods, max(0, missing))
+        failed = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Failed"]
+        wait = self._backoff(failed, status.get("failed") or 0)
         if wait > 0:
             return active, wait
-        indexes: Iterable[int | None] = [None] * max(0, missing)
+        wanted_indexes: Iterable[int | None] = [None] * max(0, missing)
         if spec.get("completionMode") == "Indexed":
-            busy = {_index(pod) for pod in [*active, *ending]}
-            busy |= _indexes(status.get("completedIndexes", ""))
-            indexes = [n for n in range(completions or 0) if n not in busy][: max(0, missing)]
-        made = [self.control.create(job, self._body(job, index)) for index in indexes]
+            wanted_indexes = self._free_indexes(job, pods)[: max(0, missing)]
+        made = [self.control.create(job, self._body(job, index)) for index in wanted_indexes]
         return [*active, *made], None
 
-    def _backoff(self, job: Object, pods: list[Object]) -> int:
-        """Return how long a failed pod waits for its successor: 10 s, doubled, at most 10 min."""
-        failed = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Failed"]
-        count = (job.get("status") or {}).get("failed") or 0
+    def _replace(
+        self, job: Object, active: list[Object], pods: list[Object], missing: int
+    ) -> tuple[list[Object], int | None]:
+        """Make pods for the indexes that lack one and are not given up; each has its own back-off.
+
+        The pod carries how often its index has failed, so that this outlives the failed pods.
+        """
+        counts = failures(job, pods)
+        made: list[Object] = []
+        again: int | None = None
+        for index in self._free_indexes(job, pods):
+            if len(made) == missing:
+                break
+            count = counts.get(index, 0)
+            mine = [pod for pod in pods if index_of(pod) == index and has_failed(job, pod)]
+            wait = self._backoff(mine, count)
+            if wait > 0:
+                again = wait if again is None else min(again, wait)
+                continue
+            body = self._body(job, index)
+            body["metadata"]["annotations"][FAILURES] = str(count)
+            made.append(self.control.create(job, body))
+        return [*active, *made], again
+
+    def _free_indexes(self, job: Object, pods: list[Object]) -> list[int]:
+        """Return the indexes that have no pod, are not done, and are not given up."""
+        status = job.get("status") or {}
+        busy = {index_of(pod) for pod in pods if not is_finished(pod)}
+        busy |= indexes(status.get("completedIndexes", ""))
+        busy |= indexes(status.get("failedIndexes") or "")
+        return [n for n in range(job["spec"].get("completions") or 0) if n not in busy]
+
+    def _backoff(self, failed: list[Object], count: int) -> int:
+        """Return how long failed pods wait for a successor: 10 s, doubled, at most 10 min."""
         if not failed or not count:
             return 0
         latest = max(_ended(pod) for pod in failed)
@@ -367,11 +428,6 @@ def _is_tracked(pod: Object) -> bool:
     return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
-def _index(pod: Object) -> int | None:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    return int(text) if text.isdecimal() else None
-
-
 def _end(job: Object) -> str | None:
     """Return when a job ended."""
     for condition in (job.get("status") or {}).get("conditions") or ():
@@ -390,32 +446,3 @@ def _ended(pod: Object) -> int:
     since: Mapping[str, Any] = condition_of(pod, "Ready") or {}
     text = max(times, default=since.get("lastTransitionTime"))
     return from_rfc3339(text or pod["metadata"]["creationTimestamp"])
-
-
-def _indexes(text: str) -> set[int]:
-    """Return the numbers of a text such as `0-2,5`."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first:
-            found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
-def _ranges(indexes: set[int]) -> str:
-    parts: list[list[int]] = []
-    for number in sorted(indexes):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number])
-    # Two neighbours are a list, three are a range (as upstream writes them).
-    texts = []
-    for part in parts:
-        if len(part) == 1:
-            texts.append(str(part[0]))
-        elif part[1] == part[0] + 1:
-            texts.append(f"{part[0]},{part[1]}")
-        else:
-            texts.append(f"{part[0]}-{part[1]}")
-    return ",".join(texts)

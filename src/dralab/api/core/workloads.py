@@ -192,6 +192,9 @@ class DaemonSetStrategy(TemplateStrategy):
         annotations.setdefault("deprecated.daemonset.template.generation", "1")
 
 
+ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
+
+
 class JobStrategy(Strategy):
     """Jobs: the server makes the selector, and most of a spec is fixed."""
 
@@ -247,6 +250,7 @@ class JobStrategy(Strategy):
         if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
             why = "when completion mode is Indexed"
             errors.append(fields.required("spec.completions", why))
+        errors += _failure_problems(spec, policy)
         known = ("Always", "OnFailure", "Never")
         return errors + template_problems(template, "spec.template", restart=known)
 
@@ -265,6 +269,39 @@ class JobStrategy(Strategy):
             if before.get(name) != after.get(name)
         ]
         return errors
+
+
+def _failure_problems(spec: Object, restart: str | None) -> list[FieldError]:
+    """Return what is wrong with how a job counts its failures."""
+    errors: list[FieldError] = []
+    indexed = spec.get("completionMode") == "Indexed"
+    per_index, most = spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes")
+    for name in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+        if spec.get(name) is not None and not indexed:
+            why = "requires indexed completion mode"
+            errors.append(fields.invalid_value(f"spec.{name}", spec[name], why))
+    if most is not None and per_index is None:
+        why = "when maxFailedIndexes is specified"
+        errors.append(fields.required("spec.backoffLimitPerIndex", why))
+    policy = spec.get("podFailurePolicy")
+    if policy is None:
+        return errors
+    if restart != "Never":
+        why = 'only "Never" is supported when podFailurePolicy is specified'
+        path = "spec.template.spec.restartPolicy"
+        errors.append(fields.invalid_value(path, restart or "", why))
+    for number, rule in enumerate(policy.get("rules") or ()):
+        path = f"spec.podFailurePolicy.rules[{number}]"
+        action = rule.get("action") or ""
+        if action not in ACTIONS:
+            errors.append(fields.not_supported(f"{path}.action", action, ACTIONS))
+        elif action == "FailIndex" and per_index is None:
+            why = "requires the backoffLimitPerIndex to be set"
+            errors.append(fields.invalid_value(f"{path}.action", action, why))
+        if bool(rule.get("onExitCodes")) == bool(rule.get("onPodConditions")):
+            why = "exactly one of OnExitCodes and OnPodConditions is required"
+            errors.append(fields.invalid_value(path, "", why))
+    return errors
 
 
 class CronJobStrategy(Strategy):
