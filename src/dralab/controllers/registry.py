@@ -10,6 +10,7 @@ from dralab.controllers.daemon_sets import DaemonSets
 from dralab.controllers.deployments import Deployments
 from dralab.controllers.device_taints import DeviceTaintEviction
 from dralab.controllers.disruption import DisruptionBudgets
+from dralab.controllers.endpoint_slices import EndpointSlices
 from dralab.controllers.event_ttl import EventTtl
 from dralab.controllers.garbage import GarbageCollector
 from dralab.controllers.jobs import Jobs
@@ -18,7 +19,7 @@ from dralab.controllers.node_lifecycle import NodeLifecycle
 from dralab.controllers.pod_gc import PodGarbage
 from dralab.controllers.pool_status import PoolStatus
 from dralab.controllers.quotas import Quotas
-from dralab.controllers.replica_sets import ReplicaSets
+from dralab.controllers.replica_sets import ReplicaSets, ReplicationControllers
 from dralab.controllers.service_accounts import ServiceAccounts
 from dralab.controllers.stateful_sets import StatefulSets
 from dralab.controllers.volumes import PersistentVolumes
@@ -37,12 +38,14 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "disruption-controller": DisruptionBudgets,
     "event-ttl": EventTtl,
     "replicaset-controller": ReplicaSets,
+    "replicationcontroller-controller": ReplicationControllers,
     "deployment-controller": Deployments,
     "statefulset-controller": StatefulSets,
     "daemonset-controller": DaemonSets,
     "job-controller": Jobs,
     "cronjob-controller": CronJobs,
     "persistentvolume-binder-controller": PersistentVolumes,
+    "endpointslice-controller": EndpointSlices,
 }
 
 

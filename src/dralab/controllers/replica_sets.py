@@ -1,4 +1,7 @@
-"""ReplicaSets: as many pods as asked for (kube-controller-manager's replicaset controller)."""
+"""ReplicaSets and ReplicationControllers: as many pods as asked for.
+
+Source: kube-controller-manager's replicaset controller, which serves both.
+"""
 
 from typing import Any, Final
 
@@ -20,7 +23,7 @@ from dralab.kernel.clock import SECOND
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, is_deleting, is_ready, key_of, with_condition
-from dralab.runtime.resources import PODS, REPLICA_SETS
+from dralab.runtime.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 
 # Pods change by the thousand while a set starts, and each look at it counts them all.
 GATHER: Final = SECOND // 20
@@ -29,13 +32,23 @@ GATHER: Final = SECOND // 20
 class ReplicaSets:
     """Creates and deletes pods until their number is right."""
 
+    kind = "ReplicaSet"
+    api_version = "apps/v1"
+    resource = REPLICA_SETS
+
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
-        self.sets = manager.cache(REPLICA_SETS)
-        self.owned = Owned(manager, PODS, kind="ReplicaSet", api_version="apps/v1")
-        recorder = manager.recorder("replicaset-controller")
-        self.control = PodControl(manager, recorder, kind="ReplicaSet", api_version="apps/v1")
-        self.queue = manager.queue("replicasets", self.reconcile)
+        self.sets = manager.cache(self.resource)
+        self.owned = Owned(
+            manager,
+            PODS,
+            kind=self.kind,
+            api_version=self.api_version,
+            plain=self.resource is REPLICATION_CONTROLLERS,
+        )
+        recorder = manager.recorder(f"{self.kind.lower()}-controller")
+        self.control = PodControl(manager, recorder, kind=self.kind, api_version=self.api_version)
+        self.queue = manager.queue(self.resource.plural, self.reconcile)
         self.sets.subscribe(each(self.queue.add))
         self.owned.cache.subscribe(enqueue_owner(self.owned, self._pod_changed, self.sets))
 
@@ -114,10 +127,18 @@ class ReplicaSets:
             status["conditions"] = with_condition(before, condition, now=self.manager.now())
         elif len(others) != len(before):
             status["conditions"] = others or None
-        write_status(self.manager, REPLICA_SETS, self.sets, replica_set, status)
+        write_status(self.manager, self.resource, self.sets, replica_set, status)
         later = [
             available_at(pod, patience) - now
             for pod in ready
             if not is_available(pod, patience, now)
         ]
         return min(later, default=None)
+
+
+class ReplicationControllers(ReplicaSets):
+    """The same for what there was before ReplicaSets."""
+
+    kind = "ReplicationController"
+    api_version = "v1"
+    resource = REPLICATION_CONTROLLERS

@@ -40,11 +40,17 @@ class Owned:
     """The objects of one collection that belong to objects of one kind.
 
     Who owns what is the controller reference; what has none but fits a selector is adopted, and
-    what fits no more is let go.
+    what fits no more is let go. `plain` owners select by labels alone, as ReplicationControllers.
     """
 
     def __init__(
-        self, manager: Manager, resource: Resource, *, kind: str, api_version: str
+        self,
+        manager: Manager,
+        resource: Resource,
+        *,
+        kind: str,
+        api_version: str,
+        plain: bool = False,
     ) -> None:
         self.client = manager.client
         self.cache = manager.cache(resource)
@@ -53,14 +59,21 @@ class Owned:
         self.resource = resource
         self.kind = kind
         self.api_version = api_version
+        self.plain = plain
+
+    def selector_of(self, owner: Object) -> labels.Selector | None:
+        """Return what an owner selects; None where it has no selector."""
+        wanted = (owner.get("spec") or {}).get("selector")
+        if not wanted:
+            return None
+        return labels.from_mapping({"matchLabels": wanted} if self.plain else wanted)
 
     def of(self, owner: Object, *, adopt: bool = True) -> list[Object]:
         """Return what belongs to an owner, by name; adopt and release on the way."""
-        selector_mapping = (owner.get("spec") or {}).get("selector")
         found = self.cache.find("controller", uid_of(owner))
-        if not adopt or not selector_mapping or is_deleting(owner):
+        selector = self.selector_of(owner) if adopt and not is_deleting(owner) else None
+        if selector is None:
             return found
-        selector = labels.from_mapping(selector_mapping)
         mine = []
         for obj in found:
             if selector.accepts(obj["metadata"].get("labels") or {}):
@@ -287,9 +300,8 @@ def enqueue_owner(
         if new is not None and controller_of(new) is None and old is None:
             # An orphan that appears may be adopted by whoever selects it.
             for owner in owners.namespace(key_of(new).namespace):
-                wanted = (owner.get("spec") or {}).get("selector")
-                own = new["metadata"].get("labels") or {}
-                if wanted and labels.from_mapping(wanted).accepts(own):
+                wanted = owned.selector_of(owner)
+                if wanted is not None and wanted.accepts(new["metadata"].get("labels") or {}):
                     add(key_of(owner))
 
     return change

@@ -1,0 +1,241 @@
+"""EndpointSlices: where the pods of a Service are reached.
+
+Source: kube-controller-manager's endpointslice controller. Slices hold at most 100 endpoints; as
+long as a slice has room, endpoints stay where they are.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from dralab.controllers.workloads import each
+from dralab.runtime.client import Object
+from dralab.runtime.manager import Manager
+from dralab.runtime.objects import (
+    Key,
+    is_deleting,
+    is_finished,
+    is_ready,
+    key_of,
+    owner_reference,
+    uid_of,
+)
+from dralab.runtime.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from dralab.values import labels
+
+MANAGER: Final = "endpointslice-controller.k8s.io"
+MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+SERVICE_NAME: Final = "kubernetes.io/service-name"
+HEADLESS: Final = "service.kubernetes.io/headless"
+ZONE: Final = "topology.kubernetes.io/zone"
+MOST: Final = 100
+
+Ports = tuple[tuple[str, str, int], ...]
+
+
+class EndpointSlices:
+    """Keeps the slices of every Service with a selector."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.services = manager.cache(SERVICES)
+        self.pods = manager.cache(PODS)
+        self.nodes = manager.cache(NODES)
+        self.slices = manager.cache(ENDPOINT_SLICES, label_selector=f"{MANAGED_BY}={MANAGER}")
+        self.queue = manager.queue("endpointslices", self.reconcile)
+        self.services.subscribe(each(self.queue.add))
+        self.slices.subscribe(self._slice)
+        self.pods.subscribe(self._pod)
+
+    def _slice(self, old: Object | None, new: Object | None) -> None:
+        found = new if new is not None else old
+        if found is not None:
+            name = (found["metadata"].get("labels") or {}).get(SERVICE_NAME, "")
+            self.queue.add(Key(key_of(found).namespace, name))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is not None and _shown(old) == _shown(new):
+            return
+        for pod in (old, new):
+            if pod is None:
+                continue
+            own = pod["metadata"].get("labels") or {}
+            for service in self.services.namespace(key_of(pod).namespace):
+                wanted = service["spec"].get("selector")
+                if wanted and labels.from_mapping({"matchLabels": wanted}).accepts(own):
+                    self.queue.add(key_of(service))
+
+    def reconcile(self, key: Key) -> int | None:
+        """Bring a Service's slices up to date."""
+        service = self.services.get(key)
+        held = [
+            item
+            for item in self.slices.namespace(key.namespace)
+            if (item["metadata"].get("labels") or {}).get(SERVICE_NAME) == key.name
+            and not is_deleting(item)
+        ]
+        if service is None or is_deleting(service):
+            return None  # the slices go with their owner
+        wanted = service["spec"].get("selector")
+        if not wanted or service["spec"].get("type") == "ExternalName":
+            return None
+        selector = labels.from_mapping({"matchLabels": wanted})
+        by_ports: dict[Ports, dict[str, Object]] = {}
+        for pod in self.pods.namespace(key.namespace):
+            if not selector.accepts(pod["metadata"].get("labels") or {}):
+                continue
+            endpoint = self._endpoint(service, pod)
+            if endpoint is not None:
+                by_ports.setdefault(_ports(service, pod), {})[uid_of(pod)] = endpoint
+        if not by_ports:
+            by_ports[()] = {}
+        for ports in sorted(by_ports):
+            mine = [item for item in held if _ports_of(item) == ports]
+            self._write(service, ports, by_ports[ports], mine)
+        for item in held:
+            if _ports_of(item) not in by_ports:
+                self._delete(item)
+        return None
+
+    def _write(
+        self, service: Object, ports: Ports, endpoints: dict[str, Object], held: list[Object]
+    ) -> None:
+        left = dict(endpoints)
+        filled: list[tuple[Object | None, list[Object]]] = []
+        for item in sorted(held, key=key_of):
+            kept = []
+            for old in item.get("endpoints") or ():
+                found = left.pop((old.get("targetRef") or {}).get("uid", ""), None)
+                if found is not None:
+                    kept.append(found)
+            filled.append((item, kept))
+        new = [left[uid] for uid in sorted(left, key=lambda uid: left[uid]["targetRef"]["name"])]
+        for _, kept in filled:
+            room = MOST - len(kept)
+            kept.extend(new[:room])
+            new = new[room:]
+        filled += [(None, new[start : start + MOST]) for start in range(0, len(new), MOST)]
+        if not filled:
+            filled = [(None, [])]
+        used = any(kept for _, kept in filled)
+        for number, (slice_, kept) in enumerate(filled):
+            # One slice stays where there is no endpoint at all.
+            if slice_ is not None and not kept and (used or number):
+                self._delete(slice_)
+            else:
+                self._put(service, ports, kept, slice_)
+
+    def _put(
+        self, service: Object, ports: Ports, endpoints: list[Object], held: Object | None
+    ) -> None:
+        key = key_of(service)
+        own = {
+            **(service["metadata"].get("labels") or {}),
+            SERVICE_NAME: key.name,
+            MANAGED_BY: MANAGER,
+        }
+        if service["spec"].get("clusterIP") == "None":
+            own[HEADLESS] = ""
+        listed = [{"name": name, "protocol": kind, "port": port} for name, kind, port in ports]
+        content = {"addressType": "IPv4", "endpoints": endpoints, "ports": listed}
+        if held is None:
+            owner = owner_reference(service, api_version="v1", kind="Service")
+            body: Object = {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "generateName": f"{key.name}-",
+                    "namespace": key.namespace,
+                    "labels": own,
+                    "ownerReferences": [owner],
+                },
+                **content,
+            }
+            self.slices.learn(self.client.create(ENDPOINT_SLICES, body, key.namespace))
+            return
+        same = (held.get("endpoints") or []) == endpoints and (held.get("ports") or []) == listed
+        if same and held["metadata"].get("labels") == own:
+            return
+        metadata = {**held["metadata"], "labels": own}
+        body = {**held, **content, "metadata": metadata}
+        self.slices.learn(self.client.update(ENDPOINT_SLICES, body))
+
+    def _delete(self, item: Object) -> None:
+        key = key_of(item)
+        options = {"preconditions": {"uid": uid_of(item)}}
+        self.client.delete(ENDPOINT_SLICES, key.name, key.namespace, options=options)
+        self.slices.learn_deletion(item, self.manager.now())
+
+    def _endpoint(self, service: Object, pod: Object) -> Object | None:
+        address = (pod.get("status") or {}).get("podIP")
+        if not address or is_finished(pod):
+            return None
+        ready, going = is_ready(pod), is_deleting(pod)
+        any_time = bool(service["spec"].get("publishNotReadyAddresses"))
+        key = key_of(pod)
+        found: Object = {
+            "addresses": [address],
+            "conditions": {
+                "ready": any_time or (ready and not going),
+                "serving": ready,
+                "terminating": going,
+            },
+            "targetRef": {
+                "kind": "Pod",
+                "namespace": key.namespace,
+                "name": key.name,
+                "uid": uid_of(pod),
+            },
+        }
+        hostname = pod["spec"].get("hostname")
+        if hostname and pod["spec"].get("subdomain") == key_of(service).name:
+            found["hostname"] = hostname
+        node = pod["spec"].get("nodeName")
+        if node:
+            found["nodeName"] = node
+            at = self.nodes.get(Key("", node))
+            zone = ((at or {}).get("metadata") or {}).get("labels", {}).get(ZONE)
+            if zone:
+                found["zone"] = zone
+        return found
+
+
+def _ports(service: Object, pod: Object) -> Ports:
+    """Return a Service's ports as this pod has them: named ones differ from pod to pod."""
+    found = []
+    for port in service["spec"].get("ports") or ():
+        target = port.get("targetPort") or port["port"]
+        protocol = port.get("protocol") or "TCP"
+        number = target if isinstance(target, int) else _named(pod, target, protocol)
+        if number is not None:
+            found.append((port.get("name") or "", protocol, number))
+    return tuple(found)
+
+
+def _named(pod: Object, name: str, protocol: str) -> int | None:
+    containers: Iterable[Mapping[str, Any]] = pod["spec"].get("containers") or ()
+    for container in containers:
+        for port in container.get("ports") or ():
+            if port.get("name") == name and (port.get("protocol") or "TCP") == protocol:
+                number: int = port["containerPort"]
+                return number
+    return None
+
+
+def _ports_of(item: Object) -> Ports:
+    return tuple(
+        (port.get("name") or "", port.get("protocol") or "TCP", port["port"])
+        for port in item.get("ports") or ()
+    )
+
+
+def _shown(pod: Object) -> tuple[Any, ...]:
+    """Return what of a pod an endpoint tells."""
+    return (
+        (pod.get("status") or {}).get("podIP"),
+        pod["metadata"].get("labels"),
+        is_ready(pod),
+        is_deleting(pod),
+        is_finished(pod),
+        pod["spec"].get("nodeName"),
+    )
