@@ -40,7 +40,7 @@ def show(namespace):
             print(namespace, first, number, pod["status"]["phase"], len(names), names[0])
 
 
-for numbers in ([1, 2, 3, 4], [5], [6]):
+for numbers in ([1, 2, 3, 4], [5], [6], [7]):
     for n in numbers:
         apply(Path(f"fake-test{n}.yaml"))
     cluster.wait(60)

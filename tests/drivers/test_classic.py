@@ -41,6 +41,13 @@ def test_split_devices_are_the_children_of_their_parents(make):
     assert lab.devices("test5", "pod0") == wanted
 
 
+def test_devices_of_a_model_are_asked_for_in_todays_words_too():
+    lab = TodayLab()
+    lab.apply(7)
+    wanted = [child for parent in PARENTS[:4] for child in children(parent, 2)]
+    assert lab.devices("test7", "pod0") == wanted
+
+
 @LABS
 def test_two_replicas_take_all_devices_in_twenty_parts_each(make):
     lab = make()

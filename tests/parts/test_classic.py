@@ -14,6 +14,7 @@ from dralab.runtime.resources import (
     CLASSIC_CLASSES,
     CLASSIC_TEMPLATES,
     EVENTS,
+    FAKE_CLASS_PARAMETERS,
     FAKE_PARAMETERS,
     NAMESPACES,
     NODES,
@@ -380,3 +381,54 @@ def test_what_was_given_and_not_told_is_told_and_not_given_again():
     [term] = claim["status"]["allocation"]["availableOnNodes"]["nodeSelectorTerms"]
     assert term["matchFields"][0]["values"] == ["n1"]
     assert not lab.held("n0")
+
+
+# --- parameters of a class ------------------------------------------------------------------------
+
+
+def class_with(kind="DeviceClassParameters", group="fake.resource.3-shake.com"):
+    return resource_class(parametersRef={"apiGroup": group, "kind": kind, "name": "only"})
+
+
+def selecting(*selectors):
+    return {
+        "apiVersion": "fake.resource.3-shake.com/v1alpha1",
+        "kind": "DeviceClassParameters",
+        "metadata": {"name": "only"},
+        "spec": {"deviceSelector": [{"type": kind, "name": name} for kind, name in selectors]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("selectors", "node"),
+    [
+        ([("fake", "*")], "n0"),
+        ([("fake", "LATEST-*")], "n0"),
+        ([("other", "*"), ("fake", "LATEST-FAKE-MODEL")], "n0"),
+        ([("fake", "OLDEST-*")], None),
+        ([("other", "*")], None),
+    ],
+)
+def test_the_parameters_of_a_class_select_devices_by_their_model(selectors, node):
+    lab = ClassicLab("n0", classes=[class_with()])
+    lab.add(FAKE_CLASS_PARAMETERS, selecting(*selectors))
+    lab.add(CLASSIC_TEMPLATES, template())
+    lab.add(PODS, pod("pod0"))
+    lab.wait(2)
+    assert lab.node_of("pod0") == node
+
+
+@pytest.mark.parametrize(
+    ("class_", "message"),
+    [
+        (class_with(), 'error getting DeviceClass called "only"'),
+        (class_with(group="example.com"), "incorrect API group: example.com"),
+        (class_with(kind="Other"), "unknown ResourceClass.ParametersRef.Kind: Other"),
+    ],
+)
+def test_wrong_parameters_of_a_class_are_an_event(class_, message):
+    lab = ClassicLab("n0", classes=[class_])
+    lab.add(CLASSIC_TEMPLATES, template())
+    lab.add(PODS, pod("pod0"))
+    lab.wait(2)
+    assert message in lab.events("PodSchedulingContext")[0]["message"]

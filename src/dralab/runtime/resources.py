@@ -54,3 +54,6 @@ ALLOCATION_STATES: Final = Resource(
     "nas.fake.resource.3-shake.com", "v1alpha1", "nodeallocationstates"
 )
 FAKE_PARAMETERS: Final = Resource("fake.resource.3-shake.com", "v1alpha1", "fakeclaimparameters")
+FAKE_CLASS_PARAMETERS: Final = Resource(
+    "fake.resource.3-shake.com", "v1alpha1", "deviceclassparameters", namespaced=False
+)

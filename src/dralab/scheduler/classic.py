@@ -138,6 +138,8 @@ class ClassicScheduling:
                 found[name] = self.named.allocations(wanted, name)
             except Waits as why:
                 reasons.append(str(why))
+            if found and len(structured) == len(classes):
+                break  # no driver wants to know where else
         if not found:
             self._give_up(pod, claims)
             first = reasons[0] if reasons else "no node has room"

@@ -61,21 +61,20 @@ class Allocations:
         for uid, nodes in self.pending.items():
             if uid not in mine:
                 taken.update(device["uuid"] for device in nodes.get(node, ()))
-        free = [
-            item["fake"]["uuid"]
-            for item in (state.get("spec") or {}).get("allocatableDevice") or ()
-            if item["fake"]["uuid"] not in taken
-        ]
+        offered = (state.get("spec") or {}).get("allocatableDevice") or ()
+        free = [item["fake"] for item in offered if item["fake"]["uuid"] not in taken]
         chosen: dict[str, Devices] = {}
         for _, claim, parameters in wanted:
             uid = uid_of(claim)
             if uid in allocated:
                 continue
-            if len(free) < parameters.count:
+            fit = [item["uuid"] for item in free if parameters.accepts(item["name"])]
+            if len(fit) < parameters.count:
                 for other in mine:
                     self.pending.get(other, {}).pop(node, None)
                 return False
-            names, free = free[: parameters.count], free[parameters.count :]
+            names = fit[: parameters.count]
+            free = [item for item in free if item["uuid"] not in names]
             part = {"split": parameters.split} if parameters.split else {}
             chosen[uid] = [{"uuid": name, **part} for name in names]
         for uid, devices in chosen.items():

@@ -106,14 +106,14 @@ class ClassicController:
                 self.context_queue.add(key_of(context))
             return
         immediate = claim["spec"].get("allocationMode") == IMMEDIATE
-        if immediate and "allocation" not in status and self._is_mine(claim):
-            parameters = parameters_of(self.client, claim)
-            node = self.allocations.immediate(claim, parameters, self._may_have(claim))
+        class_ = self._class_of(claim)
+        if immediate and "allocation" not in status and class_ is not None:
+            parameters = parameters_of(self.client, claim, class_)
+            node = self.allocations.immediate(claim, parameters, self._may_have(class_))
             self._allocate(claim, node)
 
-    def _may_have(self, claim: Object) -> Callable[[str], bool]:
-        """Return which nodes a claim's class lets its devices be on."""
-        class_ = self.classes.get(Key("", claim["spec"]["resourceClassName"])) or {}
+    def _may_have(self, class_: Object) -> Callable[[str], bool]:
+        """Return which nodes a class lets its devices be on."""
         selector = class_.get("suitableNodes")
 
         def may(name: str) -> bool:
@@ -147,13 +147,14 @@ class ClassicController:
         wanted: list[tuple[str, Object, Parameters]] = []
         for entry, name in claims_by_entry(pod).items():
             claim = self.claims.get(Key(key_of(pod).namespace, name))
-            if claim is None or not self._is_mine(claim):
+            class_ = self._class_of(claim) if claim is not None else None
+            if claim is None or class_ is None:
                 continue
             status = claim.get("status") or {}
             if claim["spec"].get("allocationMode") == IMMEDIATE or "allocation" in status:
                 continue
             try:
-                wanted.append((entry, claim, parameters_of(self.client, claim)))
+                wanted.append((entry, claim, parameters_of(self.client, claim, class_)))
             except DriverError as error:
                 raise DriverError(f"pod claim {entry}: {error}") from error
         if not wanted:
@@ -202,14 +203,13 @@ class ClassicController:
 
     # --- small things
 
-    def _is_mine(self, claim: Object) -> bool:
+    def _class_of(self, claim: Object) -> Object | None:
+        """Return a claim's class, if it is one whose devices this driver gives."""
         found = self.classes.get(Key("", claim["spec"]["resourceClassName"]))
-        return (
-            found is not None
-            and found.get("driverName") == DRIVER
-            # Of such a class the scheduler gives the devices.
-            and not found.get("structuredParameters")
-        )
+        if found is None or found.get("driverName") != DRIVER:
+            return None
+        # Where parameters are structured, the scheduler gives them.
+        return None if found.get("structuredParameters") else found
 
     def _reserved(self, node: str) -> set[str]:
         return {

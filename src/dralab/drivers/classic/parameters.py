@@ -1,18 +1,19 @@
-"""What a claim's parameters ask of the fake driver: how many devices, in how many parts.
+"""What parameters ask of the fake driver: how many devices, in how many parts, and which.
 
-Source: fake-dra-driver v0.1.2, with its defects mended: whole devices are `split` 0 or absent, and
-an absent count is one.
+Source: fake-dra-driver v0.1.2, with its defects mended: whole devices are `split` 0 or absent, an
+absent count is one, and what a class's parameters select is looked at.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.prototypes.classic.kinds import DRIVER
 from dralab.runtime.client import Client, Object
 from dralab.runtime.objects import key_of
-from dralab.runtime.resources import FAKE_PARAMETERS
+from dralab.runtime.resources import FAKE_CLASS_PARAMETERS, FAKE_PARAMETERS
 
 
 class DriverError(Exception):
@@ -21,22 +22,55 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How many devices of one node, and into how many parts each is split (0: it stays whole)."""
+    """How many devices of one node, and into how many parts each is split (0: it stays whole).
+
+    `models` are patterns (`*`, `?`) for the devices' models: one of them has to fit.
+    """
 
     count: int = 1
     split: int = 0
+    models: tuple[str, ...] = ("*",)
+
+    def accepts(self, model: str) -> bool:
+        """Return whether devices of a model will do."""
+        return any(fnmatchcase(model, pattern) for pattern in self.models)
 
 
-def parameters_of(client: Client, claim: Object) -> Parameters:
-    """Return what a claim asks for; DriverError where its parameters are missing or wrong."""
-    reference: Mapping[str, Any] | None = claim["spec"].get("parametersRef")
+def parameters_of(client: Client, claim: Object, class_: Object) -> Parameters:
+    """Return what a claim of a class asks for.
+
+    DriverError: the parameters of one of them are missing or wrong.
+    """
+    return replace(_of_claim(client, claim), models=_models_of(client, class_))
+
+
+def _models_of(client: Client, class_: Object) -> tuple[str, ...]:
+    reference: Mapping[str, Any] | None = class_.get("parametersRef")
     if reference is None:
-        return Parameters()
+        return ("*",)
+    _check(reference, "ResourceClass", "DeviceClassParameters")
+    name = reference["name"]
+    try:
+        found = client.get(FAKE_CLASS_PARAMETERS, name)
+    except ApiError as error:
+        raise DriverError(f'error getting DeviceClass called "{name}": {error}') from error
+    selectors = found["spec"]["deviceSelector"]
+    return tuple(each["name"] for each in selectors if each["type"] == "fake")
+
+
+def _check(reference: Mapping[str, Any], of: str, kind: str) -> None:
     group = reference.get("apiGroup", "")
     if group != DRIVER:
         raise DriverError(f"incorrect API group: {group}")
-    if reference["kind"] != "FakeClaimParameters":
-        raise DriverError(f"unknown ResourceClaim.ParametersRef.Kind: {reference['kind']}")
+    if reference["kind"] != kind:
+        raise DriverError(f"unknown {of}.ParametersRef.Kind: {reference['kind']}")
+
+
+def _of_claim(client: Client, claim: Object) -> Parameters:
+    reference: Mapping[str, Any] | None = claim["spec"].get("parametersRef")
+    if reference is None:
+        return Parameters()
+    _check(reference, "ResourceClaim", "FakeClaimParameters")
     namespace = key_of(claim).namespace
     name = reference["name"]
     where = f'FakeClaim called "{name}" in namespace "{namespace}"'
