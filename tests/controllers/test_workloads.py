@@ -214,6 +214,48 @@ class TestDeployments:
         lab.patch(DEPLOYMENTS, "web", {"spec": changed})
         run(lab)
         assert len(lab.names(REPLICA_SETS)) == 1
+        assert len(lab.names(PODS)) == 2
+        conditions = lab.get(DEPLOYMENTS, "web")["status"]["conditions"]
+        progress = next(c for c in conditions if c["type"] == "Progressing")
+        assert (progress["status"], progress["reason"]) == ("Unknown", "DeploymentPaused")
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"paused": False}})
+        run(lab)
+        assert self.revision(lab) == "2"
+
+    def test_a_canary_keeps_its_share_when_its_deployment_grows_and_shrinks(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=8))
+        run(lab)
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"template": template(image="nginx:2")}})
+        lab.settle()
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"paused": True}})
+        run(lab)
+        old, new = sorted(lab.all(REPLICA_SETS), key=self.number)
+        before = old["spec"]["replicas"], new["spec"]["replicas"]
+        assert sum(before) == 10
+        for size, most in ((16, 20), (4, 5)):
+            lab.patch(DEPLOYMENTS, "web", {"spec": {"replicas": size}})
+            run(lab)
+            old, new = sorted(lab.all(REPLICA_SETS), key=self.number)
+            share = old["spec"]["replicas"], new["spec"]["replicas"]
+            assert sum(share) == most
+            assert abs(share[0] / most - before[0] / 10) < 0.11
+
+    def number(self, replica_set):
+        return int(replica_set["metadata"]["annotations"]["deployment.kubernetes.io/revision"])
+
+    def test_the_cause_of_a_change_is_told_with_its_revision(self, lab):
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=1))
+        run(lab)
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"template": template(image="nginx:2")}})
+        run(lab)
+        cause = {"kubernetes.io/change-cause": "a newer one"}
+        lab.patch(DEPLOYMENTS, "web", {"metadata": {"annotations": cause}})
+        run(lab)
+        told = {
+            self.number(item): item["metadata"]["annotations"].get("kubernetes.io/change-cause")
+            for item in lab.all(REPLICA_SETS)
+        }
+        assert told == {1: None, 2: "a newer one"}
 
     def test_a_rollout_that_does_not_move_is_reported(self, lab):
         lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=1, progressDeadlineSeconds=60))

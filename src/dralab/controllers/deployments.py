@@ -79,11 +79,11 @@ class Deployments:
         if new is None and not deployment["spec"].get("paused"):
             new = self._create(deployment, sets)
         old = [item for item in sets if new is None or uid_of(item) != uid_of(new)]
+        resized = any(self._is_resized(deployment, item) for item in sets)
         if new is not None:
             new = self._mark(deployment, new, old)
-        if deployment["spec"].get("paused"):
-            if new is not None and not any(_replicas(item) for item in old):
-                self._scale(deployment, new, deployment["spec"].get("replicas", 1))
+        if resized or deployment["spec"].get("paused"):
+            self._resize(deployment, new, old)
         elif new is not None and self._strategy(deployment) == "Recreate":
             self._recreate(deployment, new, old)
         elif new is not None:
@@ -112,11 +112,6 @@ class Deployments:
         template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = name
         selector = deepcopy(spec["selector"])
         selector.setdefault("matchLabels", {})[HASH] = name
-        annotations = {
-            item: value
-            for item, value in (deployment["metadata"].get("annotations") or {}).items()
-            if item not in SKIPPED
-        }
         total = sum(_replicas(item) for item in sets)
         wanted = spec.get("replicas", 1)
         room = wanted + self._surge(deployment) - total
@@ -131,10 +126,9 @@ class Deployments:
                 "namespace": key.namespace,
                 "labels": dict(template["metadata"]["labels"]),
                 "annotations": {
-                    **annotations,
+                    **_inherited(deployment),
+                    **self._sizes(deployment),
                     REVISION: str(_revision(sets) + 1),
-                    DESIRED: str(wanted),
-                    MOST: str(wanted + self._surge(deployment)),
                 },
                 "ownerReferences": [self.owned.reference(deployment)],
             },
@@ -164,17 +158,12 @@ class Deployments:
         return created
 
     def _mark(self, deployment: Object, new: Object, old: list[Object]) -> Object:
-        """Keep revision and desired numbers in the annotations that `kubectl rollout` reads."""
+        """Keep the annotations that `kubectl rollout` reads: the revision and its cause."""
         latest = _revision(old)
         revision = int((new["metadata"].get("annotations") or {}).get(REVISION) or 0)
         if revision <= latest:
             revision = latest + 1
-        wanted = deployment["spec"].get("replicas", 1)
-        annotations = {
-            REVISION: str(revision),
-            DESIRED: str(wanted),
-            MOST: str(wanted + self._surge(deployment)),
-        }
+        annotations = {**_inherited(deployment), REVISION: str(revision)}
         held = new["metadata"].get("annotations") or {}
         if any(held.get(name) != value for name, value in annotations.items()):
             new = self._patch_set(new, {"metadata": {"annotations": annotations}})
@@ -198,8 +187,41 @@ class Deployments:
     def _scale(self, deployment: Object, replica_set: Object, replicas: int) -> None:
         before = _replicas(replica_set)
         if before != replicas:
-            self._patch_set(replica_set, {"spec": {"replicas": replicas}})
+            sizes = {"annotations": self._sizes(deployment)}
+            self._patch_set(replica_set, {"metadata": sizes, "spec": {"replicas": replicas}})
             self._event(deployment, replica_set, before, replicas)
+
+    def _sizes(self, deployment: Object) -> dict[str, str]:
+        """Return the annotations that tell later how large the deployment was meant to be."""
+        wanted = deployment["spec"].get("replicas", 1)
+        return {DESIRED: str(wanted), MOST: str(wanted + self._surge(deployment))}
+
+    def _is_resized(self, deployment: Object, replica_set: Object) -> bool:
+        held = (replica_set["metadata"].get("annotations") or {}).get(DESIRED)
+        wanted = str(deployment["spec"].get("replicas", 1))
+        return _replicas(replica_set) > 0 and held not in {None, wanted}
+
+    def _resize(self, deployment: Object, new: Object | None, old: list[Object]) -> None:
+        """Bring the sets to the deployment's size without rolling any further.
+
+        With several sets at work each grows or shrinks in proportion, so that a canary stays one.
+        """
+        wanted = deployment["spec"].get("replicas", 1)
+        sets = [*([] if new is None else [new]), *old]
+        active = [item for item in sets if _replicas(item)]
+        if len(active) <= 1:
+            only = active or ([new] if new is not None else sorted(old, key=_age)[-1:])
+            for item in only:
+                self._scale(deployment, item, wanted)
+        elif self._strategy(deployment) != "Recreate":
+            shares = _shares(active, wanted, wanted + self._surge(deployment) if wanted else 0)
+            for item, share in zip(active, shares, strict=True):
+                self._scale(deployment, item, share)
+        sizes = self._sizes(deployment)
+        for item in active:
+            held = item["metadata"].get("annotations") or {}
+            if any(held.get(name) != value for name, value in sizes.items()):
+                self._patch_set(item, {"metadata": {"annotations": sizes}})
 
     def _event(self, deployment: Object, replica_set: Object, before: int, after: int) -> None:
         way = "up" if after > before else "down"
@@ -319,7 +341,9 @@ class Deployments:
         )
         complete = updated == wanted == total and available == wanted
         again: int | None = None
-        if new is not None and not deployment["spec"].get("paused"):
+        if deployment["spec"].get("paused"):
+            conditions = _paused(deployment, conditions, now)
+        elif new is not None:
             conditions, again = self._progress(
                 deployment, new, conditions, complete=complete, moved=updated + available
             )
@@ -381,6 +405,51 @@ class Deployments:
         return with_update_time(
             conditions, condition, self.manager.now(), moved=not stuck and not complete
         ), again
+
+
+def _paused(deployment: Object, conditions: list[dict[str, Any]], now: str) -> list[dict[str, Any]]:
+    known = condition_of(deployment, "Progressing") or {}
+    if known.get("reason") == "ProgressDeadlineExceeded":
+        return conditions
+    condition = {
+        "type": "Progressing",
+        "status": "Unknown",
+        "reason": "DeploymentPaused",
+        "message": "Deployment is paused",
+    }
+    return with_update_time(conditions, condition, now)
+
+
+def _inherited(deployment: Object) -> dict[str, str]:
+    """Return the annotations that a deployment hands down to its newest set."""
+    held = deployment["metadata"].get("annotations") or {}
+    return {name: value for name, value in held.items() if name not in SKIPPED}
+
+
+def _shares(sets: list[Object], wanted: int, most: int) -> list[int]:
+    """Return the new sizes of sets that share `most` pods as they did when they were annotated.
+
+    The largest takes what rounding leaves (GetReplicaSetProportion).
+    """
+    sizes = [_replicas(item) for item in sets]
+    missing = most - sum(sizes)
+    # Of equal ones the newer grows first and the older shrinks first.
+    newest = sorted(range(len(sets)), key=lambda i: _age(sets[i]), reverse=missing > 0)
+    order = sorted(newest, key=lambda i: -sizes[i])
+    found, added = list(sizes), 0
+    for i in order:
+        if not missing:
+            break
+        meant = int((sets[i]["metadata"].get("annotations") or {}).get(MOST) or sum(sizes))
+        # Half away from zero, as Go rounds.
+        share = (2 * sizes[i] * most + meant) // (2 * meant) if wanted and meant else 0
+        left = missing - added
+        change = min(share - sizes[i], left) if missing > 0 else max(share - sizes[i], left)
+        found[i] += change
+        added += change
+    if missing:
+        found[order[0]] = max(0, found[order[0]] + missing - added)
+    return found
 
 
 def with_update_time(
