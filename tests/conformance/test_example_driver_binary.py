@@ -88,6 +88,8 @@ class Bench:
 
     def start(self):
         (self.node / "plugins" / "x").mkdir(parents=True, exist_ok=True)
+        # The driver makes no socket where no kubelet has made the place for it.
+        self.until((self.node / "plugins_registry").is_dir)
         with (self.root / "driver.log").open("a") as log:
             self.driver = subprocess.Popen(self.command, stdout=log, stderr=log)
         self.until(
@@ -111,7 +113,8 @@ class Bench:
             if done():
                 return
             time.sleep(0.2)
-        raise AssertionError((self.root / "driver.log").read_text()[-2000:])
+        log = self.root / "driver.log"
+        raise AssertionError(log.read_text()[-2000:] if log.exists() else "nothing has started")
 
     def devices(self):
         slices = self.cluster.client.list(SLICES).items

@@ -10,11 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.conformance,
-    # What the clients themselves do not keep in order is theirs.
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.conformance
 PATIENCE = 20
 
 
@@ -229,7 +225,9 @@ def lightkube_client(kubeconfig):
     from lightkube import Client, KubeConfig
 
     config = KubeConfig.from_file(str(kubeconfig))
-    return Client(config=config, field_manager="lightkube-test")
+    # One that is left open would be noticed in some later test.
+    with Client(config=config, field_manager="lightkube-test") as client:
+        yield client
 
 
 @needs("lightkube")

@@ -288,6 +288,8 @@ class RemoteWatch:
         )
         self._answer = answer
         try:
+            if self._closed.is_set():
+                return  # meanwhile: whoever closed it found no stream to shut
             for line in _lines(answer):
                 document = orjson.loads(line)
                 obj = document["object"]
