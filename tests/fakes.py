@@ -198,6 +198,14 @@ class FakeServer:
             new["metadata"]["finalizers"] = finalizers
         self._change(resource, old, new)
 
+    def delete_collection(self, resource, namespace="", *, label_selector="", field_selector=""):
+        self._log("delete collection", resource, "")
+        chosen = self.list(
+            resource, namespace, label_selector=label_selector, field_selector=field_selector
+        )
+        for obj in chosen.items:
+            self.delete(resource, obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
+
     def post(self, resource, name, subresource, body, namespace=""):
         self._log(subresource, resource, name)
         old = self.get(resource, name, namespace)

@@ -88,8 +88,10 @@ def test_every_verb_of_the_remote_client_reaches_the_server(client):
     assert client.get(CONFIG_MAPS, "a", "default")["data"] == {"m": "4"}
     assert changed["data"] == {"k": "2"}
     client.delete(CONFIG_MAPS, "a", "default", options={"propagationPolicy": "Background"})
-    seen = [watch.next(10).type for _ in range(4)]
-    assert seen == ["MODIFIED", "MODIFIED", "MODIFIED", "DELETED"]
+    client.create(CONFIG_MAPS, {"metadata": {"name": "b", "labels": {"of": "b"}}}, "default")
+    client.delete_collection(CONFIG_MAPS, "default", label_selector="of=b")
+    seen = [watch.next(10).type for _ in range(6)]
+    assert seen == ["MODIFIED", "MODIFIED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
     watch.close()
     with pytest.raises(ApiError) as caught:
         client.get(CONFIG_MAPS, "a", "default")

@@ -3,7 +3,9 @@
 import pytest
 
 from devicelab import DeviceLab
+from dralab.api.status import ApiError
 from dralab.drivers.fake.gpu import Gpus
+from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import SLICES
 
 
@@ -56,3 +58,21 @@ def test_another_instance_that_is_connected_keeps_them(lab):
     lab.wait(60)
     assert lab.client.list(SLICES).items
     assert kubelet.plugins.get("gpu.example.com") is new
+
+
+def test_a_deletion_that_fails_is_tried_again_ever_later(lab, monkeypatch):
+    tries = []
+
+    def refuse(resource, *, field_selector):
+        tries.append((lab.now, resource, field_selector))
+        raise ApiError("ServiceUnavailable", "not now")
+
+    monkeypatch.setattr(lab.client, "delete_collection", refuse)
+    lab.kubelets.wipe(lab.kubelets.nodes["n1"])
+    lab.wait(60)
+    start = tries[0][0]
+    assert [(when - start) // SECOND for when, _, _ in tries] == [0, 1, 3, 7, 15, 31]
+    assert {what[1:] for what in tries} == {(SLICES, "spec.nodeName=n1")}
+    monkeypatch.undo()
+    lab.wait(40)
+    assert not lab.client.list(SLICES).items

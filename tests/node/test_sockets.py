@@ -183,6 +183,26 @@ def test_health_is_reported_as_it_changes(kubelet, served):
     until(lambda: not plugin.health())
 
 
+@pytest.mark.parametrize("service", wire.HEALTH_SERVICES)
+def test_health_is_heard_from_drivers_of_either_generation(kubelet, served, monkeypatch, service):
+    both = wire.HEALTH_SERVICES
+    monkeypatch.setattr(wire, "HEALTH_SERVICES", (service,))
+    driver = Told()
+    server = served(driver)
+    monkeypatch.setattr(wire, "HEALTH_SERVICES", both)
+    plugin = until(lambda: kubelet.plugins.get(driver.driver))
+    (one,) = until(plugin.health)
+    assert one.health == "Healthy"
+    assert until(server.registered.is_set)
+
+
+def test_a_driver_with_health_offers_both_generations_of_it(short_path):
+    server = SocketServer(Told(), short_path)
+    offered = ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    offered += ["v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"]
+    assert list(server.info().supported_versions) == offered
+
+
 REFUSALS = [
     ([], "empty list of supported gRPC services (aka supported versions)"),
     (

@@ -16,8 +16,8 @@ PLUGIN_SERVICES: Final[Mapping[str, str]] = {
 }
 # How drivers for Kubernetes up to 1.30 announce themselves (`old_wire`).
 OLD: Final = "1.0.0"
-HEALTH_VERSION: Final = "v1alpha1.DRAResourceHealth"
-HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
+# Both names of each are the same, and so are the messages; v1 is there as of 1.37.
+HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 REGISTRATION_SERVICE: Final = "pluginregistration.Registration"
 PLUGIN_TYPE: Final = "DRAPlugin"
 # A path longer than this cannot be the address of a Unix socket (Linux: 108 with the final zero).

@@ -68,7 +68,7 @@ class SocketServer:
         """Serve. SocketError: a socket cannot be made."""
         handlers = [_plugin_handler(_version(name), self) for name in self.versions]
         if self.tells_health:
-            handlers.append(_health_handler(self))
+            handlers += [_health_handler(service, self) for service in wire.HEALTH_SERVICES]
         self._serve(self.endpoint, handlers)
         self._serve(self.registration, [_registration_handler(self)])
 
@@ -83,7 +83,7 @@ class SocketServer:
 
     def info(self) -> Any:
         """Return what a kubelet is told at registration."""
-        offered = [*self.versions, *([wire.HEALTH_VERSION] if self.tells_health else [])]
+        offered = [*self.versions, *(wire.HEALTH_SERVICES if self.tells_health else ())]
         return wire.registration().PluginInfo(
             type=wire.PLUGIN_TYPE,
             name=self.plugin.driver,
@@ -198,12 +198,12 @@ def _registration_handler(server: SocketServer) -> Any:
     )
 
 
-def _health_handler(server: SocketServer) -> Any:
+def _health_handler(service: str, server: SocketServer) -> Any:
     def watch(_request: Any, context: Any) -> Iterator[Any]:
         return server.reports(context.is_active)
 
     stream = _stream(watch, wire.health().NodeWatchResourcesRequest)
-    return _handler(wire.HEALTH_SERVICE, NodeWatchResources=stream)
+    return _handler(service, NodeWatchResources=stream)
 
 
 def _handler(service: str, **methods: Any) -> Any:

@@ -30,6 +30,7 @@ from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
 LEASE_NAMESPACE: Final = "kube-node-lease"
 RENEW: Final = 10 * SECOND  # kubelet: a quarter of the lease's 40 s
 LEASE_SECONDS: Final = 40
+LONGEST_WIPE_DELAY: Final = 300 * SECOND
 # kubelet: slices of a driver that is gone are deleted after this long.
 WIPE_AFTER: Final = 30 * SECOND
 VERSION: Final = "v1.36.2"
@@ -413,17 +414,24 @@ class Kubelets:
         wipe = partial(self.wipe, kubelet, driver)
         kubelet.wipes[driver] = self.manager.engine.after(self.wipe_after, wipe)
 
-    def wipe(self, kubelet: Kubelet, driver: str = "") -> None:
-        """Delete the slices of a driver that has not come back; without a name, of all drivers."""
+    def wipe(self, kubelet: Kubelet, driver: str = "", again: int = SECOND) -> None:
+        """Delete the slices of a driver that has not come back; without a name, of all drivers.
+
+        As the kubelet does, in one request; what fails is tried `again` after that time, then after
+        twice that, at most five minutes. (Whether its node exists is not asked before.)
+        """
         if driver and kubelet.plugins.reachable(driver):
             return
-        selector = f"spec.nodeName={kubelet.name}" + (f",spec.driver={driver}" if driver else "")
+        client = self.manager.client
+        selector = f"spec.driver={driver}," if driver else ""
         try:
-            for obj in self.manager.client.list(SLICES, field_selector=selector).items:
-                self.manager.client.delete(SLICES, obj["metadata"]["name"])
+            client.delete_collection(
+                SLICES, field_selector=f"{selector}spec.nodeName={kubelet.name}"
+            )
             self.named_slices.wipe(kubelet.name, driver)
         except ApiError:
-            self.manager.engine.after(SECOND, lambda: self.wipe(kubelet, driver))
+            later = partial(self.wipe, kubelet, driver, min(2 * again, LONGEST_WIPE_DELAY))
+            self.manager.engine.after(again, later)
 
 
 def _daemons(endpoint: Reachable) -> dict[str, Any]:

@@ -121,19 +121,26 @@ class SocketPlugin:
             self.on_connection(connected)
 
     def _listen(self) -> None:
-        # Whatever the driver says it speaks, the kubelet tries (1.36).
+        # Whatever the driver says it speaks, the kubelet tries (1.36); the newest service first.
         grpc = wire.grpc()
         messages = wire.health()
-        method = self._channel.unary_stream(
-            f"/{wire.HEALTH_SERVICE}/NodeWatchResources",
-            request_serializer=written,
-            response_deserializer=messages.NodeWatchResourcesResponse.FromString,
-        )
+        services = list(wire.HEALTH_SERVICES)
         while not self._closed.is_set():
-            with contextlib.suppress(grpc.RpcError, ValueError):
+            method = self._channel.unary_stream(
+                f"/{services[0]}/NodeWatchResources",
+                request_serializer=written,
+                response_deserializer=messages.NodeWatchResourcesResponse.FromString,
+            )
+            try:
                 self._stream = method(messages.NodeWatchResourcesRequest())
                 for report in self._stream:
                     self._reported(wire.health_of(report))
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED and len(services) > 1:
+                    del services[0]
+                    continue
+            except ValueError:
+                pass  # the channel is closed
             if self._health and not self._closed.is_set():
                 self._health = {}
                 self.on_health()

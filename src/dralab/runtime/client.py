@@ -131,6 +131,17 @@ class Client(Protocol):
         """Delete an object; `options` is a DeleteOptions mapping."""
         ...
 
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        """Delete what a list with the same arguments returns, in one request."""
+        ...
+
     def post(
         self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
     ) -> Object:

@@ -146,6 +146,18 @@ class LocalClient:
         kind = self._kind(resource)
         self.resources.delete(kind, name, namespace, delete_options({}, options))
 
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        """Delete what a list with the same arguments returns, in one request."""
+        chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
+        self.resources.delete_collection(self._kind(resource), namespace, chosen)
+
     def post(
         self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
     ) -> Object:

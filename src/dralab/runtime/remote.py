@@ -149,6 +149,18 @@ class RemoteClient:
             body = {"kind": "DeleteOptions", "apiVersion": "v1", **options}
         self._call("DELETE", _url(resource, namespace, name), body=body)
 
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        """Delete what a list with the same arguments returns, in one request."""
+        query = _selectors(label_selector, field_selector)
+        self._call("DELETE", _url(resource, namespace), query)
+
     def post(
         self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
     ) -> Object:
