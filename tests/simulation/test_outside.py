@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.apiserver.storage import Key, MemoryStore
 from dralab.simulation import metrics
 from dralab.simulation.errors import DecisionError, InputError
 from dralab.simulation.outside import run as outside
 from dralab.simulation.outside.activity import Activity
+from dralab.simulation.outside.decisions import Decisions
 from dralab.simulation.scenarios import scenario as scenarios
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "31-outside-scheduler" / "scheduler.py"
@@ -161,7 +162,7 @@ def test_pods_bound_where_there_is_no_room_fail_as_a_kubelet_would_have_it(scena
 
 
 def test_a_scheduler_that_ends_or_cannot_start_is_told_with_its_last_words(scenario):
-    with pytest.raises(DecisionError, match=r"did not ask for nodes and pods.*no luck"):
+    with pytest.raises(DecisionError, match=r"did not ask for pods.*exit code 0.*no luck"):
         run(
             scenario(
                 "{name: p}",
@@ -195,42 +196,47 @@ def test_a_bind_that_could_have_come_a_step_earlier_is_late_and_lengthens_the_se
     assert not any(note == "late binds: 0" for note in result.notes)
 
 
-def request(method, path, body=b""):
-    return HttpRequest(method=method, path=path, body=body)
+def in_a_thread(call):
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
 
 
-def test_events_are_no_sign_of_activity_and_a_bind_is_an_answer():
+def test_a_change_of_a_pod_by_anyone_else_is_its_answer():
+    store = MemoryStore()
+    decisions = Decisions(store)
+
+    def pod(name, node=None, **metadata):
+        key = Key("pods", "a", name)
+        spec = {"nodeName": node} if node else {}
+        return key, {"metadata": {"name": name, **metadata}, "spec": spec, "status": {}}
+
+    for name in "pqrs":
+        store.create(*pod(name))
+    store.update(*pod("p", "mine"))
+    assert not decisions.any, "that was the driver's own thread"
+    decisions.expect({"a/q", "a/r", "a/s"})
+
+    def decide():
+        store.update(*pod("q", "n"))
+        store.update(*pod("r", labels={"seen": "yes"}))
+        store.update(*pod("p", "mine", deletionTimestamp="soon", deletionGracePeriodSeconds=30))
+        store.delete(Key("pods", "a", "s"))
+
+    in_a_thread(decide)
+    assert (decisions.awaited, decisions.answers, decisions.refusals) == (set(), 3, 2)
+    assert decisions.take_bound() == [("a/q", "n")]
+    assert decisions.take_deleted() == [("a/p", 30), ("a/s", None)]
+    assert not decisions.any
+    decisions.stop()
+    in_a_thread(lambda: store.update(*pod("r", "n")))
+    assert not decisions.any
+
+
+def test_a_wait_ends_with_silence_or_with_its_limit():
     activity = Activity()
-    activity.last = before = 5
-    good = HttpResponse(status=201)
-    activity.observe(request("POST", "/api/v1/namespaces/a/events"), good)
-    activity.observe(request("PATCH", "/apis/events.k8s.io/v1/namespaces/a/events/x"), good)
-    assert (activity.last, activity.event_writes) == (before, 2)
-    target = b'{"metadata": {"name": "p"}, "target": {"name": "n"}}'
-    activity.observe(request("POST", "/api/v1/namespaces/a/pods/p/binding/", target), good)
-    activity.observe(
-        request("POST", "/api/v1/namespaces/a/bindings", target.replace(b'"p"', b'"q"')), good
-    )
-    activity.observe(
-        request("POST", "/api/v1/namespaces/a/pods/r/binding", target), HttpResponse(status=409)
-    )
-    activity.observe(request("PATCH", "/api/v1/namespaces/a/pods/s/status"), HttpResponse())
-    assert activity.last > before
-    assert activity.take_bound() == [("a/p", "n"), ("a/q", "n")]
-    assert activity.answered == {"a/p", "a/q", "a/s"}
-    assert activity.take_bound() == []
-
-
-def test_silence_is_waited_for_and_patience_ends():
-    activity = Activity()
-    assert activity.wait(lambda: True, 0.01, 1)
-    assert not activity.wait(lambda: False, 0.01, 0.05)
-    timer = threading.Timer(
-        0.02, lambda: activity.observe(request("GET", "/api/v1/pods"), HttpResponse())
-    )
-    timer.start()
-    assert activity.wait(lambda: "pods" in activity.seen, 0.01, 5)
-    timer.join()
+    assert activity.wait(lambda silence: silence > 0.01, 1)
+    assert not activity.wait(lambda _: False, 0.05)
 
 
 KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")

@@ -150,6 +150,8 @@ def run(
     complaints = Complaints(lenient=lenient)
     with bad_input():
         loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, complaints=complaints)
+        wanted = loaded.outputs.but(report=report, parquet=parquet, picture=picture)
+        checkpoint = (wanted.report or Path()) / "checkpoint"
         work = None
         if loaded.scheduler != scenarios.EXTERNAL:
             work = worlds.begin(loaded, resume)
@@ -162,12 +164,13 @@ def run(
                 say=lambda text: click.echo(text, err=True),
                 progress=watcher.show,
                 stop=watcher.stop,
+                resume=resume,
+                keep=checkpoint,
             )
     else:
         result = watched(loaded.name, work)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
-    wanted = loaded.outputs.but(report=report, parquet=parquet, picture=picture)
     if wanted.report is not None:
         try:
             reports.write(
@@ -176,9 +179,10 @@ def run(
         except RuntimeError as error:
             raise click.ClickException(str(error)) from None
     if not result.complete and work is not None:
-        keep(work.save, (wanted.report or Path()) / "checkpoint")
+        keep(work.save, checkpoint)
     elif not result.complete:
         click.echo("stopped: what there is so far was kept", err=True)
+        click.echo(f"go on with --resume {checkpoint}", err=True)
     summary = outputs.summary(result)
     show(summary if output != "table" else _flat(summary), output)
     if not result.complete:

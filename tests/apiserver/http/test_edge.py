@@ -172,6 +172,24 @@ def test_requests_of_one_turn_are_one_batch(start: Start) -> None:
     assert len(server.tiny.batches) < count
 
 
+def test_decisions_do_not_wait_behind_records_and_records_are_not_forgotten() -> None:
+    tiny = Tiny()
+    edge = Edge(tiny, EdgeLimits(batch=4, records=2))
+    paths = [f"/events-{n}" for n in range(5)] + [f"/pod-{n}" for n in range(5)]
+
+    async def all_at_once() -> None:
+        requests = [HttpRequest(method="GET", path=path) for path in paths]
+        await asyncio.gather(*map(edge.submit, requests))
+
+    asyncio.run(all_at_once())
+    edge.close()
+    assert [request.path for request in tiny.requests] == [
+        "/pod-0", "/pod-1", "/pod-2", "/pod-3", "/events-0", "/events-1",
+        "/pod-4", "/events-2", "/events-3",
+        "/events-4",
+    ]  # fmt: skip
+
+
 def test_a_watch_is_flushed_event_by_event_and_ends_properly(start: Start) -> None:
     server = start()
     server.ask("PUT", "/a", b"x")

@@ -43,6 +43,7 @@ class EdgeLimits:
     body_time: float = 60.0  # for the rest of a body that did not come at once
     watch_time: float = 3_600.0  # where the client names no timeout
     batch: int = 64  # requests handled before the loop looks at its sockets again
+    records: int = 8  # so many of them events: nobody waits for those
 
 
 class Opened(Protocol):

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a real server's does
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
+EVENTS: Final = "/events"  # in the path of records, which nobody waits for
 
 
 class Served(Protocol):
@@ -78,10 +79,7 @@ class Edge(Answering):
         return future
 
     def _turn(self) -> None:
-        waiting = self._waiting[: self.limits.batch]
-        del self._waiting[: self.limits.batch]
-        if self._waiting and self.loop is not None:
-            self.loop.call_soon(self._turn)
+        waiting = self._next()
         outcomes = self._batch([one for one in waiting if "watch" not in one[0].query])
         outcomes += [
             (future, self._open(request)) for request, future in waiting if "watch" in request.query
@@ -91,6 +89,24 @@ class Edge(Answering):
                 future.set_result(outcome)
             else:
                 abandon(outcome)
+        # After the answers: they are sent before the next batch begins.
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _next(self) -> list[tuple[HttpRequest, asyncio.Future[Outcome]]]:
+        """Take the requests of the next batch, in their order, but for events.
+
+        A scheduler records an event for each decision, hundreds at a time, and decides one by one:
+        each decision would wait behind records that nobody waits for. Some are taken each time.
+        """
+        waiting, limits = self._waiting, self.limits
+        if len(waiting) == 1:
+            self._waiting = []
+            return waiting
+        records = [one for one in waiting if EVENTS in one[0].path]
+        others = [one for one in waiting if EVENTS not in one[0].path] if records else waiting
+        self._waiting = others[limits.batch :] + records[limits.records :]
+        return others[: limits.batch] + records[: limits.records]
 
     def _batch(
         self, waiting: Sequence[tuple[HttpRequest, asyncio.Future[Outcome]]]

@@ -1,4 +1,4 @@
-"""What a scheduler does, seen at the server: when it was last active, what it answered, its binds.
+"""What a scheduler asks of the server: whether it is at work, or silent.
 
 Called from the server's thread, read from the driver's.
 """
@@ -7,111 +7,85 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import orjson
-
-from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
+from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.kernel.clock import SECOND, WallClock
 
-# Schedulers post events long after the decision (in batches, as series): they are no sign of work.
+# What a scheduler writes besides its decisions, in its own time: events long after the decision (in
+# batches, as series), and the proof that it leads. Neither is a sign of work.
 EVENTS: Final = "events"
-# After so many times the patience even a scheduler that never falls silent is not waited for.
-RESTLESS: Final = 6
+LEADING: Final = frozenset({"leases", "configmaps", "endpoints"})
+# What every client asks, whoever it is.
+DISCOVERY: Final = frozenset({"version", "openapi", "healthz", "livez", "readyz"})
+LOOK: Final = 0.002  # seconds between looks; being woken by each request costs the server more
 
 
 class Activity:
-    """Watches requests; `wait` is how the driver waits for silence."""
+    """Watches requests; `wait` is how the driver waits for something and for silence."""
 
     def __init__(self, *, polls: bool = False) -> None:
         self.polls = polls
         self.clock = WallClock()
         self.requests = 0
         self.event_writes = 0
-        self.last = self.clock.now()
-        self.answered: set[str] = set()
-        self.bound: list[tuple[str, str]] = []
-        self.seen: set[str] = set()
+        self.renewals = 0
+        # When it was last at work, and when anything at all was heard of it.
+        self.last = self.heard = self.touched = self.clock.now()
+        self.pod_reads = 0
+        self.pod_watches = 0
         self.writes = 0
-        self.rounds = 0
+        self.quiet_rounds = 0
         self._writes_at_round = -1
-        self._lock = threading.Lock()
 
-    def observe(self, request: HttpRequest, answer: Answer) -> None:
+    def observe(self, request: HttpRequest, answer: Answer) -> None:  # noqa: ARG002 - an observer
         """Take note of a request that was answered."""
         parts = request.path.strip("/").split("/")
-        with self._lock:
-            self.requests += 1
-            if EVENTS in parts:
-                self.event_writes += request.method != "GET"
-                return
-            if request.method == "GET":
-                # Who polls is never silent: only what it writes counts.
-                if not self.polls:
-                    self.last = self.clock.now()
-                self._read(parts)
+        self.requests += 1
+        self.heard = self.clock.now()
+        if EVENTS in parts:
+            self.event_writes += request.method != "GET"
+        elif not LEADING.isdisjoint(parts):
+            self.renewals += request.method != "GET"
+        elif request.method == "GET":
+            self._read(request, parts)
+        else:
+            self.writes += 1
+            self.last = self.heard
+
+    def _read(self, request: HttpRequest, parts: list[str]) -> None:
+        if parts[0] in DISCOVERY or len(parts) < 3:
+            return
+        if parts[-1] == "pods":
+            self.pod_reads += 1
+            if "watch=" in request.query:
+                self.pod_watches += 1
             else:
-                self.last = self.clock.now()
-                self.writes += 1
-                self._written(request, parts, answer)
-
-    def _read(self, parts: list[str]) -> None:
-        for kind in ("pods", "nodes"):
-            # .../pods, not .../pods/NAME: a list or a watch.
-            if parts[-1] == kind:
-                self.seen.add(kind)
-                if kind == "pods":
-                    self.rounds += self.writes == self._writes_at_round
-                    self._writes_at_round = self.writes
-
-    def _written(self, request: HttpRequest, parts: list[str], answer: Answer) -> None:
-        good = isinstance(answer, HttpResponse) and answer.status < 300
-        if good and request.method == "POST" and parts[-1] == "bindings":
-            # The old way: a Binding is created in the namespace, its name is the pod's.
-            key = f"{parts[-2]}/{_field(request.body, 'metadata')}"
-            self.answered.add(key)
-            self.bound.append((key, _field(request.body, "target")))
-        if not good or "pods" not in parts:
-            return
-        index = parts.index("pods")
-        if len(parts) != index + 3 or parts[index - 2] != "namespaces":
-            return
-        key, what = f"{parts[index - 1]}/{parts[index + 1]}", parts[index + 2]
-        if what == "binding" and request.method == "POST":
-            self.answered.add(key)
-            self.bound.append((key, _field(request.body, "target")))
-        elif what == "status":
-            self.answered.add(key)
-
-    def take_bound(self) -> list[tuple[str, str]]:
-        """Return the binds since the last call: pod and node."""
-        with self._lock:
-            found, self.bound = self.bound, []
-        return found
+                self.quiet_rounds += self.writes == self._writes_at_round
+                self._writes_at_round = self.writes
+        # Who polls is never silent: only what it writes counts.
+        if not self.polls:
+            self.last = self.heard
 
     def touch(self) -> None:
-        """Count the silence from now."""
-        with self._lock:
-            self.last = self.clock.now()
+        """Something has happened: count the silence, and the rounds of who polls, from now."""
+        self.last = self.touched = self.clock.now()
+        # The round that is under way may have begun before it: a whole one has to follow.
+        self._writes_at_round = -1
+        self.quiet_rounds = 0
 
-    def wait(self, done: Callable[[], bool], settle: float, patience: float) -> bool:
-        """Wait until `done()` and `settle` seconds of silence; False after `patience` seconds."""
+    def silence(self) -> float:
+        """Return for how many seconds it has not been at work."""
+        return (self.clock.now() - self.last) / SECOND
+
+    def unheard(self) -> float:
+        """Return for how many seconds nothing was heard of it: no list and no event either."""
+        return (self.clock.now() - max(self.last, self.heard)) / SECOND
+
+    def wait(self, done: Callable[[float], bool], limit: float) -> bool:
+        """Wait until `done(silence)`; False after `limit` seconds."""
         began = self.clock.now()
-        # Woken by time, not by each request: waking costs the server more than looking costs us.
         pause = threading.Event()
-        while True:
-            with self._lock:
-                now = self.clock.now()
-                silent = (now - self.last) / SECOND
-                if silent >= settle and done():
-                    return True
-                waited = (now - began) / SECOND
-                if waited > patience and (silent >= settle or waited > RESTLESS * patience):
-                    return False
-            pause.wait(max(0.005, min(0.05, settle - silent)))
-
-
-def _field(body: bytes, part: str) -> str:
-    try:
-        return str(orjson.loads(body)[part]["name"])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        # Written in protobuf: the driver reads the node from the pod.
-        return ""
+        while not done(self.silence()):
+            if self.clock.now() - began > limit * SECOND:
+                return False
+            pause.wait(LOOK)
+        return True

@@ -1,27 +1,39 @@
 """The driver: delivers what happens, waits for the answer and for silence, moves the clock.
 
-A bind is *late* where the scheduler could have made it in an earlier step: the pod was there, and
-its node had room before the present step began. Late binds mean that the silence was taken for an
-answer too soon; the time to wait is doubled then, and their number is reported.
+A step is over as soon as nothing more can come of it: every new pod has its answer, and no node has
+room for a pod that waits. Where one has, silence is waited for. A bind is *late* where the
+scheduler could have made it in an earlier step: the pod was there, and its node had room before the
+present step began. Late binds mean that the silence was taken for an answer too soon; the time to
+wait is doubled then, and their number is reported.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Final
 
-from dralab.apiserver.storage import Key
-from dralab.cluster import Cluster
-from dralab.kernel.clock import ManualClock
-from dralab.kernel.events import BEGINNING, ENDING, Events
-from dralab.runtime.client import Object
-from dralab.runtime.resources import NODES, PODS
+from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import DecisionError
-from dralab.simulation.outside import objects
 from dralab.simulation.outside.activity import Activity
-from dralab.simulation.pods.model import Pod, PodState
-from dralab.simulation.results import Result, Sample, Task
-from dralab.simulation.workloads.openb import GpuNode
+from dralab.simulation.outside.decisions import Decisions
+from dralab.simulation.outside.world import World
+
+# Where nothing can come of a step any more, so much of the settle is waited for all the same: for
+# a component that is no scheduler and reacts to what has happened.
+BRIEF: Final = 0.1
+# After so many answers the scheduler is known: silence of this many times what its first answer to
+# a step took at most, and of a second at least, means that no answer will come.
+KNOWN: Final = 5
+PAUSES: Final = 20.0
+SHORT: Final = 1.0
+# Who answers nothing and asks nothing for so many steps is waited for in short, and has then gone.
+DEAF: Final = 3
+GONE: Final = 30
+# After so many times the patience even a scheduler that never falls silent is not waited for.
+RESTLESS: Final = 6
+# So many pods of higher priority that nobody was deleted for: this scheduler does not preempt.
+VAIN: Final = 5
+# More often than that at one instant nobody means to delete what comes again.
+ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,55 +42,23 @@ class Manners:
 
     `settle`: silence that counts as an answer. `patience`: how long to wait for pods that get no
     answer. `hope`: how long to wait for a pod that has room but is not bound. `polls`: it lists
-    instead of watching, and a whole round without a write is its silence. `overcommit`: pods may be
-    bound where there is no room (otherwise the kubelet refuses them). `strict`: a late bind ends
-    the run.
+    instead of watching (found out by itself where it watches no pods). `overcommit`: pods may be
+    bound where there is no room (otherwise the kubelet refuses them). `claims`: GPUs are devices
+    that pods claim. `strict`: a late bind ends the run. `restarts`: how often a scheduler that
+    ends by itself is started again.
     """
 
     settle: float = 0.05
     patience: float = 10.0
     hope: float = 2.0
     start_patience: float = 60.0
-    start_settle: float = 1.5
+    start_settle: float = 0.3
     scheduler_name: str = "default-scheduler"
     polls: bool = False
     overcommit: bool = False
+    claims: bool = False
     strict: bool = False
-
-
-@dataclass(slots=True)
-class _Held:
-    cpu: int = 0
-    memory: int = 0
-    gpus: int = 0
-    pods: int = 0
-
-    def plus(self, pod: Pod, sign: int = 1) -> "_Held":
-        return _Held(
-            self.cpu + sign * pod.shape.cpu,
-            self.memory + sign * pod.memory,
-            self.gpus + sign * objects.whole_gpus(pod),
-            self.pods + sign,
-        )
-
-    def fits(self, node: GpuNode) -> bool:
-        return (
-            self.cpu <= node.cpu
-            and self.memory <= node.memory
-            and self.gpus <= node.gpus
-            and self.pods <= node.pods
-        )
-
-
-@dataclass(slots=True)
-class _Outside:
-    pod: Pod
-    created: int | None = None
-    started: int | None = None
-    ended: int | None = None
-    state: PodState = "Pending"
-    node: str = ""
-    reason: str = ""
+    restarts: int = 0
 
 
 @dataclass(slots=True)
@@ -88,296 +68,345 @@ class Report:
     steps: int = 0
     requests: int = 0
     event_writes: int = 0
+    renewals: int = 0
     late_binds: int = 0
+    # Pods without a first answer, and pods that had room and were not bound in time.
     unanswered: list[str] = field(default_factory=list)
-    over_capacity: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+    nobodys: list[str] = field(default_factory=list)
     settle: float = 0.0
+    restarts: int = 0
+    polls: bool = False
+    terse: bool = False
+    ended: str = ""
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: the run leaves off
+    """The run leaves off here; `why` is empty where the user asked for it."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Driver:
-    """One run against a cluster whose clock is ours."""
+    """One run against a cluster whose clock is ours.
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        clock: ManualClock,
-        nodes: Sequence[GpuNode],
-        pods: Sequence[Pod],
-        manners: Manners,
-    ) -> None:
-        self.cluster = cluster
-        self.events = Events(clock)
-        self.begin = clock.now()
-        self.nodes = {node.name: node for node in nodes}
-        self.pods = {pod.key: _Outside(pod) for pod in pods}
+    `trouble` says what became of a scheduler that ended, `revive` starts it again. `names` are the
+    scheduler names that somebody answers to.
+    """
+
+    def __init__(self, world: World, manners: Manners, *, schedulers: int = 1) -> None:
+        self.world = world
         self.manners = manners
+        self.schedulers = schedulers
+        self.names: set[str] = {manners.scheduler_name}
         self.activity = Activity(polls=manners.polls)
+        self.decisions = Decisions(world.store)
         self.report = Report(settle=manners.settle)
-        self.samples: list[Sample] = []
-        self._held = {name: _Held() for name in self.nodes}
-        self._held_before = dict(self._held)
-        self._fresh: set[str] = set()
-        self._given_up: set[str] = set()
+        self.trouble: Callable[[], str] = lambda: ""
+        self.revive: Callable[[], None] | None = None
         self._hope = manners.hope
-        # Whether the scheduler still runs, where we started it.
-        self.alive: Callable[[], bool] = lambda: True
-        cluster.server.observers.append(self.activity.observe)
-
-    def prepare(self) -> None:
-        """Create the nodes."""
-        with self._together():
-            for node in self.nodes.values():
-                self.cluster.client.create(NODES, objects.node(node, self.begin))
-                # The server taints new nodes as not ready; the node controller takes that back.
-                self.cluster.client.patch(NODES, node.name, {"spec": {"taints": None}})
+        self._given_up: set[str] = set()
+        self._deaf = self._vain = 0
+        self._stop: Callable[[], bool] = lambda: False
+        world.cluster.server.observers.append(self.activity.observe)
 
     def meet(self) -> None:
-        """Wait until the scheduler looks at pods and nodes and has gone silent; DecisionError."""
+        """Wait until the schedulers look at pods and have gone silent; DecisionError."""
         manners, activity = self.manners, self.activity
-        wanted = {"pods"} if manners.polls else {"pods", "nodes"}
+        reads = activity.pod_reads + self.schedulers
 
-        def looks() -> bool:
-            return wanted <= activity.seen
+        def ready(silence: float) -> bool:
+            if activity.pod_reads >= reads and silence >= manners.start_settle:
+                return True
+            # Who lists again and again, and watches nothing, is never silent.
+            if activity.pod_reads >= reads + 2 and not activity.pod_watches:
+                return True
+            if trouble := self.trouble():
+                raise DecisionError(f"did not ask for pods: {trouble}")
+            if self._stop():
+                raise _Stopped
+            return False
 
-        if not activity.wait(looks, manners.start_settle, manners.start_patience):
-            missing = " and ".join(sorted(wanted - activity.seen))
-            raise DecisionError(f"did not ask for {missing} in {manners.start_patience:g} s")
+        activity.polls = False  # until it is known: silence includes that of lists
+        if not activity.wait(ready, manners.start_patience) and activity.pod_reads < reads:
+            raise DecisionError(f"did not ask for pods in {manners.start_patience:g} s")
+        activity.polls = manners.polls or not activity.pod_watches
+        self.report.polls = activity.polls
 
     def run(
         self,
         progress: Callable[[int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> bool:
-        """Run to the end; False where `stop` asked to leave off earlier."""
-        for item in sorted(self.pods.values(), key=lambda item: item.pod.arrives):
-            arrives = self.begin + item.pod.arrives
-            self.events.at(arrives, partial(self._arrive, item), priority=BEGINNING)
-        while (when := self.events.next_time()) is not None:
-            if stop is not None and stop():
-                return False
-            if not self.alive():
-                raise DecisionError("ended in the middle of the run")
-            self._step(when)
-            if progress is not None:
-                over = sum(item.ended is not None for item in self.pods.values())
-                progress(when - self.begin, over)
-            if self.events.next_time() is None and self._could_still_bind():
-                # Nothing will happen by itself; a scheduler that backs off gets its time.
-                self.activity.wait(self._has_bound, 0.0, self.manners.patience)
-                self._bind_all()
-        if not self.alive():
-            raise DecisionError("ended in the middle of the run")
-        self.report.requests = self.activity.requests
-        self.report.event_writes = self.activity.event_writes
+        """Run to the end; False where it left off earlier: `report.ended` says why."""
+        if stop is not None:
+            self._stop = stop
+        try:
+            self.meet()
+            self._run(progress)
+        except _Stopped as stopped:
+            self.report.ended = stopped.why
+            return False
         return True
 
-    def _step(self, when: int) -> None:
-        """Deliver all of one instant, wait for the answer, and let the bound pods start."""
-        self.report.steps += 1
-        self._held_before = dict(self._held)
-        self._fresh.clear()
-        rounds = self.activity.rounds
-        with self._together():
-            self.events.run(when)
-        self.activity.touch()
-
-        def answered() -> bool:
-            if self.manners.polls:
-                return self.activity.rounds > rounds
-            return self._fresh <= self.activity.answered
-
-        if not self.activity.wait(answered, self.report.settle, self.manners.patience):
-            silent = self._fresh - self.activity.answered
-            self.report.unanswered += sorted(silent - set(self.report.unanswered))
-        self._bind_all()
-        # Where there is room for a pod that waits, the scheduler may just be slow: more silence is
-        # asked for, once a pod.
-        while hopeful := self._could_still_bind() - self._given_up:
-            if not self.activity.wait(self._has_bound, 0.0, self._hope):
-                self._given_up |= hopeful
+    def _run(self, progress: Callable[[int, int], None] | None) -> None:
+        world, agenda = self.world, self.world.agenda
+        until, ended = world.how.until, world.how.ended
+        # Where a run goes on from a checkpoint there may be pods that wait: as good as new ones.
+        self._step(None, {key for keys in world.room.waiting.values() for key in keys})
+        while not world.finished():
+            self._look()
+            if ended is not None and world.over >= ended:
                 break
-            self.activity.wait(lambda: True, self.report.settle, self.manners.patience)
-            self._bind_all()
-        self._sample()
-
-    def _has_bound(self) -> bool:
-        return bool(self.activity.bound)
-
-    def _together(self) -> ExitStack:
-        """Hold the server's lock: the clock and all that happens at an instant move as one."""
-        store, stack = self.cluster.server.store, ExitStack()
-        stack.enter_context(store.lock)
-        stack.enter_context(store.batch())
-        return stack
-
-    # --- what happens -------------------------------------------------------------------------
-
-    def _arrive(self, item: _Outside) -> None:
-        item.created = self.events.now()
-        self._fresh.add(item.pod.key)
-        self.cluster.client.create(PODS, objects.pod(item.pod, self.manners.scheduler_name))
-
-    def _end(self, item: _Outside) -> None:
-        item.ended, item.state = self.events.now(), "Succeeded"
-        self._held[item.node] = self._held[item.node].plus(item.pod, -1)
-        self._status(item, "Succeeded")
-
-    def _status(self, item: _Outside, phase: str, reason: str = "", message: str = "") -> None:
-        """Report a pod's state as its kubelet would, straight into the store.
-
-        Half of all writes of a run are these; nobody but us owns what they set.
-        """
-        store, key = self.cluster.server.store, Key("pods", item.pod.namespace, item.pod.name)
-        stored = store.get(key)
-        if stored is None:
-            return  # someone deleted it: there is nothing to report on
-        old: Object = dict(stored.value.get("status") or {})
-        new = objects.status(phase, self.events.now(), reason, message)
-        metadata = {k: v for k, v in stored.value["metadata"].items() if k != "resourceVersion"}
-        store.update(key, {**stored.value, "metadata": metadata, "status": old | dict(new)})
-
-    def _bind_all(self) -> None:
-        bound = self.activity.take_bound()
-        if not bound:
-            return
-        late = 0
-        with self._together():
-            for key, target in bound:
-                item = self.pods.get(key)
-                if item is not None and item.created is not None:
-                    late += self._bind(item, target)
-        self.activity.touch()
-        if late:
-            self.report.late_binds += late
-            self.report.settle *= 2
-            self._hope *= 2
-            self._given_up.clear()
-            if self.manners.strict:
-                raise DecisionError(
-                    f"{late} binds came too late for their step: repeat with a longer settle "
-                    f"(now {self.report.settle:g} s)"
-                )
-
-    def _bind(self, item: _Outside, target: str) -> bool:
-        """Start a bound pod; return whether it could have been bound in an earlier step."""
-        if not target:
-            found = self.cluster.client.get(PODS, item.pod.name, item.pod.namespace)
-            target = str((found.get("spec") or {}).get("nodeName", ""))
-        node = self.nodes.get(target)
-        if node is None:
-            item.state, item.reason = "Failed", f"bound to {target!r}, which is no node"
-            return False
-        late = item.pod.key not in self._fresh and self._had_room(target, item.pod)
-        held = self._held[target].plus(item.pod)
-        if not held.fits(node) and not self.manners.overcommit:
-            self.report.over_capacity.append(item.pod.key)
-            item.state, item.reason, item.node = "Failed", "bound where there was no room", target
-            item.ended = self.events.now()
-            self._status(
-                item, "Failed", "OutOfcpu", "Node didn't have enough resource: cpu, requested"
-            )
-            return False
-        self._held[target] = held
-        item.node, item.started, item.state = target, self.events.now(), "Running"
-        self._status(item, "Running")
-        if item.pod.duration is not None:
-            self.events.after(item.pod.duration, partial(self._end, item), priority=ENDING)
-        return late
-
-    def _had_room(self, target: str, pod: Pod) -> bool:
-        """Whether the node had room for the pod before this step (binds since then included)."""
-        before = self._held_before[target].plus(pod)
-        fits = before.fits(self.nodes[target])
-        self._held_before[target] = before
-        return fits
-
-    def _could_still_bind(self) -> set[str]:
-        """Return the pods that wait though some node has room for them."""
-        found: set[str] = set()
-        known: dict[tuple[int, int, int], bool] = {}
-        for item in self.pods.values():
-            if item.created is None or item.state != "Pending":
+            when = agenda.next_time()
+            if until is not None and (when is None or when > world.begin + until):
+                agenda.happen(world.begin + until)
+                break
+            if when is None:
+                # Nothing will happen by itself; a scheduler that backs off gets its time.
+                if not self._expecting() or not self._heard(self.manners.patience):
+                    break
+                self._step(None)
                 continue
-            pod = item.pod
-            size = (pod.shape.cpu, pod.memory, objects.whole_gpus(pod))
-            if size not in known:
-                known[size] = any(
-                    self._held[name].plus(pod).fits(node) for name, node in self.nodes.items()
-                )
-            if known[size]:
-                found.add(pod.key)
-        return found
+            self._step(when)
+            if progress is not None:
+                progress(when - world.begin, world.over)
+        self._look()
 
-    def _sample(self) -> None:
-        states = [item.state for item in self.pods.values() if item.created is not None]
-        self.samples.append(
-            Sample(
-                when=self.events.now() - self.begin,
-                waiting=states.count("Pending"),
-                running=states.count("Running"),
-                cpu=sum(held.cpu for held in self._held.values()),
-                gpu=1000 * sum(held.gpus for held in self._held.values()),
-                fragmented=0.0,
-            )
+    def finish(self) -> None:
+        """Take in what was still decided before the schedulers ended; the numbers of the run."""
+        self._take_in()
+        self.report.requests = self.activity.requests
+        self.report.event_writes = self.activity.event_writes
+        self.report.renewals = self.activity.renewals
+        self.decisions.stop()
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def _step(self, when: int | None, fresh: Iterable[str] = ()) -> None:
+        """Deliver all of one instant, wait for the answer, and let the bound pods start."""
+        world = self.world
+        self.report.steps += when is not None
+        world.room.remember()
+        world.fresh = set(fresh)
+        with world.together():
+            if when is not None:
+                world.agenda.happen(when)
+            self._await_fresh(set(fresh))
+            self.activity.touch()
+        for _ in range(ROUNDS):
+            if self.activity.polls:
+                self._hear_a_poller()
+            else:
+                self._wait_for_answers()
+                self._take_in()
+                self._wait_for_binds()
+            if not self.decisions.awaited:
+                break
+        else:
+            raise _Stopped("the scheduler deletes pods as fast as they come again")
+        world.sample()
+
+    def _await_fresh(self, before: set[str]) -> None:
+        """Wait for answers about the pods that have come since; with the store's lock held."""
+        fresh = self.world.fresh - before
+        nobodys = {key for key in fresh if not self._is_somebodys(key)}
+        self.report.nobodys += sorted(nobodys - set(self.report.nobodys))
+        self.decisions.expect(self.decisions.awaited | (fresh - nobodys))
+
+    def _is_somebodys(self, key: str) -> bool:
+        """Whether a pod names a scheduler that takes part."""
+        name = self.world.pods[key].pod.scheduler
+        return not name or name in self.names
+
+    def _hear_a_poller(self) -> None:
+        """Wait for a whole round of lists without a write, or until nothing more can come."""
+        activity, decisions = self.activity, self.decisions
+        while decisions.awaited or self._expecting():
+            if not self._wait(
+                lambda _: decisions.any or activity.quiet_rounds > 0, self._answers_no_more
+            ):
+                self._give_answers_up()
+            elif not self._take_in():
+                break
+        decisions.awaited = set()
+
+    def _wait_for_answers(self) -> None:
+        """Wait until each new pod has an answer; take down those that got none."""
+        activity, decisions = self.activity, self.decisions
+        requests = activity.requests
+        while decisions.awaited:
+            if not self._wait(self._answered, self._answers_no_more):
+                break
+            if decisions.awaited and not self._take_in():
+                # Of a pod that has room nowhere this scheduler says nothing.
+                decisions.awaited = set()
+        else:
+            self._deaf = 0
+            return
+        if not self.world.room.placeable() & decisions.awaited and not decisions.refusals:
+            self.report.terse = True
+        self._give_answers_up()
+        self._deaf = 0 if activity.requests > requests else self._deaf + 1
+        if self._deaf >= GONE:
+            raise _Stopped("the scheduler has gone silent")
+
+    def _answered(self, silence: float) -> bool:
+        """Whether there is no pod to wait for, or something to take in before that is known."""
+        decisions = self.decisions
+        if not decisions.awaited:
+            return True
+        if silence < self.report.settle:
+            return False
+        terse = self.report.terse and not decisions.refusals
+        return decisions.any or (terse and not self.world.room.placeable() & decisions.awaited)
+
+    def _give_answers_up(self) -> None:
+        awaited, self.decisions.awaited = self.decisions.awaited, set()
+        if self.report.terse:
+            awaited &= self.world.room.placeable()
+        self.report.unanswered += sorted(awaited - set(self.report.unanswered))
+
+    def _answers_no_more(self) -> bool:
+        """Whether it is no use to wait for answers any longer."""
+        activity, decisions, patience = self.activity, self.decisions, self.manners.patience
+        if activity.polls:
+            return activity.unheard() > patience
+        if decisions.answers >= KNOWN:
+            patience = min(patience, max(SHORT, PAUSES * decisions.latency))
+        if self._deaf >= DEAF:
+            patience = min(patience, SHORT)
+        restless = (activity.clock.now() - decisions.last) / SECOND
+        return activity.silence() > patience or restless > RESTLESS * self.manners.patience
+
+    def _wait_for_binds(self) -> None:
+        """Let bound pods start, until no waiting pod has room or the scheduler is silent."""
+        while not self.decisions.awaited:
+            if self._is_idle():
+                # A component that is no scheduler may react to what has happened, too.
+                self._wait(lambda silence: silence >= BRIEF * self.report.settle)
+                if not self._take_in():
+                    return
+                continue
+            self._wait(self._spoke_or_silent)
+            if self._take_in():
+                continue
+            # Where there is room for a pod that waits, the scheduler may just be slow: more silence
+            # is asked for, once a pod.
+            hopeful = self._expecting() - self._given_up
+            if not hopeful or not self._hope_for(hopeful):
+                return
+
+    def _is_idle(self) -> bool:
+        """Whether nothing can be bound, and nobody be deleted to make room."""
+        if self.manners.overcommit or self._outranked():
+            return False
+        return not self._expecting()
+
+    def _hope_for(self, hopeful: set[str]) -> bool:
+        """Wait for a decision about pods that could be placed; False where none came."""
+        if self._heard(self._hope):
+            return True
+        self._given_up |= hopeful
+        placeable = self.world.room.placeable() & hopeful
+        self.report.passed_over += sorted(placeable - set(self.report.passed_over))
+        self._vain += not placeable
+        return False
+
+    def _spoke_or_silent(self, silence: float) -> bool:
+        """Whether it has decided something and paused, or is silent."""
+        settle = self.report.settle
+        return silence >= (BRIEF * settle if self.decisions.any else settle)
+
+    def _expecting(self) -> set[str]:
+        """Return the waiting pods that could be bound, or that others could be deleted for."""
+        world = self.world
+        found = world.room.placeable()
+        preempts = self.decisions.deletions > 0 or self._vain < VAIN
+        if preempts and self._outranked():
+            others = world.room.after_evicting(world.evictable()) - found
+            # A pod that has been promised a node has had its answer.
+            found |= {key for key in others if not world.is_nominated(key)}
+        return {key for key in found if self._is_somebodys(key)}
+
+    def _outranked(self) -> bool:
+        """Whether some pod that waits ranks above one that runs."""
+        world = self.world
+        highest = max((needs.priority for needs in world.room.waiting), default=None)
+        return highest is not None and any(
+            world.pods[key].needs.priority < highest for key in world.running
         )
 
-    # --- results ------------------------------------------------------------------------------
+    def _heard(self, seconds: float) -> bool:
+        """Wait for a decision; False after `seconds`."""
+        began = self.activity.clock.now()
+        return self._wait(
+            lambda _: self.decisions.any,
+            lambda: self.activity.clock.now() - began > seconds * SECOND,
+        )
 
-    def result(self, *, name: str, seed: int, complete: bool) -> Result:
-        """Return what became of the pods; times count from the beginning of the run."""
-        lanes = list(self.nodes)
-        place = {lane: index for index, lane in enumerate(lanes)}
+    def _wait(
+        self, done: Callable[[float], bool], enough: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait until `done(silence)`; False where it is `enough` before that."""
+        looks = 0
+
+        def over(silence: float) -> bool:
+            nonlocal looks
+            looks += 1
+            if looks % 25 == 0:
+                self._look()
+            return done(silence) or enough()
+
+        self.activity.wait(over, float("inf"))
+        return done(self.activity.silence())
+
+    def _look(self) -> None:
+        """Look after the user's wish to stop, and after schedulers that have ended."""
+        if self._stop():
+            raise _Stopped
+        trouble = self.trouble()
+        if not trouble:
+            return
+        if self.revive is None or self.report.restarts >= self.manners.restarts:
+            raise _Stopped(trouble)
+        self.report.restarts += 1
+        self.revive()
+        self.meet()
+        self.activity.touch()
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def _take_in(self) -> bool:
+        """Let the world follow what was decided; return whether anything was."""
+        decisions = self.decisions
+        if not decisions.any:
+            return False
+        late, before = 0, set(self.world.fresh)
+        with self.world.together():
+            for key, grace in decisions.take_deleted():
+                self.world.delete(key, grace)
+            for key, node in decisions.take_bound():
+                late += self.world.bind(key, node)
+            decisions.awaited = {key for key in decisions.awaited if self.world.waits(key)}
+            self._await_fresh(before)
+            # Who polls has to see nothing of this: its round goes on.
+            if not self.activity.polls:
+                self.activity.touch()
+        if late:
+            self._was_late(late)
+        return True
+
+    def _was_late(self, late: int) -> None:
         report = self.report
-        capacity = {"cpu": sum(node.cpu for node in self.nodes.values())}
-        gpus = sum(node.gpus for node in self.nodes.values())
-        if gpus:
-            capacity["gpu"] = 1000 * gpus
-        pending = sorted(
-            item.pod.key for item in self.pods.values() if item.state == "Pending" and item.created
-        )
-        notes = [
-            f"late binds: {report.late_binds}",
-            f"{report.steps} steps, {report.requests} requests "
-            f"({report.event_writes} of them writes of events), settle {report.settle:g} s",
-            "an outside scheduler breaks ties at random and in real time: totals repeat, "
-            "the times of single pods may not",
-        ]
-        for text, keys in (
-            ("never bound", pending),
-            ("got no answer in time", report.unanswered),
-            ("bound where there was no room", report.over_capacity),
-        ):
-            if keys:
-                shown = ", ".join(keys[:5]) + (", …" if len(keys) > 5 else "")
-                notes.append(f"{len(keys)} pods {text}: {shown}")
-        return Result(
-            name=name,
-            scheduler="external",
-            seed=seed,
-            tasks=[self._task(item, place) for item in self.pods.values()],
-            samples=self.samples,
-            lanes=lanes,
-            capacity=capacity,
-            end=self.events.now() - self.begin,
-            notes=notes,
-            complete=complete,
-        )
-
-    def _task(self, item: _Outside, place: dict[str, int]) -> Task:
-        def since(when: int | None) -> int | None:
-            return None if when is None else when - self.begin
-
-        pod = item.pod
-        return Task(
-            id=pod.name if pod.namespace == "default" else pod.key,
-            user=pod.user,
-            state=item.state,
-            submitted=pod.arrives,
-            bound=since(item.started),
-            started=since(item.started),
-            ended=since(item.ended),
-            width=max(1, -(-pod.shape.cpu // 1000)),
-            lanes=(place[item.node],) if item.node in place else (),
-            gpu_milli=pod.shape.demand,
-            reason=item.reason,
-        )
+        report.late_binds += late
+        report.settle *= 2
+        self._hope *= 2
+        self._given_up.clear()
+        if self.manners.strict:
+            raise DecisionError(
+                f"{late} binds came too late for their step: repeat with a longer settle "
+                f"(now {report.settle:g} s)"
+            )

@@ -20,42 +20,80 @@ def node(spec: GpuNode, now: int) -> Object:
     if spec.gpus:
         amounts[GPU] = str(spec.gpus)
         labels[MODEL_LABEL] = spec.model
-    condition = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "simulated",
-        "lastHeartbeatTime": rfc3339(now),
-        "lastTransitionTime": rfc3339(now),
-    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": spec.name, "labels": labels},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [condition]},
+        "status": {
+            "capacity": amounts,
+            "allocatable": dict(amounts),
+            "conditions": [condition_of(now, up=True)],
+        },
     }
 
 
-def pod(spec: Pod, scheduler: str) -> Object:
-    """Return a pod that asks for what it needs; GPUs are counted, parts of one count as one."""
+def condition_of(now: int, *, up: bool) -> Object:
+    """Return what a node says of itself, or what is said of one that is not heard of any more."""
+    told = ("True", "KubeletReady", "simulated")
+    silent = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+    status, reason, message = told if up else silent
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": rfc3339(now),
+        "lastTransitionTime": rfc3339(now),
+    }
+
+
+def taints_of_a_lost_node(now: int) -> list[Object]:
+    """Return the taints of a node that is not heard of any more."""
+    effects = ("NoSchedule", "NoExecute")
+    return [
+        {"key": "node.kubernetes.io/unreachable", "effect": effect, "timeAdded": rfc3339(now)}
+        for effect in effects
+    ]
+
+
+def priority_class(priority: int) -> Object:
+    """Return the class of pods of a priority: admission takes the number from there alone."""
+    name = priority_class_name(priority)
+    return {"metadata": {"name": name}, "value": priority, "description": "of a scenario's pods"}
+
+
+def priority_class_name(priority: int) -> str:
+    """Return the name of the class of pods of a priority."""
+    return f"priority-{priority}" if priority >= 0 else f"priority-minus-{-priority}"
+
+
+def pod(spec: Pod, scheduler: str, *, claim: str = "") -> Object:
+    """Return a pod that asks for what it needs.
+
+    With a `claim` its GPUs are devices; otherwise they are counted, and parts of one count as one.
+    """
     requests = {"cpu": f"{spec.shape.cpu}m"} if spec.shape.cpu else {}
     if spec.memory:
         requests["memory"] = str(spec.memory)
-    limits = {GPU: str(spec.shape.gpus)} if spec.shape.gpus else {}
-    selector = dict(label.split("=", 1) for label in spec.shape.labels.split(",") if label)
-    if spec.shape.models and "|" not in spec.shape.models:
-        selector[MODEL_LABEL] = spec.shape.models
+    limits = {GPU: str(spec.shape.gpus)} if spec.shape.gpus and not claim else {}
+    resources: Object = {"requests": requests | limits, "limits": limits}
     body: Object = {
         "schedulerName": scheduler,
         "restartPolicy": "Never",
-        "containers": [
-            {
-                "name": "main",
-                "image": "simulated",
-                "resources": {"requests": requests | limits, "limits": limits},
-            }
-        ],
+        "containers": [{"name": "main", "image": "simulated", "resources": resources}],
     }
+    if claim:
+        resources["claims"] = [{"name": "gpus"}]
+        body["resourceClaims"] = [{"name": "gpus", "resourceClaimName": claim}]
+    selector = dict(label.split("=", 1) for label in spec.shape.labels.split(",") if label)
+    models = [] if claim else list(filter(None, spec.shape.models.split("|")))
+    if len(models) == 1:
+        selector[MODEL_LABEL] = models[0]
+    elif models:
+        rule = {"key": MODEL_LABEL, "operator": "In", "values": models}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+        wanted = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        body["affinity"] = {"nodeAffinity": wanted}
     if selector:
         body["nodeSelector"] = selector
     return {

@@ -163,6 +163,7 @@ def _pod(
         queue=str(labels.get(QUEUE_LABEL, "")),
         user=manifest.namespace or "default",
         body=given,
+        scheduler=str(spec.get("schedulerName") or ""),
     )
 
 

@@ -107,6 +107,8 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
             ) from None
         limit = profile.duration if job.walltime is None else min(profile.duration, job.walltime)
         shape = Shape(-int(-1000 * cpu // 1), 0, 0, "")
+        # batkube's profiles say who shall schedule them; `default` is whoever does.
+        scheduler = str(source.get("scheduler", "default"))
         pods += [
             Pod(
                 name=job.id if job.width == 1 else f"{job.id}-{rank}",
@@ -115,6 +117,7 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
                 duration=limit,
                 gang=job.id if job.width > 1 else "",
                 user=job.user,
+                scheduler="" if scheduler == "default" else scheduler,
             )
             for rank in range(job.width)
         ]
@@ -151,6 +154,7 @@ def _pod(entry: Fields) -> dict[str, Any]:
         "priority": entry.whole("priority", 0, least=-(2**31)),
         "queue": entry.text("queue", ""),
         "user": entry.text("user", ""),
+        "scheduler": entry.text("scheduler", ""),
     }
 
 

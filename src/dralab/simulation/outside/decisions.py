@@ -1,0 +1,82 @@
+"""What a scheduler decided, seen at the store: whatever way it said so, the object has changed.
+
+Called in the thread of whoever writes, read from the driver's.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from dralab.apiserver.storage import Change, Store
+from dralab.kernel.clock import SECOND, WallClock
+
+
+class Decisions:
+    """Pods that were bound, deleted or answered by someone other than the driver's thread.
+
+    `awaited` are the pods that a first answer is waited for: a binding, a condition that says why
+    not, or any other change of the pod.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.clock = WallClock()
+        self.awaited: set[str] = set()
+        self.answers = self.refusals = 0
+        self.deletions = 0
+        # When the last answer came, and how long (seconds) the first one to a step took at most.
+        self.last = 0
+        self.latency = 0.0
+        self._bound: list[tuple[str, str]] = []
+        self._deleted: list[tuple[str, int | None]] = []
+        self._asked: int | None = None
+        self._own = threading.get_ident()
+        self.stop = store.subscribe(self._note)
+
+    def expect(self, keys: set[str]) -> None:
+        """Wait for first answers about these pods from now on; with the store's lock held."""
+        self.awaited = keys
+        self._asked = self.last = self.clock.now()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._bound or self._deleted)
+
+    def take_bound(self) -> list[tuple[str, str]]:
+        """Return the binds since the last call: pod and node."""
+        found, self._bound = self._bound, []
+        return found
+
+    def take_deleted(self) -> list[tuple[str, int | None]]:
+        """Return the deletions since the last call: pod and seconds of grace; None: it is gone."""
+        found, self._deleted = self._deleted, []
+        return found
+
+    def _note(self, changes: Sequence[Change]) -> None:
+        if threading.get_ident() == self._own:
+            return
+        for change in changes:
+            if change.key.resource == "pods" and change.before is not None:
+                self._pod(change)
+
+    def _pod(self, change: Change) -> None:
+        key = f"{change.key.namespace}/{change.key.name}"
+        if change.after is None:
+            self._deleted.append((key, None))
+            self.deletions += 1
+        else:
+            node = change.after.value["spec"].get("nodeName")
+            metadata = change.after.value["metadata"]
+            before = change.before.value if change.before is not None else {}
+            if node and not before["spec"].get("nodeName"):
+                self._bound.append((key, str(node)))
+            elif "deletionTimestamp" in metadata and "deletionTimestamp" not in before["metadata"]:
+                self._deleted.append((key, int(metadata.get("deletionGracePeriodSeconds") or 0)))
+                self.deletions += 1
+        if key in self.awaited:
+            self.awaited.discard(key)
+            self.answers += 1
+            self.refusals += not change.after or not change.after.value["spec"].get("nodeName")
+            self.last = self.clock.now()
+            if self._asked is not None:
+                self.latency = max(self.latency, (self.last - self._asked) / SECOND)
+                self._asked = None

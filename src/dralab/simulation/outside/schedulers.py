@@ -1,0 +1,186 @@
+"""The processes of outside schedulers: started, looked after, ended."""
+
+import base64
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from dralab.cluster import Cluster
+from dralab.simulation.errors import DecisionError
+
+GRACE: Final = 10.0
+LAST_WORDS: Final = 800  # characters
+
+CONFIGURATION: Final = """apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: false
+clientConnection:
+  kubeconfig: {kubeconfig}
+  contentType: application/json
+  qps: 10000
+  burst: 10000
+profiles:
+- schedulerName: {name}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """How to start the scheduler that answers to a name (`spec.schedulerName`).
+
+    In the words `{kubeconfig}`, `{server}`, `{port}`, `{config}` (a KubeSchedulerConfiguration
+    without leader election) and `{serviceaccount}` (a folder with token, ca.crt and namespace) are
+    replaced. The environment has KUBECONFIG, SERVER (host and port), KUBERNETES_SERVICE_HOST and
+    KUBERNETES_SERVICE_PORT.
+    """
+
+    name: str
+    words: Sequence[str]
+
+
+@dataclass(slots=True)
+class Running:
+    """A process and where it writes."""
+
+    command: Command
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def last_words(self) -> str:
+        """Return the end of what it wrote."""
+        text = self.log.read_text(encoding="utf-8", errors="replace").strip()
+        return text[-LAST_WORDS:] or "none"
+
+
+@dataclass(slots=True)
+class Schedulers:
+    """All of them; without a command they are started by hand, and nothing is known of them."""
+
+    commands: Sequence[Command]
+    folder: Path
+    cluster: Cluster
+    running: list[Running] = field(default_factory=list)
+
+    def start(self, command: Command) -> Running:
+        """Start one; DecisionError where that cannot be done."""
+        place = self.cluster.kubeconfig.parent
+        values = self._values(place, command.name)
+        try:
+            words = [word.format(**values) for word in command.words]
+        except (KeyError, IndexError, ValueError) as error:
+            known = ", ".join(f"{{{name}}}" for name in sorted(values))
+            raise DecisionError(
+                f"external.command: {error} is not known; known are {known}", scheduler=command.name
+            ) from None
+        server = values["server"].split("://", 1)[1]
+        host, _, port = server.rpartition(":")
+        environment = os.environ | {
+            "KUBECONFIG": values["kubeconfig"],
+            "SERVER": server,
+            "KUBERNETES_SERVICE_HOST": host.strip("[]"),
+            "KUBERNETES_SERVICE_PORT": port,
+        }
+        log = place / f"{command.name}.log"
+        with log.open("ab") as file:
+            try:
+                process = subprocess.Popen(  # noqa: S603 - the scheduler that the user names
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=self.folder,
+                    # Ctrl-C is for us: we end it, when what it decided has been taken in.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise DecisionError(
+                    f"cannot be started: {error.strerror}: {words[0]}", scheduler=command.name
+                ) from None
+        return Running(command, process, log)
+
+    def _values(self, place: Path, name: str) -> Mapping[str, str]:
+        configuration = place / f"{name}.yaml"
+        text = CONFIGURATION.format(kubeconfig=self.cluster.kubeconfig, name=name)
+        configuration.write_text(text, encoding="utf-8")
+        return {
+            "kubeconfig": str(self.cluster.kubeconfig),
+            "server": self.cluster.url,
+            "config": str(configuration),
+            "port": self.cluster.url.rsplit(":", 1)[-1],
+            "serviceaccount": str(self._service_account(place)),
+        }
+
+    def _service_account(self, place: Path) -> Path:
+        """Write what a pod finds of its service account; without TLS there is only a namespace."""
+        folder = place / "serviceaccount"
+        folder.mkdir(exist_ok=True)
+        (folder / "namespace").write_text("default", encoding="utf-8")
+        if self.cluster.token:
+            described = yaml.safe_load(self.cluster.kubeconfig.read_text(encoding="utf-8"))
+            ca = described["clusters"][0]["cluster"]["certificate-authority-data"]
+            (folder / "ca.crt").write_bytes(base64.b64decode(ca))
+            token = folder / "token"
+            token.touch(mode=0o600)
+            token.write_text(self.cluster.token, encoding="utf-8")
+        return folder
+
+    def trouble(self) -> str:
+        """Return what became of one that ended by itself; empty where all run."""
+        for one in self.running:
+            if (code := one.process.poll()) is not None:
+                how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+                words = one.last_words()
+                return f"{one.command.name} ended {how}; its last words: {words}"
+        return ""
+
+    def revive(self) -> None:
+        """Start those that have ended again."""
+        self.running = [
+            one if one.process.poll() is None else self.start(one.command) for one in self.running
+        ]
+
+    def stop(self) -> None:
+        """End them with SIGTERM, with what they have started themselves; then with SIGKILL."""
+        for one in self.running:
+            _signal(one.process, signal.SIGTERM)
+        for one in self.running:
+            try:
+                one.process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                _signal(one.process, signal.SIGKILL)
+                one.process.wait()
+
+
+@contextmanager
+def started(commands: Sequence[Command], folder: Path, cluster: Cluster) -> Iterator[Schedulers]:
+    """Start the schedulers, and end them; a DecisionError inside gets their last words."""
+    found = Schedulers(commands, folder, cluster)
+    try:
+        for command in commands:
+            found.running.append(found.start(command))
+        yield found
+    except DecisionError as error:
+        if not found.running or "last words" in error.problem:
+            raise
+        told = "; ".join(f"{one.command.name}: {one.last_words()}" for one in found.running)
+        raise DecisionError(f"{error.problem}; its last words: {told}") from None
+    finally:
+        found.stop()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Tell the whole group of a process that runs."""
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            process.send_signal(number)
