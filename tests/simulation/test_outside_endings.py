@@ -142,8 +142,8 @@ def test_each_of_several_schedulers_places_its_own_pods_and_nobodys_are_told(sce
 def test_the_commands_of_a_scenario_are_checked(scenario):
     with pytest.raises(InputError, match=r"external\.schedulers: must map names to commands"):
         run(scenario("{name: p}", schedulers="[a]"))
-    with pytest.raises(DecisionError, match=r"'confg' is not known; known are {config}, {kub"):
-        run(scenario("{name: p}", command="[kube-scheduler, '--config={confg}']"))
+    with pytest.raises(DecisionError, match=r"'settings' is not known; known are {config}, {kub"):
+        run(scenario("{name: p}", command="[kube-scheduler, '--config={settings}']"))
 
 
 @pytest.mark.conformance
