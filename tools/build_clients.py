@@ -62,6 +62,12 @@ COMMANDS = {
         "sigs.k8s.io/dra-example-driver/cmd/dra-example-controller",
         "sigs.k8s.io/dra-example-driver v0.4.0",
     ),
+    # The last release that had classic DRA and structured parameters of v1alpha2 side by side.
+    "dra-test-driver": (
+        "DRALAB_OLD_DRIVER",
+        "k8s.io/kubernetes/test/e2e/dra/test-driver",
+        "k8s.io/kubernetes v1.30.4",
+    ),
 }
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {
@@ -88,8 +94,7 @@ def main(arguments: list[str]) -> int:
             variable, package, module = COMMANDS[name]
             source = folder / f"{name}.source"
             source.mkdir(exist_ok=True)
-            text = f"module build/{name}\n\ngo 1.26.0\n\nrequire {module}\n"
-            (source / "go.mod").write_text(text)
+            (source / "go.mod").write_text(_manifest(name, module))
             # -mod=mod: the sums of what it needs are added as they are found.
             _go(source, "build", "-mod=mod", "-trimpath", "-o", str(target), package)
         else:
@@ -102,19 +107,25 @@ def main(arguments: list[str]) -> int:
 def _build(name: str, source: Path, target: Path) -> None:
     _, package, call, module = PROGRAMS[name]
     source.mkdir(exist_ok=True)
-    lines = [f"module build/{name}", "", "go 1.26.0", "", f"require {module}", ""]
-    if module.startswith("k8s.io/kubernetes "):
-        lines += [f"replace {staged} => {staged} {STAGED}" for staged in _staged()]
-    (source / "go.mod").write_text("\n".join(lines) + "\n")
+    (source / "go.mod").write_text(_manifest(name, module))
     (source / "main.go").write_text(MAIN.format(package=package, call=call))
     _go(source, "mod", "tidy")
     stamp = f"-X k8s.io/component-base/version.gitVersion=v{VERSION}"
     _go(source, "build", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", str(target), ".")
 
 
-def _staged() -> list[str]:
+def _manifest(name: str, module: str) -> str:
+    """Return the go.mod of a program that needs one module."""
+    lines = [f"module build/{name}", "", "go 1.26.0", "", f"require {module}", ""]
+    path, _, version = module.partition(" v1.")
+    if path == "k8s.io/kubernetes":
+        lines += [f"replace {each} => {each} v0.{version}" for each in _staged(module)]
+    return "\n".join(lines) + "\n"
+
+
+def _staged(module: str) -> list[str]:
     """Return the modules that k8s.io/kubernetes keeps beside itself, and so cannot be required."""
-    command = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"]
+    command = ["go", "mod", "download", "-json", module.replace(" ", "@")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ours
     found = re.search(r'"GoMod": "([^"]+)"', done.stdout)
     assert found is not None, done.stdout  # noqa: S101 - a tool may stop

@@ -6,7 +6,7 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
-from dralab.drivers.classic.parameters import Parameters
+from dralab.drivers.classic.parameters import DriverError, Parameters
 from dralab.parts import profiles, running
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
@@ -432,3 +432,22 @@ def test_wrong_parameters_of_a_class_are_an_event(class_, message):
     lab.add(PODS, pod("pod0"))
     lab.wait(2)
     assert message in lab.events("PodSchedulingContext")[0]["message"]
+
+
+# --- devices that the scheduler gave meanwhile ----------------------------------------------------
+
+
+def test_a_promise_that_a_structured_claim_has_overtaken_is_made_anew(lab):
+    [claim] = lab.add(CLASSIC_CLAIMS, named("ResourceClaim", "one", spec=claim_spec()))
+    found = lab.driver.allocations
+    wanted = [("a", claim, Parameters())]
+    found.unsuitable(wanted, ["n0"])
+    written = {
+        "spec": {"allocatedClaims": {"other": {"fake": {"devices": [{"uuid": "FAKE-n0-0"}]}}}}
+    }
+    lab.client.patch(ALLOCATION_STATES, "n0", written, NAMESPACE)
+    with pytest.raises(DriverError, match='"FAKE-n0-0" on node "n0" was given to another claim'):
+        found.allocate(claim, "n0")
+    assert found.unsuitable(wanted, ["n0"]) == {"a": []}
+    found.allocate(claim, "n0")
+    assert [device["uuid"] for device in lab.held("n0")] == ["FAKE-n0-0", "FAKE-n0-1"]

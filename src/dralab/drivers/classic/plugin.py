@@ -61,6 +61,7 @@ class ClassicPlugin:
         self._offered: list[str] | None = None
         self._revision = 0
         self._lock = threading.Lock()
+        self._seeing = threading.Lock()
 
     def start(self) -> None:
         """Offer the node's devices, and go on with what was prepared before. ApiError."""
@@ -115,7 +116,7 @@ class ClassicPlugin:
         self._change(change)
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
-        """Prepare what the controller has given to claims."""
+        """Prepare what claims were given, by the controller or by the scheduler."""
         with self._lock:
             return {ref.uid: self._prepare(ref) for ref in claims}
 
@@ -140,19 +141,20 @@ class ClassicPlugin:
 
     def saw(self, state: Object) -> None:
         """Take what a NodeAllocationState says now: the controller may have given devices away."""
-        if revision_of(state) < self._revision:
-            return
-        self._revision = revision_of(state)
-        taken = {
-            device["uuid"]
-            for uid, devices in _given(state).items()
-            if uid not in self._structured
-            for device in devices
-        }
-        offered = [name for name in self.names if name not in taken]
-        if offered != self._offered:
-            self._offered = offered
-            self.on_resources(self.resources())
+        with self._seeing:
+            if revision_of(state) < self._revision:
+                return
+            self._revision = revision_of(state)
+            taken = {
+                device["uuid"]
+                for uid, devices in _given(state).items()
+                if uid not in self._structured
+                for device in devices
+            }
+            offered = [name for name in self.names if name not in taken]
+            if offered != self._offered:
+                self._offered = offered
+                self.on_resources(self.resources())
 
     def health(self) -> Sequence[DeviceHealth]:
         """Return nothing: classic drivers told no health."""
