@@ -152,6 +152,22 @@ class TestEviction:
         )
         assert ("1 pod" in condition["message"]) == (effect != "NoSchedule")
 
+    def test_a_rule_counts_who_must_go_and_who_went(self, lab):
+        patience = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+        self.use(lab, "hasty")
+        self.use(lab, "patient", 1, tolerations=[patience])
+        self.rule(lab, driver=DRIVER)
+        lab.wait(30)
+        told = (
+            "1 pod needs to be evicted in 1 namespace. 1 pod evicted since starting the controller."
+        )
+        [condition] = lab.get(TAINT_RULES, "rule")["status"]["conditions"]
+        assert (condition["status"], condition["message"]) == ("True", told)
+        lab.wait(60)
+        [condition] = lab.get(TAINT_RULES, "rule")["status"]["conditions"]
+        told = "2 pods evicted since starting the controller."
+        assert (condition["reason"], condition["message"]) == ("Completed", told)
+
     def test_a_rule_whose_pods_are_gone_is_completed(self, lab):
         self.use(lab, "p")
         self.rule(lab, driver=DRIVER)

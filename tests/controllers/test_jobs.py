@@ -1,10 +1,7 @@
-from datetime import UTC, datetime
-from itertools import islice
-
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.controllers import cron, registry
+from dralab.controllers import registry
 from dralab.controllers.job_failures import index_of
 from dralab.runtime.resources import CRON_JOBS, EVENTS, JOBS, PODS
 from workloads import RealLab
@@ -89,6 +86,22 @@ def test_failed_pods_are_replaced_ever_more_slowly_until_the_limit(lab):
     lab.wait(6)
     end(lab, phase="Failed")
     assert conditions(lab)["Failed"] == "BackoffLimitExceeded"
+
+
+@pytest.mark.parametrize(("limit", "most"), [(0, 1), (1, 1), (3, 3)])
+def test_restarts_in_place_count_against_the_limit(lab, limit, most):
+    made = job("j", backoffLimit=limit)
+    made["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    lab.add(JOBS, made)
+    lab.wait(1)
+    [name] = [p["metadata"]["name"] for p in active(lab)]
+    for count in range(most + 1):
+        assert ("Failed" in conditions(lab)) == (count > most)
+        status = {"name": "c", "image": "x", "imageID": "", "ready": False, "restartCount": count}
+        lab.set_status(PODS, name, phase="Running", containerStatuses=[status])
+        lab.wait(1)
+    assert conditions(lab)["Failed"] == "BackoffLimitExceeded"
+    assert active(lab) == []
 
 
 def test_indexed_pods_know_their_index_and_each_counts_once(lab):
@@ -327,41 +340,15 @@ def test_a_start_that_was_missed_for_too_long_is_left_out(lab):
 
 
 @pytest.mark.parametrize(
-    ("text", "zone", "after", "expected"),
+    ("spec", "why"),
     [
-        ("0 * * * *", None, "2026-01-01T00:30", ["2026-01-01T01:00", "2026-01-01T02:00"]),
-        ("*/20 3 * * *", None, "2026-01-01T00:00", ["2026-01-01T03:00", "2026-01-01T03:20"]),
-        ("0 0 29 2 *", None, "2026-01-01T00:00", ["2028-02-29T00:00"]),
-        ("0 0 1 * mon", None, "2026-01-01T12:00", ["2026-01-05T00:00", "2026-01-12T00:00"]),
-        ("0 9 * * 7", None, "2026-01-01T00:00", ["2026-01-04T09:00"]),
-        ("@daily", None, "2026-01-01T12:00", ["2026-01-02T00:00"]),
-        ("@every 90m", None, "2026-01-01T00:00", ["2026-01-01T01:30", "2026-01-01T03:00"]),
-        ("30 2 * * *", "Europe/Berlin", "2026-01-01T00:00", ["2026-01-01T01:30"]),
-        # The night in which 02:30 does not exist.
-        ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00", ["2026-03-30T00:30"]),
+        (
+            {"schedule": "1 2 3"},
+            "spec.schedule: Invalid value: .*expected exactly 5 fields, found 3",
+        ),
+        ({"timeZone": "Moon/Tycho"}, "spec.timeZone: .*unknown time zone Moon/Tycho"),
     ],
 )
-def test_schedules_mean_what_crontab_says(text, zone, after, expected):
-    moment = datetime.fromisoformat(after).replace(tzinfo=UTC)
-    found = islice(cron.parse(text, zone).after(moment), len(expected))
-    assert [time.strftime("%Y-%m-%dT%H:%M") for time in found] == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("* * * *", "expected exactly 5 fields, found 4"),
-        ("60 * * * *", "'60' is not between 0 and 59"),
-        ("* * * * xyz", "'xyz' is not between 0 and 7"),
-        ("5-1 * * * *", "'5-1' goes backward"),
-        ("*/0 * * * *", "'0' is no step"),
-        ("@every 0s", "at least 1s"),
-    ],
-)
-def test_a_text_that_is_no_schedule_is_refused(text, why):
-    with pytest.raises(cron.ScheduleError, match=why):
-        cron.parse(text)
-
-
-def test_a_schedule_that_never_comes_ends_its_search():
-    assert list(islice(cron.parse("0 0 30 2 *").after(datetime(2026, 1, 1, tzinfo=UTC)), 1)) == []
+def test_a_cron_job_without_a_time_is_refused(lab, spec, why):
+    with pytest.raises(ApiError, match=why):
+        lab.add(CRON_JOBS, cron_job("c", **{"schedule": "* * * * *", **spec}))

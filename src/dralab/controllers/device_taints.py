@@ -37,6 +37,8 @@ class DeviceTaintEviction:
         self.queue = manager.queue("device-taint-eviction", self.reconcile)
         self.rule_queue = manager.queue("device-taint-eviction/rules", self.sync_rule)
         self._since: dict[tuple[str, str], int] = {}
+        # How many pods each rule has evicted, by its UID.
+        self._evicted: dict[str, int] = {}
         self.claims.subscribe(self._claim)
         self.slices.subscribe(self._slice)
         self.rules.subscribe(self._rule)
@@ -69,6 +71,8 @@ class DeviceTaintEviction:
                             self.queue.add(key_of(pod))
         if new is not None:
             self.rule_queue.add(key_of(new))
+        elif old is not None:
+            self._evicted.pop(uid_of(old), None)
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         if new is not None and new["spec"].get("resourceClaims"):
@@ -149,9 +153,8 @@ class DeviceTaintEviction:
     def _evict(self, pod: Object) -> None:
         key = key_of(pod)
         now = self.manager.now()
-        self.recorder.event(
-            pod, "Pod", "DeviceTaintManagerEviction", f"Marking for deletion Pod {key}"
-        )
+        self.recorder.event(pod, "Pod", "DeviceTaintManagerEviction", "Marking for deletion")
+        rules = [rule for rule in self.rules if self._evicts(rule, pod)]
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -174,7 +177,18 @@ class DeviceTaintEviction:
         except ApiError as error:
             if error.reason not in {"NotFound", "Conflict"}:
                 raise
+            rules = []
+        for rule in rules:
+            self._evicted[uid_of(rule)] = self._evicted.get(uid_of(rule), 0) + 1
         self._rules_may_change()
+
+    def _evicts(self, rule: Object, pod: Object) -> bool:
+        taint = rule["spec"]["taint"]
+        return taint.get("effect") == "NoExecute" and any(
+            _selects(rule, result) and self._leaves(taint, result) is not None
+            for claim in self._claims_of(pod)
+            for result in _results(claim)
+        )
 
     # --- the status of rules
 
@@ -196,6 +210,9 @@ class DeviceTaintEviction:
             "message": message,
             "observedGeneration": rule["metadata"].get("generation", 0),
         }
+        seen = (known or {}).get("observedGeneration") == new["observedGeneration"]
+        if known is not None and seen and reason == known.get("reason") == "NoEffect":
+            return None  # what NoExecute would do is told once, as it says itself
         if known is not None and all(known.get(name) == new[name] for name in new):
             return None
         conditions = with_condition(status.get("conditions") or (), new, now=now)
@@ -204,43 +221,52 @@ class DeviceTaintEviction:
         return STATUS_PERIOD if going else None
 
     def _progress(self, rule: Object) -> tuple[str, str, bool]:
-        effect = rule["spec"]["taint"].get("effect")
+        """Return reason, message, and whether pods are still to go."""
+        taint = rule["spec"]["taint"]
+        effect = taint.get("effect")
         pods: dict[str, Object] = {}
-        namespaces: set[str] = set()
-        devices: set[tuple[str, str, str]] = set()
+        allocated = 0
         for claim in self.claims:
             hit = [item for item in _results(claim) if _selects(rule, item)]
-            taint = {**rule["spec"]["taint"], "effect": "NoExecute"}
-            leaving = [item for item in hit if self._leaves(taint, item) is not None]
-            devices |= {(item["driver"], item["pool"], item["device"]) for item in leaving}
-            if leaving:
-                for pod in self._pods_of(claim):
-                    pods[uid_of(pod)] = pod
-                    namespaces.add(key_of(pod).namespace)
-        counted = f"{len(pods)} pods needs to be evicted in {len(namespaces)} different namespaces"
+            allocated += len(hit)
+            would = {**taint, "effect": "NoExecute"}
+            if any(self._leaves(would, item) is not None for item in hit):
+                pods |= {uid_of(pod): pod for pod in self._pods_of(claim) if _may_go(pod)}
+        places = _counted(len({key_of(pod).namespace for pod in pods.values()}), "namespace")
+        gone = self._evicted.get(uid_of(rule), 0)
+        told = f"{_counted(gone, 'pod')} evicted since starting the controller." if gone else ""
         if effect == "None":
-            return (
-                "NoEffect",
-                f"{len(devices)} published devices selected; with effect NoExecute, {counted}",
-                False,
+            published = self._published(rule)
+            message = (
+                f"{_counted(published, 'published device')} selected. "
+                f"{_counted(allocated, 'allocated device')} selected. "
+                f"{_counted(len(pods), 'pod')} would be evicted in {places} if the effect was "
+                "NoExecute. This information will not be updated again. Recreate the "
+                "DeviceTaintRule to trigger an update."
             )
+            return "NoEffect", f"{message} {told}".strip(), False
         if effect != "NoExecute":
-            return "OtherEffect", f"effect {effect} does not evict", False
+            message = "Eviction only happens for the NoExecute effect."
+            return "OtherEffect", f"{message} {told}".strip(), False
         if pods:
-            return "PodsPendingEviction", counted, True
-        evicted = any(
-            condition.get("reason") == "PodsPendingEviction"
-            for condition in (rule.get("status") or {}).get("conditions") or ()
-        )
-        done = evicted or (rule.get("status") or {}).get("conditions")
-        return (
-            ("Completed", "no pods are left to evict", False)
-            if done
-            else (
-                "NotStarted",
-                "no pods to evict so far",
-                False,
-            )
+            verb = "needs" if len(pods) == 1 else "need"
+            message = f"{_counted(len(pods), 'pod')} {verb} to be evicted in {places}."
+            return "PodsPendingEviction", f"{message} {told}".strip(), True
+        return ("Completed" if gone else "NotStarted"), told, False
+
+    def _published(self, rule: Object) -> int:
+        """Return how many devices of the newest slices a rule selects."""
+        newest: dict[tuple[str, str], int] = {}
+        for item in self.slices:
+            spec = item["spec"]
+            pool = spec["driver"], spec["pool"]["name"]
+            newest[pool] = max(newest.get(pool, 0), spec["pool"]["generation"])
+        return sum(
+            _selects(rule, {"driver": pool[0], "pool": pool[1], "device": device["name"]})
+            for item in self.slices
+            for pool in [(item["spec"]["driver"], item["spec"]["pool"]["name"])]
+            if item["spec"]["pool"]["generation"] == newest[pool]
+            for device in item["spec"].get("devices") or ()
         )
 
     # --- who uses what
@@ -262,6 +288,17 @@ class DeviceTaintEviction:
         name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
         group = self.groups.get(Key(key_of(pod).namespace, name)) if name else None
         return found if group is None else [*found, *self.claims.find("consumer", uid_of(group))]
+
+
+def _counted(number: int, noun: str) -> str:
+    """Return a number of things in the words of the status of rules."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} different {noun}s" if noun == "namespace" else f"{number} {noun}s"
+
+
+def _may_go(pod: Object) -> bool:
+    return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and not is_finished(pod)
 
 
 def _results(claim: Object) -> list[Wire]:

@@ -219,7 +219,7 @@ class Jobs:
                 if has_failed(job, pod) and (found := judged(job, pod)).action == "FailJob":
                     return "Failed", "PodFailurePolicy", found.message
         limit = spec.get("backoffLimit", 6)
-        if failed > limit:
+        if failed > limit or _restarts_too_often(job, pods, limit):
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         left = self._deadline(job)
         if left is not None and left <= 0:
@@ -435,6 +435,23 @@ def _end(job: Object) -> str | None:
             found: str = condition["lastTransitionTime"]
             return found
     return None
+
+
+def _restarts_too_often(job: Object, pods: list[Object], limit: int) -> bool:
+    """Return whether containers that are restarted in place have failed often enough.
+
+    As pastBackoffLimitOnFailure: what restarts in a pod that goes on counts as failing does.
+    """
+    if (job["spec"]["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
+        return False
+    restarts = sum(
+        status.get("restartCount") or 0
+        for pod in pods
+        if (pod.get("status") or {}).get("phase") in {"Pending", "Running"}
+        for name in ("initContainerStatuses", "containerStatuses")
+        for status in pod["status"].get(name) or ()
+    )
+    return restarts >= max(limit, 1)
 
 
 def _ended(pod: Object) -> int:

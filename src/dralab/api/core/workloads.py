@@ -6,7 +6,7 @@ from dralab.api import fields
 from dralab.api.core.pods import default_template, selector_problems, template_problems
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
-from dralab.values import labels, names
+from dralab.values import cron, labels, names
 
 Object = dict[str, Any]
 QUARTER: Final = "25%"
@@ -304,6 +304,18 @@ def _failure_problems(spec: Object, restart: str | None) -> list[FieldError]:
     return errors
 
 
+def _schedule_problems(schedule: str, zone: str | None) -> list[FieldError]:
+    try:
+        cron.parse("@daily", zone)
+    except cron.ScheduleError as error:
+        return [fields.invalid_value("spec.timeZone", zone, str(error))]
+    try:
+        cron.parse(schedule)
+    except cron.ScheduleError as error:
+        return [fields.invalid_value("spec.schedule", schedule, str(error))]
+    return []
+
+
 class CronJobStrategy(Strategy):
     """Cron jobs."""
 
@@ -328,6 +340,8 @@ class CronJobStrategy(Strategy):
         errors = []
         if not spec.get("schedule"):
             errors.append(fields.required("spec.schedule"))
+        else:
+            errors += _schedule_problems(spec["schedule"], spec.get("timeZone"))
         policy = spec.get("concurrencyPolicy")
         known = ["Allow", "Forbid", "Replace"]
         if policy not in known:

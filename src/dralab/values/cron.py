@@ -86,7 +86,7 @@ def parse(text: str, zone: str | None = None) -> Schedule:
         return Schedule(frozenset(), frozenset(), None, frozenset(), None, place, int(seconds))
     fields = NAMED.get(text, text).split()
     if len(fields) != 5:
-        raise ScheduleError(f"{text!r}: expected exactly 5 fields, found {len(fields)}")
+        raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
     minute, hour, day, month, weekday = fields
     weekdays = _field(weekday, 0, 7, DAYS)
     return Schedule(
