@@ -103,6 +103,8 @@ def node(
         raise click.ClickException(str(error)) from error
     kubelet.serve(endpoint)
     endpoint.start()
+    # A driver may start as soon as the node says that it is ready.
+    (root / "plugins_registry").mkdir(parents=True, exist_ok=True)
     sockets: list[Any] = []
     # Only now: who wakes the node's pods for a driver has to be there before it.
     kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets)
