@@ -244,6 +244,8 @@ class Kubelets:
                 return None
             life = kubelet.pods[uid_of(pod)] = PodLife(kubelet, pod)
         again = life.sync(pod)
+        if left := life.settling():
+            return left if again is None else min(again, left)
         pod = self._tell(pod, life)
         if is_deleting(pod) and life.at_rest():
             self._delete(pod)

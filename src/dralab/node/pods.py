@@ -24,6 +24,9 @@ Wire = Mapping[str, Any]
 TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is tried again soon
 LONGEST_TRY: Final = 60 * SECOND
 BUSY: Final = SECOND // 10
+# Drivers that answer at once are waited for before the pod's first status is written: one write
+# less of the two that most pods with claims cost.
+SETTLING: Final = SECOND // 10
 REFUSED_FOR: Final = 10 * SECOND
 PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 
@@ -72,7 +75,8 @@ class PodLife:
         spec = pod["spec"]
         self.inits = [Running(item, init=True) for item in spec.get("initContainers") or ()]
         self.mains = [Running(item) for item in spec.get("containers") or ()]
-        self.started = status.get("startTime") or rfc3339(node.clock.now())
+        self.begun = node.clock.now()
+        self.started = status.get("startTime") or rfc3339(self.begun)
         self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
         self.prepared = not (
             spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")
@@ -129,6 +133,12 @@ class PodLife:
         if self._judge():
             return self._release()
         return min(delays, default=None)
+
+    def settling(self) -> int:
+        """Return for how many nanoseconds its status may still wait: its first answers come."""
+        if not self.preparing or self.tries or is_deleting(self.pod):
+            return 0
+        return max(0, self.begun + SETTLING - self.node.clock.now())
 
     def end(self, grace: float) -> int | None:
         """Stop all containers, then give everything back."""

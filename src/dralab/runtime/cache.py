@@ -233,6 +233,7 @@ class Caches:
         self._client = client
         self._caches: dict[tuple[Resource, str, str], Cache] = {}
         self._started = False
+        self._unseen = 0  # caches that have not seen their collection: asked for at every turn
         self._listeners: list[Callable[[], None]] = []
 
     def of(
@@ -251,6 +252,7 @@ class Caches:
                 on_synced=self._on_synced,
             )
             self._caches[name] = cache
+            self._unseen += 1
             if self._started:
                 cache.start()
         return cache
@@ -262,7 +264,7 @@ class Caches:
     @property
     def synced(self) -> bool:
         """Whether every cache has seen its collection once."""
-        return self._started and all(cache.synced for cache in self._caches.values())
+        return self._started and not self._unseen
 
     def when_synced(self, action: Callable[[], None]) -> None:
         """Call `action` whenever the last of the caches has become synced."""
@@ -285,6 +287,7 @@ class Caches:
             cache.drain()
 
     def _on_synced(self) -> None:
+        self._unseen -= 1
         if self.synced:
             for action in list(self._listeners):
                 action()

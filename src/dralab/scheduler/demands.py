@@ -19,6 +19,7 @@ Wire = Mapping[str, Any]
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 MOST_CONSUMERS: Final = 256
 SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
+NOT_CREATED_YET: Final = "ResourceClaim not created yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class Demands:
             statuses = (obj.get("status") or {}).get("resourceClaimStatuses") or ()
             status = next((item for item in statuses if item["name"] == entry["name"]), None)
             if status is None:
-                return Blocked(f'pod "{pod.key}": ResourceClaim not created yet')
+                return Blocked(f'pod "{pod.key}": {NOT_CREATED_YET}')
             name = status.get("resourceClaimName")
             if not name:
                 return None
