@@ -169,6 +169,7 @@ def run(
             )
     else:
         result = watched(loaded.name, work)
+    result = worlds.measured(loaded, result)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     if wanted.report is not None:

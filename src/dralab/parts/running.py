@@ -117,15 +117,17 @@ def assemble(
     without: Collection[str] = (),
     kinds: "Kinds | None" = None,
     classic: bool = False,
+    brief: bool = False,
 ) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
 
     `kinds` are those that the server has, for the controllers that look after all of them;
-    `classic` adds what claims of classic DRA need, where the server serves that profile.
+    `classic` adds what claims of classic DRA need, where the server serves that profile; `brief`
+    has the scheduler say no more than kube-scheduler of pods that fit nowhere.
     """
     from dralab.allocation.selectors import CelEnvironment
     from dralab.controllers import registry
-    from dralab.scheduler.scheduler import Scheduler
+    from dralab.scheduler.scheduler import Scheduler, briefly
 
     if CONTROLLERS not in without:
         registry.assemble(manager, kinds=kinds)
@@ -135,7 +137,7 @@ def assemble(
             ClassicClaims(manager)
     if SCHEDULER in without:
         return None
-    scheduler = Scheduler(manager, CelEnvironment())
+    scheduler = Scheduler(manager, CelEnvironment(), explain=briefly if brief else None)
     if classic:
         from dralab.scheduler.classic import ClassicScheduling
 

@@ -35,7 +35,8 @@ class SimulatedCluster:
 
     Same seed, same calls, same objects, to the byte. `events` may be the heap of a larger
     simulation; `without` leaves out parts as `dralab up --without` does, `profiles` are those of
-    `dralab up --profile`, `features` the gates that are on.
+    `dralab up --profile`, `features` the gates that are on. `brief`: of pods that fit nowhere one
+    sentence is said, which is cheap.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class SimulatedCluster:
         events: Events | None = None,
         profiles: Sequence[str] = (),
         features: Features | None = None,
+        brief: bool = False,
     ) -> None:
         self.engine = SimulatedEngine(events)
         if events is None:
@@ -64,6 +66,7 @@ class SimulatedCluster:
             without=without,
             kinds=self.server.resources.kinds,
             classic="classic" in profiles,
+            brief=brief,
         )
         self.manager.start()
         self.settle()

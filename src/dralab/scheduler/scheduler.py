@@ -6,7 +6,7 @@ event.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -311,6 +311,13 @@ class Scheduler:
         """Return the nodes that a pod fits on but for its claims, the best first."""
         bare = {**pod, "spec": {k: v for k, v in pod["spec"].items() if k != "resourceClaims"}}
         return ranked(self.state, self._info(bare))
+
+    def why_not(self, pod: Object) -> str:
+        """Return all that can be said of why a pod fits nowhere now; empty where it fits."""
+        found = schedule(self.state, self._info(pod))
+        if isinstance(found, Placement):
+            return ""
+        return Reasons(self.manager.engine.clock.now)(replace(found, repeated=False), self.state)
 
     def _info(self, obj: Object) -> PodInfo:
         return pod_info(obj, self._select_namespaces)

@@ -9,13 +9,13 @@ import orjson
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation import metrics
-from dralab.simulation.results import Result
+from dralab.simulation.results import Result, Sample
 
 TASK_COLUMNS: Final = (
     "id", "user", "state", "submitted", "bound", "started", "ended", "wait", "run", "turnaround",
     "bounded_slowdown", "width", "gpu_milli", "places", "evictions", "reason",
 )  # fmt: skip
-SAMPLE_COLUMNS: Final = ("time", "waiting", "running", "cpu", "gpu", "fragmented")
+SAMPLE_COLUMNS: Final = ("time", *Sample._fields[1:-1])
 Row = tuple[Any, ...]
 
 
@@ -33,7 +33,7 @@ def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[
     )
     tables: Mapping[str, tuple[Sequence[str], list[Row]]] = {
         "tasks": (TASK_COLUMNS, task_rows(result)),
-        "samples": (SAMPLE_COLUMNS, sample_rows(result)),
+        "samples": (sample_columns(result), sample_rows(result)),
     }
     for name, (columns, rows) in tables.items():
         text = "\n".join([",".join(columns), *(",".join(map(_cell, row)) for row in rows)])
@@ -82,9 +82,17 @@ def task_rows(result: Result) -> list[Row]:
     return rows
 
 
+def sample_columns(result: Result) -> list[str]:
+    """Return the names of the columns of samples: after the common ones the types of devices."""
+    return [*SAMPLE_COLUMNS, *(f"gpu[{name}]" for name in result.types)]
+
+
 def sample_rows(result: Result) -> list[Row]:
     """Return a row per sample; time in seconds."""
-    return [(_seconds(sample.when), *sample[1:]) for sample in result.samples]
+    none = (0,) * len(result.types)
+    return [
+        (_seconds(sample.when), *sample[1:-1], *(sample.types or none)) for sample in result.samples
+    ]
 
 
 def write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:

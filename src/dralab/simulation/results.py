@@ -1,12 +1,16 @@
 """What every engine leaves behind, in one form: tasks, samples over time, what there was to use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """The state from `when` on; CPU and GPU in milli, fragmented GPU in milli."""
+    """The state from `when` on; CPU and GPU in milli, fragmented GPU in milli, memory in bytes.
+
+    `asked` is the CPU (or machines) that waiting tasks ask for; `types` is what is in use of each
+    type of device, in milli. `ended`, `evicted`, `refused` and `joules` count from the beginning.
+    """
 
     when: int
     waiting: int
@@ -14,6 +18,13 @@ class Sample(NamedTuple):
     cpu: int
     gpu: int
     fragmented: float
+    memory: int = 0
+    asked: int = 0
+    ended: int = 0
+    evicted: int = 0
+    refused: int = 0
+    joules: float = 0.0
+    types: tuple[int, ...] = ()
 
 
 class Task(NamedTuple):
@@ -40,8 +51,10 @@ class Task(NamedTuple):
 class Result:
     """One finished run.
 
-    `capacity` maps a resource to how much there is (`machines`, or `cpu` and `gpu` in milli).
-    `lanes` are names of machines, or of nodes and their devices (`node-3/gpu1`).
+    `capacity` maps a resource to how much there is (`machines`, or `cpu` and `gpu` in milli,
+    `memory` in bytes), `types` a type of device to its milli, in the order of the samples.
+    `lanes` are names of machines, or of nodes and their devices (`node-3/gpu1`). Only what happens
+    in the `interval` is measured; None: everything.
     """
 
     name: str
@@ -56,3 +69,17 @@ class Result:
     refusals: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
     complete: bool = True
+    types: Mapping[str, int] = field(default_factory=dict)
+    interval: tuple[int, int] | None = None
+
+    def all_capacity(self) -> dict[str, int]:
+        """Return the capacity of resources, and of types of devices as `gpu[MODEL]`."""
+        return {**self.capacity, **{f"gpu[{name}]": most for name, most in self.types.items()}}
+
+    def in_use(self, name: str) -> Callable[[Sample], float]:
+        """Return what tells how much of a resource or type is in use in a sample."""
+        if name.startswith("gpu["):
+            index = list(self.types).index(name[4:-1])
+            return lambda sample: sample.types[index] if sample.types else 0
+        field_name = {"machines": "cpu"}.get(name, name)
+        return lambda sample: float(getattr(sample, field_name))

@@ -1,10 +1,17 @@
 """Which world runs a scenario: rigid jobs and pods in `batch` and `pods`, a cluster in `inside`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation.inside.run import InsideRun
+from dralab.simulation.results import Result
 from dralab.simulation.scenarios.execute import Run
 from dralab.simulation.scenarios.scenario import OWN, Scenario
+
+
+def measured(scenario: Scenario, result: Result) -> Result:
+    """Return a result of which only what the scenario wants is measured."""
+    return replace(result, interval=scenario.measured)
 
 
 def begin(scenario: Scenario, resume: Path | None = None) -> Run | InsideRun:

@@ -56,7 +56,7 @@ class Case:
             table = outcome.table()
             return {key: value for key, value in table.items() if "@" in key}
         loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-        return metrics.of(worlds.begin(loaded).go())
+        return metrics.of(worlds.measured(loaded, worlds.begin(loaded).go()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

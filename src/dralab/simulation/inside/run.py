@@ -28,17 +28,18 @@ from dralab.simulation.inside.faults import Faults
 from dralab.simulation.inside.nodes import SimulatedNodes
 from dralab.simulation.inside.queues import Queues
 from dralab.simulation.inside.submission import GATE, Bodies, gangs_of
-from dralab.simulation.inside.tasks import Seen, Tasks, lanes_of
+from dralab.simulation.inside.tasks import Gpus, Seen, Tasks, lanes_of
 from dralab.simulation.results import Result
-from dralab.simulation.scenarios import custom, manifests
+from dralab.simulation.scenarios import collect, custom, manifests
 from dralab.simulation.scenarios.execute import digest
 from dralab.simulation.scenarios.manifests import Arrival
 from dralab.simulation.scenarios.scenario import Scenario
-from dralab.simulation.workloads.openb import WHOLE_GPU
 
 NAME: Final = "dralab"
 # Nothing has changed for so long, nothing is certain to end or to come: it stays as it is.
 PATIENCE: Final = 600 * SECOND
+# Explaining takes longer than scheduling; after so many the rest has the short sentence.
+MOST_EXPLAINED: Final = 100
 # Whoever refuses a pod for a quota needs a moment to count what has ended.
 RECOUNT: Final = SECOND
 Progress = Callable[[int, int, int], None]
@@ -50,9 +51,13 @@ class InsideRun:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         how = scenario.circumstances
-        self.cluster = SimulatedCluster(seed=scenario.seed)
+        # What is said of pods on their way is one sentence; in the end, everything.
+        self.cluster = SimulatedCluster(seed=scenario.seed, brief=True)
         self.work = scenario.pods()
-        self.tasks = Tasks()
+        nodes = scenario.fleet.as_nodes()
+        self.capacity, self.types = collect.capacity_of(nodes)
+        gpus = Gpus(nodes, self.work) if self.types and self.work else None
+        self.tasks = Tasks(types=list(self.types), gpus=gpus)
         self._by_name: dict[tuple[str, str], Seen] = {}
         self._refused: list[Seen] = []
         self._steps = 0
@@ -64,7 +69,7 @@ class InsideRun:
         self.brought = Brought(self.cluster, scenario.fleet.objects)
         self.nodes = SimulatedNodes(
             self.cluster,
-            scenario.fleet.as_nodes(),
+            nodes,
             self.containers,
             self._driver,
             self.brought.drivers,
@@ -136,7 +141,19 @@ class InsideRun:
                 if stop is not None and stop():
                     return self.result()
         self.complete = True
+        self._explain()
         return self.result()
+
+    def _explain(self) -> None:
+        """Say of the pods that wait why they do, as exactly as it can be said."""
+        scheduler = self.cluster.scheduler
+        if scheduler is None:
+            return
+        waiting = [seen for seen in self.tasks.seen if seen.uid and seen.bound is None]
+        for seen in waiting[:MOST_EXPLAINED]:
+            pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+            if not pod["spec"].get("schedulingGates") and not pod["spec"].get("schedulingGroup"):
+                seen.reason = scheduler.why_not(pod) or seen.reason
 
     def _at_rest(self, when: int) -> bool:
         """Return whether nothing that comes is of interest."""
@@ -176,7 +193,7 @@ class InsideRun:
             raise self._wrong(f"{arrival.body.get('kind')}", error) from None
 
     def _arrive(self, seen: Seen) -> None:
-        self.tasks.waiting += 1
+        self.tasks.wait(seen, 1)
         self._submit(seen)
 
     def _submit(self, seen: Seen) -> None:
@@ -245,7 +262,7 @@ class InsideRun:
             seen = Seen(manifests.of_object(pod, self.cluster.now - self.begin), metadata["name"])
             self._by_name[key] = seen
             self.tasks.seen.append(seen)
-            self.tasks.waiting += 1
+            self.tasks.wait(seen, 1)
         seen.uid = uid_of(pod)
         self.tasks.by_uid[seen.uid] = seen
         self._last = self.cluster.now
@@ -257,7 +274,8 @@ class InsideRun:
         if node and seen.bound is None:
             seen.bound = self._last = self.cluster.now
             seen.state, seen.node, seen.reason = "Bound", node, ""
-            self.tasks.waiting -= 1
+            seen.devices = tuple(self._devices(seen, pod))
+            self.tasks.wait(seen, -1)
             self.tasks.hold(seen, 1)
         if not node:
             told = condition_of(pod, "PodScheduled") or {}
@@ -271,7 +289,6 @@ class InsideRun:
         seen = self.tasks.by_uid.get(uid)
         if seen is not None and seen.started is None:
             seen.state, seen.started = "Running", self.cluster.now
-            seen.devices = tuple(self._devices(seen))
             self._last = self.cluster.now
 
     def ended(self, uid: str, code: int) -> None:
@@ -280,8 +297,8 @@ class InsideRun:
         if seen is not None:
             seen.ended, seen.failed = self.cluster.now, seen.failed or code != 0
 
-    def _devices(self, seen: Seen) -> list[str]:
-        pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+    def _devices(self, seen: Seen, pod: Object) -> list[str]:
+        """Return what was allocated for a pod: that is written before it is bound."""
         status = pod.get("status") or {}
         names = [
             entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()
@@ -317,7 +334,7 @@ class InsideRun:
             return
         seen.gone = True
         if seen.bound is not None and not seen.reason:
-            seen.evictions += 1
+            self.tasks.evict(seen)
         self._free(seen)
         if seen.pod.owner:
             # Its controller makes another one, which is a task of its own.
@@ -333,7 +350,7 @@ class InsideRun:
         self._by_name.pop((seen.pod.namespace, seen.name), None)
         seen.again()
         seen.reason = why
-        self.tasks.waiting += 1
+        self.tasks.wait(seen, 1)
 
         self.cluster.engine.soon(lambda: self._submit(seen))
 
@@ -341,7 +358,7 @@ class InsideRun:
         if seen.bound is not None:
             self.tasks.hold(seen, -1)
         else:
-            self.tasks.waiting -= 1
+            self.tasks.wait(seen, -1)
         if self.queues.has(seen.pod):
             self.queues.release(seen)
             self._admit_soon()
@@ -352,23 +369,21 @@ class InsideRun:
     def _node_lost(self, name: str) -> None:
         for seen in self.tasks.by_uid.values():
             if seen.node == name and seen.bound is not None and not seen.over and not seen.gone:
-                seen.evictions += 1
-                seen.state, seen.started, seen.ended = "Bound", None, None
+                self.tasks.evict(seen)
+                seen.ended = None
+                if not seen.pod.owner:
+                    # It may begin anew on the same node; that of a controller is replaced.
+                    seen.state, seen.started = "Bound", None
                 seen.reason = "its node went down"
 
     # --- the end ------------------------------------------------------------------------------
 
     def result(self) -> Result:
         """Return what there is so far."""
-        nodes = self.scenario.fleet.as_nodes()
         devices = self.nodes.devices
         for node, names in self.brought.devices.items():
             devices.setdefault(node, []).extend(names)
         lanes = lanes_of(devices)
-        capacity = {"cpu": sum(node.cpu for node in nodes)}
-        gpus = sum(node.gpus for node in nodes)
-        if gpus:
-            capacity["gpu"] = WHOLE_GPU * gpus
         over = self.complete and self.tasks.over == len(self.tasks.seen)
         return Result(
             name=self.scenario.name,
@@ -377,7 +392,8 @@ class InsideRun:
             tasks=list(self.tasks.finished(self.begin, lanes)),
             samples=self.tasks.samples,
             lanes=lanes,
-            capacity=capacity,
+            capacity=self.capacity,
+            types=self.types,
             end=(self._last if over else self.cluster.now) - self.begin,
             refusals=dict(self.tasks.refusals),
             complete=self.complete,

@@ -2,16 +2,23 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from dralab.simulation.openb.cluster import GpuCluster, model_names
+from dralab.simulation.openb.fragmentation import Fragmentation, typical_pods
+from dralab.simulation.pods.gpu_claims import PREFIX
 from dralab.simulation.pods.model import Pod
 from dralab.simulation.results import Sample, Task
+from dralab.simulation.workloads.openb import GpuNode, GpuPod
 
 # As kube-scheduler and ours say it: how many nodes lack what, then what preemption could do.
 REASONS: Final = re.compile(r"^\d+/\d+ nodes are available: (.*?)(?:\.(?:\s|$)|$)")
 COUNT: Final = re.compile(r"^\d+ ")
+# Whose message it is makes no reason.
+WHOSE: Final = re.compile(r'^pods? "[^"]*"(?: is forbidden)?: ')
+GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
 
 
 @dataclass(slots=True)
@@ -61,12 +68,31 @@ class Tasks:
     running: int = 0
     cpu: int = 0
     gpu: int = 0
+    memory: int = 0
+    asked: int = 0
+    evicted: int = 0
+    types: Sequence[str] = ()
+    gpus: "Gpus | None" = None
+
+    def wait(self, seen: Seen, sign: int) -> None:
+        """Count a task that waits, or does no more."""
+        self.waiting += sign
+        self.asked += sign * seen.pod.shape.cpu
 
     def hold(self, seen: Seen, sign: int) -> None:
         """Count what a task takes when it is bound, or gives back."""
+        shape = seen.pod.shape
         self.running += sign
-        self.cpu += sign * seen.pod.shape.cpu
-        self.gpu += sign * seen.pod.shape.demand
+        self.cpu += sign * shape.cpu
+        self.memory += sign * seen.pod.memory
+        self.gpu += sign * shape.demand
+        if self.gpus is not None:
+            self.gpus.hold(seen, sign)
+
+    def evict(self, seen: Seen) -> None:
+        """Count a run that was lost."""
+        seen.evictions += 1
+        self.evicted += 1
 
     def refused(self, seen: Seen, message: str) -> None:
         """Take it that a pod cannot be placed, and why."""
@@ -78,7 +104,10 @@ class Tasks:
         """Note how things stand."""
         sample = Sample(
             when=now, waiting=self.waiting, running=self.running, cpu=self.cpu, gpu=self.gpu,
-            fragmented=0.0,
+            fragmented=0.0 if self.gpus is None else self.gpus.lost, memory=self.memory,
+            asked=self.asked, ended=self.over, evicted=self.evicted,
+            refused=self.refusals.total(),
+            types=() if self.gpus is None else tuple(self.gpus.types[t] for t in self.types),
         )  # fmt: skip
         if self.samples and self.samples[-1].when == now:
             self.samples[-1] = sample
@@ -112,15 +141,48 @@ class Tasks:
             )
 
 
+class Gpus:
+    """What is left of every node and GPU, for fragmentation and the use of each model."""
+
+    def __init__(self, nodes: Sequence[GpuNode], pods: Iterable[Pod]) -> None:
+        typical = typical_pods(GpuPod(pod.name, pod.shape, 0) for pod in pods)
+        self._cluster = GpuCluster(nodes, Fragmentation(typical, model_names(nodes)))
+        self._number = {node.name: index for index, node in enumerate(nodes)}
+        self.types: Counter[str] = Counter()
+        self.lost = float(self._cluster.lost.sum())
+
+    def hold(self, seen: Seen, sign: int) -> None:
+        """Take what a task has, or give it back."""
+        number = self._number.get(seen.node)
+        if number is None:
+            return
+        cluster, shape = self._cluster, seen.pod.shape
+        names = (device.rpartition("/")[2] for device in seen.devices)
+        taken = [
+            int(name.removeprefix(PREFIX))
+            for name in names
+            if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
+        ]
+        if len(taken) != shape.gpus or max(taken, default=0) >= max(1, cluster.nodes[number].gpus):
+            taken = []  # devices of somebody else's driver
+        self.lost -= float(cluster.lost[number])
+        change = cluster.place if sign > 0 else cluster.release
+        change(number, shape, seen.pod.memory, taken)
+        self.lost += float(cluster.lost[number])
+        if taken:
+            self.types[cluster.nodes[number].model] += sign * shape.demand
+
+
 def reasons(message: str) -> Iterator[str]:
-    """Yield the reasons of a message that no node is available, without their numbers.
+    """Yield the reasons of a message that a pod goes nowhere, without numbers and names.
 
     >>> list(reasons("0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods. Details"))
     ['Insufficient cpu', 'Too many pods']
     """
     match = REASONS.match(message)
     if match is None:
-        yield message
+        found = WHOSE.sub("", message)
+        yield "the gang is not complete" if GANG.match(found) else found
         return
     for part in match[1].split(", "):
         yield COUNT.sub("", part)

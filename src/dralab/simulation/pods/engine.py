@@ -98,7 +98,11 @@ class PodSimulation:
         self.refusals: Counter[str] = Counter()
         self.over = 0
         self.running: set[int] = set()
-        self.used_cpu = 0
+        self.used_cpu = self.used_memory = self.asked = self.evictions = self.refused = 0
+        # Types of devices, in the order in which results name them.
+        models = [model for model in model_names(nodes) if model]
+        self.used_types = [0] * len(models)
+        self._type = {model: index for index, model in enumerate(models)}
         self.fragmented = float(self.cluster.lost.sum())
         self._fresh: set[Class] = set()
         self._freed: set[int] = set()
@@ -136,13 +140,13 @@ class PodSimulation:
                     progress(self.events.now(), self.over)
                 if stop is not None and stop():
                     return False
+        self._sample()
         return True
 
     # --- arrival and decision -----------------------------------------------------------------
 
     def _arrive(self, run: PodRun) -> None:
-        kind = self.waiting.add(run.number, run.pod)
-        self._fresh.add(kind)
+        self._wait(run)
         if run.pod.gang:
             self._gangs_here[run.pod.gang] += 1
         self._decide_soon()
@@ -184,6 +188,7 @@ class PodSimulation:
 
     def _refuse(self, pods: list[Pod], reason: str) -> bool:
         self.refusals[reason] += 1
+        self.refused += 1
         for pod in pods:
             self.by_key[pod.key].reason = reason
         return False
@@ -212,6 +217,9 @@ class PodSimulation:
             self.chooser.released(node, pod.shape, gpus)
         self.fragmented += float(cluster.lost[node])
         self.used_cpu += sign * pod.shape.cpu
+        self.used_memory += sign * pod.memory
+        if pod.shape.gpus:
+            self.used_types[self._type[self.nodes[node].model]] += sign * pod.shape.demand
         if pod.queue in self.held:
             self.held[pod.queue].update(
                 cpu=sign * pod.shape.cpu, gpu=sign * pod.shape.demand, pods=sign
@@ -223,6 +231,7 @@ class PodSimulation:
         now, life = self.events.now(), self.how.life
         run.state, run.node, run.gpus, run.reason = "Bound", node, tuple(gpus), ""
         run.bound, run.attempts = now, run.attempts + 1
+        self.asked -= run.pod.shape.cpu
         self.running.add(run.number)
         delay = self._drawn(life.start, "start")
         if delay:
@@ -268,7 +277,11 @@ class PodSimulation:
     def _wait_again(self, run: PodRun) -> None:
         run.state, run.ended, run.started, run.bound = "Pending", None, None, None
         run.gpus, run.node = (), -1
+        self._wait(run)
+
+    def _wait(self, run: PodRun) -> None:
         self._fresh.add(self.waiting.add(run.number, run.pod))
+        self.asked += run.pod.shape.cpu
 
     def _drawn(self, stage: Stage, name: str) -> int:
         if not stage.jitter:
@@ -303,6 +316,7 @@ class PodSimulation:
         self._hold(run, run.node, run.gpus, -1)
         self.running.discard(run.number)
         run.evictions += 1
+        self.evictions += 1
         self._wait_again(run)
         run.reason = "evicted: its node went down"
 
@@ -321,6 +335,12 @@ class PodSimulation:
             cpu=self.used_cpu,
             gpu=self.cluster.used,
             fragmented=self.fragmented,
+            memory=self.used_memory,
+            asked=self.asked,
+            ended=self.over,
+            evicted=self.evictions,
+            refused=self.refused,
+            types=tuple(self.used_types),
         )
         if self.samples and self.samples[-1].when == sample.when:
             self.samples[-1] = sample

@@ -26,8 +26,9 @@ def write(result: Result, path: Path) -> None:
             4, 1, figsize=FIGURE, height_ratios=[1, 1, 2.4, 1], layout="constrained"
         )
         when = [sample.when / SECOND / 3600 for sample in result.samples]
-        for name, capacity in result.capacity.items():
-            values = [100 * (s.gpu if name == "gpu" else s.cpu) / capacity for s in result.samples]
+        for name, capacity in result.all_capacity().items():
+            used = result.in_use(name)
+            values = [100 * used(s) / (capacity or 1) for s in result.samples]
             axes[0].step(when, values, where="post", label=name)
         axes[0].set(ylabel="in use (%)", ylim=(0, 100))
         axes[0].legend(loc="upper right")

@@ -13,18 +13,6 @@ from dralab.simulation.results import Result
 
 MOST_POINTS: Final = 1500
 MOST_ROWS: Final = 2000
-DEFINITIONS: Final = (
-    ("wait", "from submission to start; tasks that never started are not in it"),
-    ("turnaround", "from submission to end"),
-    ("bounded slowdown", "turnaround by run time, where no run counts as shorter than 10 s"),
-    ("makespan", "from the first submission to the last end"),
-    ("utilisation", "what was in use, over the makespan, by what there was"),
-    (
-        "fragmentation",
-        "idle GPU that the typical pods of this workload cannot use (FGD's measure F)",
-    ),
-    ("fairness", "Jain's index over users of their mean bounded slowdown; 1: all fare alike"),
-)
 
 
 def write(
@@ -67,7 +55,7 @@ def page(result: Result) -> Page:
             ("never started", numbers["never_started"], "number"),
         ],
         charts=list(_charts(result)),
-        definitions=DEFINITIONS,
+        definitions=[(name.replace("_", " "), text) for name, text in metrics.DEFINITIONS.items()],
     )
 
 
@@ -76,9 +64,10 @@ def _charts(result: Result) -> Iterator[Chart]:
     x = [sample.when / SECOND for sample in thinned]
     common = {"kind": "lines", "x": x, "xKind": "time", "steps": True}
     uses = []
-    for name, capacity in result.capacity.items():
-        values = [s.gpu if name == "gpu" else s.cpu for s in thinned]
-        uses.append({"name": name, "y": [round(100 * v / capacity, 3) for v in values]})
+    for name, capacity in result.all_capacity().items():
+        if capacity:
+            used = result.in_use(name)
+            uses.append({"name": name, "y": [round(100 * used(s) / capacity, 3) for s in thinned]})
     yield common | {
         "title": "In use", "series": uses, "yKind": "percent", "most": 100, "fill": True,
         "half": True,
@@ -102,7 +91,23 @@ def _charts(result: Result) -> Iterator[Chart]:
                 {"name": "fragmented", "y": [round(s.fragmented / 1000, 3) for s in thinned]},
             ],
         }
+    if result.refusals or any(task.evictions for task in result.tasks):
+        yield common | {
+            "title": "Refused and evicted",
+            "text": "Counted from the beginning.",
+            "series": [
+                {"name": "refused", "y": [s.refused for s in thinned]},
+                {"name": "evicted", "y": [s.evicted for s in thinned]},
+            ],
+        }
+    if result.joules is not None:
+        yield common | {
+            "title": "Energy",
+            "text": "Joules from the beginning.",
+            "series": [{"name": "joules", "y": [round(s.joules, 3) for s in thinned]}],
+        }
     yield from waits(result)
+    yield number_table(result)
     yield task_table(result)
 
 
@@ -129,6 +134,16 @@ def waits(result: Result) -> Iterator[Chart]:
         "kind": "bars", "title": "Tasks by wait", "half": True, "labels": names, "values": counts,
         "text": "How many waited up to so long.",
     }  # fmt: skip
+
+
+def number_table(result: Result) -> Chart:
+    """Return all numbers of the run; what they say stands at the end of the page."""
+    rows = [
+        [name, None if value is None else round(float(value), 6)]
+        for name, value in metrics.of(result).items()
+    ]
+    columns = [["number", ""], ["value", "number"]]
+    return {"kind": "table", "title": "All numbers", "columns": columns, "rows": rows}
 
 
 def task_table(result: Result) -> Chart:

@@ -1,12 +1,16 @@
 """From an engine's own records to the one form that metrics, outputs and reports understand."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from dralab.simulation.batch.engine import Simulation
+from dralab.simulation.batch.hosts import PowerRow
 from dralab.simulation.batch.runs import warnings
 from dralab.simulation.machines import members
+from dralab.simulation.openb.cluster import model_names
 from dralab.simulation.pods.engine import PodRun, PodSimulation
 from dralab.simulation.results import Result, Sample, Task
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
 
 def of_jobs(
@@ -34,7 +38,7 @@ def of_jobs(
         scheduler=scheduler,
         seed=seed,
         tasks=tasks,
-        samples=samples_of(tasks),
+        samples=samples_of(tasks, simulation.hosts.power_rows),
         lanes=[host.name for host in platform.compute],
         capacity={"machines": platform.width},
         end=simulation.events.now(),
@@ -44,25 +48,35 @@ def of_jobs(
     )
 
 
-def samples_of(tasks: Iterable[Task]) -> list[Sample]:
+def samples_of(tasks: Iterable[Task], power: Iterable[PowerRow] = ()) -> list[Sample]:
     """Return the numbers of waiting and running tasks, and machines in use, over time."""
-    changes: dict[int, list[int]] = {}
+    changes: dict[int, Counter[str]] = {}
+
+    def at(when: int, **more: int) -> None:
+        changes.setdefault(when, Counter()).update(more)
+
     for task in tasks:
         if task.state == "REJECTED":
+            at(task.submitted, refused=1)
             continue
-        changes.setdefault(task.submitted, [0, 0, 0])[0] += 1
+        at(task.submitted, waiting=1, asked=task.width)
         if task.started is not None:
-            now = changes.setdefault(task.started, [0, 0, 0])
-            now[0], now[1], now[2] = now[0] - 1, now[1] + 1, now[2] + task.width
+            at(task.started, waiting=-1, asked=-task.width, running=1, cpu=task.width)
         if task.ended is not None:
-            end = changes.setdefault(task.ended, [0, 0, 0])
-            end[1], end[2] = end[1] - 1, end[2] - task.width
-    waiting = running = used = 0
+            at(task.ended, running=-1, cpu=-task.width, ended=1)
+    used = {row.when: row.joules for row in power}
+    now: Counter[str] = Counter()
+    joules = 0.0
     samples = []
-    for when in sorted(changes):
-        more = changes[when]
-        waiting, running, used = waiting + more[0], running + more[1], used + more[2]
-        samples.append(Sample(when, waiting, running, used, 0, 0.0))
+    for when in sorted({*changes, *used}):
+        now.update(changes.get(when, {}))
+        joules = used.get(when, joules)
+        samples.append(
+            Sample(
+                when, now["waiting"], now["running"], now["cpu"], 0, 0.0, asked=now["asked"],
+                ended=now["ended"], refused=now["refused"], joules=joules,
+            )
+        )  # fmt: skip
     return samples
 
 
@@ -74,9 +88,7 @@ def of_pods(simulation: PodSimulation, *, name: str, complete: bool = True) -> R
         first.append(len(lanes))
         lanes.append(node.name)
         lanes += [f"{node.name}/gpu{index}" for index in range(node.gpus)]
-    capacity = {"cpu": sum(node.cpu for node in simulation.nodes)}
-    if simulation.cluster.capacity:
-        capacity["gpu"] = simulation.cluster.capacity
+    capacity, types = capacity_of(simulation.nodes)
     return Result(
         name=name,
         scheduler=simulation.policy,
@@ -88,7 +100,23 @@ def of_pods(simulation: PodSimulation, *, name: str, complete: bool = True) -> R
         end=simulation.events.now(),
         refusals=simulation.refusals,
         complete=complete,
+        types=types,
     )
+
+
+def capacity_of(nodes: Iterable[GpuNode]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return what nodes have in all, and how much of each type of GPU."""
+    nodes = tuple(nodes)
+    capacity = {
+        "cpu": sum(node.cpu for node in nodes), "memory": sum(node.memory for node in nodes),
+    }  # fmt: skip
+    types = {model: 0 for model in model_names(nodes) if model}
+    for node in nodes:
+        if node.gpus:
+            types[node.model] += WHOLE_GPU * node.gpus
+    if types:
+        capacity["gpu"] = sum(types.values())
+    return capacity, types
 
 
 def _task(run: PodRun, first: list[int]) -> Task:

@@ -58,6 +58,7 @@ class Scenario:
     skipped: int = 0
     energy: bool = False
     outputs: Outputs = field(default_factory=Outputs)
+    measured: tuple[int, int] | None = None
 
     @property
     def is_batch(self) -> bool:
@@ -143,6 +144,7 @@ def load(
         skipped=len(complaints.skipped),
         energy=fields.flag("energy", default=False),
         outputs=_outputs(fields),
+        measured=_measured(fields),
     )
     fields.done()
     return scenario
@@ -155,6 +157,18 @@ def _outputs(fields: Fields) -> Outputs:
         parquet=inner.flag("parquet", default=False) if inner.has("parquet") else None,
         picture=inner.choice("picture", dict.fromkeys(PICTURES)) if inner.has("picture") else None,
     )
+    inner.done()
+    return found
+
+
+def _measured(fields: Fields) -> tuple[int, int] | None:
+    """Return the interval that is measured, where warm-up and drain are cut off."""
+    if not fields.has("measure"):
+        return None
+    inner = fields.mapping("measure")
+    found = inner.duration("from", 0), inner.duration("to")
+    if found[0] >= found[1]:
+        raise inner.error("to", "must be after `from`")
     inner.done()
     return found
 
