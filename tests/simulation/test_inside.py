@@ -80,6 +80,8 @@ def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twi
     assert set(most.values()) == {1000}
     assert len(most) == 4
     (other,) = (seen for seen in run.tasks.seen if seen.name == "other")
+    assert "cannot allocate all claims" in other.reason
+    run._explain()
     assert "cannot allocate claim" in other.reason
 
 

@@ -70,16 +70,14 @@ class Bodies:
         return body
 
     def _made(self, pod: Pod) -> Object:
-        body = objects.pod(pod, SCHEDULER)
-        spec = body["spec"]
-        container: Object = spec["containers"][0]
-        for amounts in container["resources"].values():
-            amounts.pop(objects.GPU, None)
-        spec.get("nodeSelector", {}).pop(objects.MODEL_LABEL, None)
-        if pod.shape.gpus:
-            self._claim(pod, spec)
-        if pod.priority:
-            spec["priorityClassName"] = self._priority(pod.priority)
+        if pod.priority and self._first("PriorityClass", "", str(pod.priority)):
+            priority = objects.priority_class(pod.priority)
+            create_if_missing(self.cluster, PRIORITY_CLASSES, priority)
+        if not pod.shape.gpus:
+            return objects.pod(pod, SCHEDULER)
+        template = self._template(pod.namespace, pod.shape)
+        body = objects.pod(pod, SCHEDULER, claim=template)
+        body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
         return body
 
     def _claim(self, pod: Pod, spec: Object) -> None:
@@ -99,13 +97,6 @@ class Bodies:
                 "spec": {"spec": claim["spec"]},
             }
             self.cluster.client.create(CLAIM_TEMPLATES, body, namespace)
-        return name
-
-    def _priority(self, value: int) -> str:
-        name = f"priority-{value}".replace("--", "-minus-")
-        if self._first("PriorityClass", "", name):
-            body = {"metadata": {"name": name}, "value": value}
-            create_if_missing(self.cluster, PRIORITY_CLASSES, body)
         return name
 
     def _gang(self, pod: Pod) -> None:
