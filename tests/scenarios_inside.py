@@ -41,8 +41,9 @@ def places(result):
     return {task.id: " ".join(result.lanes[lane] for lane in task.lanes) for task in result.tasks}
 
 
-def pod(name, *, runs="60s", arrives="0s", more="", spec="", cpu="1"):
+def pod(name, *, runs="60s", arrives="0s", more="", spec="", cpu="1", resources=None):
     """Return a pod as YAML."""
+    resources = f'{{requests: {{cpu: "{cpu}"}}}}' if resources is None else resources
     return f"""---
 apiVersion: v1
 kind: Pod
@@ -51,6 +52,6 @@ metadata:
   labels: {{app: {name.rpartition("-")[0] or name}}}
   annotations: {{simulation.dralab.dev/runs: "{runs}", simulation.dralab.dev/arrives: "{arrives}"{more}}}
 spec:
-  containers: [{{name: main, image: x, resources: {{requests: {{cpu: "{cpu}"}}}}}}]
+  containers: [{{name: main, image: x, resources: {resources}}}]
 {spec}
 """

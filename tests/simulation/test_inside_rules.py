@@ -142,7 +142,7 @@ spec:
 
 def test_pods_that_count_gpus_get_devices(tmp_path):
     fleet = "fleet: {nodes: [{name: g, cpu: 8, gpus: 2, model: A}]}\n"
-    counting = pod("p").replace('{cpu: "1"}', '{cpu: "1"}, limits: {nvidia.com/gpu: "2"}')
+    counting = pod("p", resources='{requests: {cpu: "1"}, limits: {nvidia.com/gpu: "2"}}')
     found = run(tmp_path, fleet + "workload: {manifests: pods.yaml}\n", counting)
     assert places(found) == {"p": "g/gpu-0 g/gpu-1"}
 

@@ -5,13 +5,19 @@ from pathlib import Path
 
 from dralab.simulation.inside.run import InsideRun
 from dralab.simulation.results import Result
+from dralab.simulation.scenarios import ignored
 from dralab.simulation.scenarios.execute import Run
-from dralab.simulation.scenarios.scenario import OWN, Scenario
+from dralab.simulation.scenarios.scenario import EXTERNAL, OWN, Scenario
 
 
 def measured(scenario: Scenario, result: Result) -> Result:
     """Return a result of which only what the scenario wants is measured."""
-    return replace(result, interval=scenario.measured)
+    left_out = (
+        ignored.notes(scenario.fleet, scenario.work, external=True)
+        if scenario.scheduler == EXTERNAL
+        else ()
+    )
+    return replace(result, interval=scenario.measured, notes=[*result.notes, *left_out])
 
 
 def begin(scenario: Scenario, resume: Path | None = None) -> Run | InsideRun:

@@ -24,6 +24,7 @@ from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import Object, Resource
 from dralab.runtime.resources import CLASSES, LEASES
 from dralab.simulation.inside.containers import Containers
+from dralab.simulation.outside import objects
 from dralab.simulation.outside.objects import GPU, MODEL_LABEL
 from dralab.simulation.pods import gpu_claims
 from dralab.simulation.workloads.openb import GpuNode
@@ -227,14 +228,8 @@ def _spec(node: GpuNode) -> NodeSpec:
         memory=str(node.memory),
         pods=str(node.pods),
         labels=labels,
-        taints=[_taint(text) for text in node.taints],
+        taints=[objects.taint(text) for text in node.taints],
     )
-
-
-def _taint(text: str) -> dict[str, str]:
-    rest, _, effect = text.rpartition(":")
-    key, _, value = rest.partition("=")
-    return {"key": key, "value": value, "effect": effect}
 
 
 def _gpus(node: GpuNode) -> list[Driver]:

@@ -58,6 +58,8 @@ class Bodies:
         metadata = body.setdefault("metadata", {})
         spec = body.setdefault("spec", {})
         spec.setdefault("restartPolicy", "Never")
+        # Whoever it names has no part in this: one scheduler decides for all.
+        spec["schedulerName"] = SCHEDULER
         if pod.duration is not None:
             # A simulated task is over when it is over, whatever its manifest says of restarts.
             spec["restartPolicy"] = "Never"

@@ -9,6 +9,8 @@ from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
 GPU: Final = "nvidia.com/gpu"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
+# What a pod of a manifest says of where it may run.
+AS_WRITTEN: Final = ("affinity", "tolerations", "topologySpreadConstraints", "nodeSelector")
 Object = dict[str, Any]
 
 
@@ -24,12 +26,20 @@ def node(spec: GpuNode, now: int) -> Object:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": spec.name, "labels": labels},
+        "spec": {"taints": [taint(text) for text in spec.taints]} if spec.taints else {},
         "status": {
             "capacity": amounts,
             "allocatable": dict(amounts),
             "conditions": [condition_of(now, up=True)],
         },
     }
+
+
+def taint(text: str) -> dict[str, str]:
+    """Return the taint of a text `key=value:Effect`."""
+    rest, _, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    return {"key": key, "value": value, "effect": effect}
 
 
 def condition_of(now: int, *, up: bool) -> Object:
@@ -96,12 +106,12 @@ def pod(spec: Pod, scheduler: str, *, claim: str = "") -> Object:
         body["affinity"] = {"nodeAffinity": wanted}
     if selector:
         body["nodeSelector"] = selector
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": spec.name, "namespace": spec.namespace},
-        "spec": body,
-    }
+    metadata: Object = {"name": spec.name, "namespace": spec.namespace}
+    if spec.body is not None:
+        given, written = spec.body.get("spec") or {}, spec.body.get("metadata") or {}
+        body |= {name: given[name] for name in AS_WRITTEN if given.get(name)}
+        metadata |= {name: written[name] for name in ("labels", "annotations") if name in written}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
 
 
 def whole_gpus(spec: Pod) -> int:

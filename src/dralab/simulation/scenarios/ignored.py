@@ -21,6 +21,7 @@ FIELDS: Final = (
     "affinity", "topologySpreadConstraints", "tolerations", "resourceClaims", "initContainers",
     "schedulingGates", "overhead", "schedulingGroup", "activeDeadlineSeconds", "nodeName",
 )  # fmt: skip
+AS_WRITTEN: Final = frozenset({"affinity", "topologySpreadConstraints", "tolerations"})
 # Kinds whose content the readers have made use of.
 READ: Final = frozenset({"Node", "Pod", "Job", "PriorityClass", "Namespace", "List"})
 KNOWN_RESOURCES: Final = frozenset({"cpu", "memory", "nvidia.com/gpu", "ephemeral-storage"})
@@ -53,10 +54,13 @@ def refuse(file: Path, fleet: Fleet, circumstances: Circumstances, *, batch: boo
             raise InputError(file, problem, where="fleet")
 
 
-def notes(fleet: Fleet, work: Work) -> Iterator[str]:
-    """Yield a sentence for everything that the built-in policies for pods leave out."""
+def notes(fleet: Fleet, work: Work, *, external: bool = False) -> Iterator[str]:
+    """Yield a sentence for everything that the built-in policies for pods leave out.
+
+    `external`: that the objects for an outside scheduler leave out, which is less.
+    """
     tainted = sum(bool(node.taints) for node in fleet.nodes)
-    if tainted:
+    if tainted and not external:
         yield f"taints of {_counted(tainted, 'node')} are left out; {INSTEAD}"
     kinds = Counter(
         str(body.get("kind")) for body in (*fleet.objects, *(a.body for a in work.objects))
@@ -67,9 +71,12 @@ def notes(fleet: Fleet, work: Work) -> Iterator[str]:
     fields: Counter[str] = Counter()
     for pod in work.pods:
         if pod.body is not None:
-            fields.update(dict.fromkeys(_unheeded(pod.body.get("spec") or {}), 1))
+            found = set(_unheeded(pod.body.get("spec") or {}))
+            fields.update(found - AS_WRITTEN if external else found)
     for name, count in sorted(fields.items()):
         yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
+    if external:
+        return
     if len({pod.priority for pod in work.pods}) > 1 and _from_objects(work.pods):
         yield f"a higher priority goes first, but nobody is preempted; {INSTEAD}"
 
@@ -84,7 +91,7 @@ def _unheeded(spec: Mapping[str, Any]) -> Iterator[str]:
         if any(port.get("hostPort") for port in container.get("ports") or ()):
             yield "hostPort"
         resources = container.get("resources") or {}
-        for name in resources.get("requests") or resources.get("limits") or {}:
+        for name in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}:
             if name not in KNOWN_RESOURCES:
                 yield f"request {name}"
 
