@@ -30,5 +30,5 @@ def test_a_server_that_is_not_there_is_one_clear_line(tmp_path):
     path = tmp_path / "config"
     path.write_text("clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n")
     result = CliRunner().invoke(main, ["controllers", "--kubeconfig", str(path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("Error: http://127.0.0.1:9 does not answer")

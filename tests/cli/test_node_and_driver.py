@@ -98,7 +98,7 @@ COMMANDS = [["driver", "run", "gpu", "--node", "n1"], ["node", "--name", "n1"]]
 @pytest.mark.parametrize("command", COMMANDS, ids=["driver", "node"])
 def test_a_server_that_is_not_there_is_one_clear_line(tmp_path, command):
     result = CliRunner().invoke(main, [*command, "--kubeconfig", config(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("Error: http://127.0.0.1:9 does not answer")
 
 
@@ -106,5 +106,5 @@ def test_a_server_that_is_not_there_is_one_clear_line(tmp_path, command):
 def test_without_grpcio_it_is_said_how_to_get_it(tmp_path, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "grpc", None)
     result = CliRunner().invoke(main, [*command, "--kubeconfig", config(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "pip install 'dralab[grpc]'" in result.stderr

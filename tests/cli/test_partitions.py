@@ -1,6 +1,7 @@
 """The 2,319 partition sets of an A100, the same from every generation's pools."""
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -64,8 +65,12 @@ def test_the_shipped_pools_give_the_recorded_hash(file, node, gpu):
 def test_too_many_sets_are_counted_and_not_printed():
     pools = generated("a100", "--nodes", "1")
     assert run("-f", "-", "--gpu", "1", "--count", stdin=pools).stdout == "2319\n"
+    found = json.loads(run("-f", "-", "--gpu", "1", "--count", "-o", "json", stdin=pools).stdout)
+    assert found["count"] == 2319
+    (card,) = found["cards"]
+    assert card["count"] == 2319
     result = run("-f", "-", "--gpu", "1", "--limit", "10", stdin=pools)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "raise --limit" in result.stderr
 
 

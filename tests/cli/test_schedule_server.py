@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
+from dralab.kernel.clock import SECOND, ManualClock
 from dralab.runtime.client import Resource
 
 PODS = Resource("", "v1", "pods")
@@ -147,3 +148,41 @@ def test_a_pod_is_bound_and_its_claim_allocated_on_the_server(api, profiles, tex
         again = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", api)
         assert again.exit_code == 0
         assert "pod" not in again.stdout
+
+
+def test_the_oldest_pod_comes_first_and_then_the_first_name():
+    clock = ManualClock(1_000_000_000 * SECOND)
+    with Cluster(Options(profiles=("v1", "k8srm")), clock=clock) as cluster:
+        pool, class_, pod = yaml.safe_load_all(K8SRM)
+        pool["spec"]["devices"] = [{"name": f"d{number}"} for number in range(3)]
+        apply(cluster.client, yaml.safe_dump_all([pool, class_]), PLURALS)
+        for seconds, name in ((0, "oldest"), (5, "b"), (0, "a"), (5, "0-youngest")):
+            clock.advance(seconds * SECOND)
+            pod["metadata"]["name"] = name
+            apply(cluster.client, yaml.safe_dump(pod), PLURALS)
+        result = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
+        titles = [line for line in result.stdout.splitlines() if line.startswith("pod ")]
+        assert titles == [
+            "pod default/oldest: node node-a",
+            "pod default/a: node node-a",
+            "pod default/b: node node-a",
+            "pod default/0-youngest: unschedulable",
+        ]
+        assert result.exit_code == 1
+
+
+def test_a_server_that_is_not_there_is_bad_input_and_not_a_no(tmp_path):
+    file = tmp_path / "config"
+    with Cluster() as cluster:
+        cluster.write_kubeconfig(file)
+    result = run("schedule", "--kubeconfig", str(file))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: the server: http://127.0.0.1:")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_profile_that_is_not_served_is_bad_input(tmp_path):
+    with Cluster(Options(profiles=("v1",))) as cluster:
+        result = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", "evolution")
+    assert result.exit_code == 2
+    assert "start it with --profile evolution" in result.stderr

@@ -152,7 +152,7 @@ def test_a_server_that_is_not_there_is_one_clear_line(tmp_path):
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n", encoding="utf-8"
     )
     result = CliRunner().invoke(main, ["scheduler", "--kubeconfig", str(config)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("Error: http://127.0.0.1:9 does not answer")
 
 

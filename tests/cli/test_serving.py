@@ -104,7 +104,7 @@ def test_ctrl_c_is_a_clean_stop_too_and_objects_stay(start: Starter, tmp_path: P
     assert names(server) == ["a"]
     code, _, errors = run("apiserver", "--listen", "127.0.0.1:0", "--data", str(place))
     assert (code, errors) == (
-        1,
+        2,
         f"Error: the data directory {place} is in use by another server\n",
     )
 
@@ -122,8 +122,15 @@ def test_a_copy_of_a_running_server_can_be_restored(start: Starter, tmp_path: Pa
     assert f"dralab up --data {new}" in errors
     again = start("apiserver", "--listen", "127.0.0.1:0", "--data", new)
     assert names(again) == ["a"]
-    assert run("restore", copy, "--data", data)[0] == 1
-    assert run("backup", copy, "--data", data)[0] == 1
+    assert run("restore", copy, "--data", data)[0] == 2
+    assert run("backup", copy, "--data", data)[0] == 2
+    note = tmp_path / "note.txt"
+    note.write_text("no database")
+    code, out, errors = run("restore", str(note), "--data", str(tmp_path / "newer"))
+    assert (code, out) == (2, "")
+    assert errors.count("\n") == 1
+    assert str(note) in errors
+    assert [path.name for path in (tmp_path / "newer").iterdir()] == ["lock"]
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
@@ -132,7 +139,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
         taken.listen()
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         code, out, errors = run("apiserver", "--listen", where, "--data", ":memory:")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert errors == (
         f"Error: {where} is taken: stop what listens there or choose another with --listen\n"
     )
@@ -149,7 +156,7 @@ def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
     code, _, errors = run("apiserver", "--listen", "127.0.0.1:0", "--data", str(file))
-    assert code == 1
+    assert code == 2
     assert errors == f"Error: cannot use the data directory {file}: file exists\n"
     assert file.read_text() == "precious"
 
@@ -160,7 +167,7 @@ def test_a_kubeconfig_that_cannot_be_written_is_one_line(tmp_path: Path) -> None
     code, _, errors = run(
         "apiserver", "--listen", "127.0.0.1:0", "--data", ":memory:", "--kubeconfig", str(target)
     )
-    assert code == 1
+    assert code == 2
     assert errors.startswith(f"Error: cannot write the kubeconfig {target}: ")
     assert errors.count("\n") == 1
 

@@ -1,9 +1,12 @@
 import json
 import re
+import sys
 from importlib.util import find_spec
 
 import pytest
+from click.testing import CliRunner
 
+from dralab.cli.main import main
 from dralab.simulation import outputs
 from dralab.simulation.reports import charts
 from dralab.simulation.reports import run as reports
@@ -76,6 +79,20 @@ def test_tables_can_be_parquet(result, tmp_path):
     table = parquet.read_table(tmp_path / "tasks.parquet")
     assert table.column_names == list(outputs.TASK_COLUMNS)
     assert table.num_rows == len(result.tasks)
+
+
+def test_what_an_installation_cannot_write_is_refused_before_the_run(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(TEXT)
+    for option, extra in (("--parquet", "parquet"), ("--picture=png", "picture")):
+        found = CliRunner().invoke(
+            main, ["simulate", "run", str(scenario), option, "--report", str(tmp_path / "out")]
+        )
+        assert found.exit_code == 2
+        assert f"pip install 'dralab[{extra}]'" in found.stderr
+        assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.conformance

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dralab.cli.errors import Unusable
+
 if TYPE_CHECKING:
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
@@ -64,7 +66,7 @@ def connected(kubeconfig: Path) -> "RemoteClient":
     try:
         client.list(NODES)
     except ApiError as error:
-        raise click.ClickException(error.message) from error
+        raise Unusable(error.message) from error
     return client
 
 

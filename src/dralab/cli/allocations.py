@@ -8,6 +8,7 @@ import click
 import orjson
 
 from dralab.cli import generations
+from dralab.cli.errors import Unusable
 from dralab.prototypes.generations import GENERATIONS
 
 BUDGET = 50_000_000
@@ -47,7 +48,7 @@ def allocations(
     try:
         sets = list(_sets(world, pod, node, budget))
     except BudgetError:
-        raise click.ClickException(f"more than {budget} search steps: raise --budget") from None
+        raise Unusable(f"more than {budget} search steps: raise --budget") from None
     except ValueError as error:
         click.echo(f"no devices: {error}", err=True)
         sys.exit(1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from dralab.cli._parts import address_of
+from dralab.cli.errors import Unusable
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster, Options, Part
@@ -163,7 +164,7 @@ def serve(
             free = replace(options, port=0)
             _run(_serve(Cluster(free, parts=parts), kubeconfig, begin))
     except (StorageUnavailable, ServingError) as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
@@ -185,7 +186,7 @@ async def _serve(
             cluster.write_kubeconfig(path)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise click.ClickException(f"cannot write the kubeconfig {path}: {why}") from error
+            raise Unusable(f"cannot write the kubeconfig {path}: {why}") from error
         await asyncio.to_thread(begin, cluster)
         _tell(cluster.options, path)
         # What the start has made lives as long as the server: no collection looks at it again.

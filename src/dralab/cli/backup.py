@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dralab.cli.apiserver import default_data, note
+from dralab.cli.errors import Unusable
 
 
 @click.command()
@@ -28,6 +29,6 @@ def backup(file: Path, data: Path | None) -> None:
     try:
         revision = back_up(place, file)
     except StorageUnavailable as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
     click.echo(revision)
     note(f"{place} is saved in {file}; dralab restore brings it back")

@@ -84,6 +84,8 @@ def _mended(objects: Sequence[Object], api: str) -> list[Object]:
 def _answers(api: str, objects: Sequence[Object]) -> dict[str, Answer]:
     world = GENERATIONS[api].world(objects)
     found = {}
+    # Who comes second to a shared claim gets what the first one got.
+    held: dict[tuple[str, str], list[str]] = {}
     for pod in world.pods():
         placed = world.place(pod)
         name = pod["metadata"]["name"]
@@ -91,13 +93,23 @@ def _answers(api: str, objects: Sequence[Object]) -> dict[str, Answer]:
             found[name] = Answer("", ())
             continue
         world.apply(placed)
-        # A conversion to dra-evolution may put the pool's name before a device's.
-        devices = sorted(
-            f"{device.pool}/{device.device.removeprefix(f'{device.pool}-')}"
-            for device in placed.devices
-        )
+        claims = [_key(claim) for claim in placed.claims]
+        for namespace, claim in claims:
+            # A conversion to dra-evolution may put the pool's name before a device's.
+            mine = [
+                f"{device.pool}/{device.device.removeprefix(f'{device.pool}-')}"
+                for device in placed.devices
+                if device.claim == claim
+            ]
+            if mine:
+                held[namespace, claim] = mine
+        devices = sorted(device for key in claims for device in held.get(key, ()))
         found[name] = Answer(placed.node, tuple(devices))
     return found
+
+
+def _key(claim: Object) -> tuple[str, str]:
+    return claim["metadata"].get("namespace") or "default", claim["metadata"]["name"]
 
 
 def _print(answers: Mapping[str, Mapping[str, Answer]], output: str) -> bool:

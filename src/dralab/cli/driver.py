@@ -13,6 +13,7 @@ import click
 from dralab.cli import driver_classic
 from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
 from dralab.cli.apiserver import note
+from dralab.cli.errors import Unusable
 
 if TYPE_CHECKING:
     from dralab.drivers.driver import Driver
@@ -94,7 +95,7 @@ def run(
     try:
         grpc()
     except SocketError as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
     client = connected(kubeconfig)
     try:
         checkpoint = FileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
@@ -108,7 +109,7 @@ def run(
         )
         server.start()
     except (SocketError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
     publisher = Publisher(manager)

@@ -6,6 +6,7 @@ import click
 
 from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
 from dralab.cli.apiserver import note
+from dralab.cli.errors import Unusable
 
 NAMESPACE = click.option(
     "--namespace",
@@ -84,9 +85,9 @@ def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Pa
         )
         server.start()
     except ApiError as error:
-        raise click.ClickException(error.message) from error
+        raise Unusable(error.message) from error
     except (SocketError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
     States(manager, only=node).plugins[node] = found

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from dralab.cli._parts import CDI, KUBECONFIG, ROOT, address_of, connected, run_until_told
+from dralab.cli.errors import Unusable
 
 
 @click.command()
@@ -80,7 +81,7 @@ def node(
     try:
         grpc()
     except SocketError as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
     client = connected(kubeconfig)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
@@ -100,7 +101,7 @@ def node(
         )
         endpoint = Endpoint(kubelets, name, root / "pki", host, port)
     except (CheckpointError, ServingError) as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
     kubelet.serve(endpoint)
     endpoint.start()
     # A driver may start as soon as the node says that it is ready.

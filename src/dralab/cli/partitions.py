@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 import orjson
@@ -9,6 +10,7 @@ import orjson
 from dralab.allocation import partitions as core
 from dralab.allocation.problem import Derivation, Selector, Slice
 from dralab.cli import generations
+from dralab.cli.errors import Unusable
 
 BIG = 1_000_000
 
@@ -44,7 +46,7 @@ def partitions(
         click.echo("no partitionable device is among the input", err=True)
         sys.exit(1)
     left = limit
-    found = []
+    found: list[dict[str, Any]] = []
     for place, card in chosen:
         number = 0
         for devices in core.partition_sets(card):
@@ -53,17 +55,22 @@ def partitions(
             if count:
                 continue
             if left == 0:
-                raise click.ClickException(f"more than {limit} sets: raise --limit, or --count")
+                raise Unusable(f"more than {limit} sets: raise --limit, or --count")
             left -= 1
             if output == "json":
                 found.append({"node": place, "card": card.name, "devices": names})
             else:
                 click.echo(f"[{' '.join(names)}]")
         click.echo(f"{place}: {card.name}: {number} sets", err=True)
-        if count:
+        if count and output == "json":
+            found.append({"node": place, "card": card.name, "count": number})
+        elif count:
             click.echo(str(number))
-    if output == "json" and not count:
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+    if output == "json":
+        answer: Any = found
+        if count:
+            answer = {"count": sum(card["count"] for card in found), "cards": found}
+        click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
 
 
 def _cards(

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dralab.cli.apiserver import default_data, note
+from dralab.cli.errors import Unusable
 
 
 @click.command()
@@ -29,6 +30,6 @@ def restore(file: Path, data: Path | None) -> None:
     try:
         revision = restore_store(file, place)
     except StorageUnavailable as error:
-        raise click.ClickException(str(error)) from error
+        raise Unusable(str(error)) from error
     click.echo(revision)
     note(f"{file} is restored; serve it by: dralab up --data {place}")

@@ -50,6 +50,8 @@ def schedule(
 ) -> None:
     """Schedule pods (all that have no node, or those named) and write their claims' status.
 
+    Pods come in the order of the files, those of a server the oldest first.
+
     From files the resulting objects are printed (-o yaml, json); with --kubeconfig the status is
     written to the server and the pod is bound. Exit code 0: all pods have a node; 1: some do not,
     with the reason for every node; 2: bad input.

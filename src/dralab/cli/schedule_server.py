@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from dralab.api.status import ApiError
+from dralab.cli.errors import Unusable
 from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import Object, identity
 from dralab.prototypes.k8srm import kinds as k8srm
@@ -121,11 +122,13 @@ class Server:
             items = self.client.list(resource).items
         except ApiError as error:
             if error.code == 404:
-                raise click.ClickException(
+                raise Unusable(
                     f"the server does not serve {api_version} {kind}: start it with "
                     f"--profile {self.generation.name}"
                 ) from None
-            raise click.ClickException(f"the server: {error.message}") from None
+            raise Unusable(f"the server: {error.message}") from None
+        if kind == "Pod":
+            items = sorted(items, key=_age)
         return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
 
     def _configs(self, objects: list[Object]) -> list[Object]:
@@ -171,6 +174,12 @@ def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]
             elif key != "status":
                 found |= _named(part, namespace)
     return found
+
+
+def _age(pod: Object) -> tuple[str, str, str]:
+    """Return what puts the oldest pod first; those of one second go by name."""
+    metadata = pod["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]
 
 
 def _plural(kind: str) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from dralab.cli.errors import Unusable
+
 
 @click.command()
 @click.option(
@@ -68,7 +70,7 @@ def scheduler(
     try:
         client.list(NODES)
     except ApiError as error:
-        raise click.ClickException(error.message) from error
+        raise Unusable(error.message) from error
     note(f"scheduling {name} at {access.server}")
     # Writing a pod's claims and its binding waits for the network: several at a time.
     engine = LiveEngine(name="scheduler", workers=8)

@@ -152,6 +152,7 @@ def run(
         loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, complaints=complaints)
         wanted = loaded.outputs.but(report=report, parquet=parquet, picture=picture)
         checkpoint = (wanted.report or Path()) / "checkpoint"
+        outputs.check(parquet=wanted.parquet, picture=wanted.picture)
         work = None
         if loaded.scheduler != scenarios.EXTERNAL:
             work = worlds.begin(loaded, resume)
@@ -173,12 +174,7 @@ def run(
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     if wanted.report is not None:
-        try:
-            reports.write(
-                result, wanted.report, parquet=wanted.parquet, picture=wanted.picture or ""
-            )
-        except RuntimeError as error:
-            raise click.ClickException(str(error)) from None
+        reports.write(result, wanted.report, parquet=wanted.parquet, picture=wanted.picture or "")
     if not result.complete and work is not None:
         keep(work.save, checkpoint)
     elif not result.complete:

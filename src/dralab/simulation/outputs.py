@@ -9,6 +9,7 @@ import orjson
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation import metrics
+from dralab.simulation.errors import InputError
 from dralab.simulation.results import Result, Sample
 
 TASK_COLUMNS: Final = (
@@ -19,6 +20,17 @@ SAMPLE_COLUMNS: Final = ("time", *Sample._fields[1:-1])
 Row = tuple[Any, ...]
 
 
+def check(*, parquet: bool | None = None, picture: str | None = None) -> None:
+    """Refuse what this installation cannot write: better before a run than after. InputError."""
+    for extra, wanted, module in (
+        ("parquet", parquet, "pyarrow"),
+        ("picture", picture, "matplotlib"),
+    ):
+        if wanted and find_spec(module) is None:
+            problem = f"needs an extra that is not installed: pip install 'dralab[{extra}]'"
+            raise InputError(f"--{extra}", problem)
+
+
 def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[Path]:
     """Write `summary.json`, `tasks.csv` and `samples.csv`; the same run gives the same bytes.
 
@@ -26,6 +38,7 @@ def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[
     """
     if parquet is None:
         parquet = find_spec("pyarrow") is not None
+    check(parquet=parquet)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "summary.json", folder / "tasks.csv", folder / "samples.csv"]
     paths[0].write_bytes(
@@ -97,11 +110,9 @@ def sample_rows(result: Result) -> list[Row]:
 
 def write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Write a table; needs the extra `parquet`."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise RuntimeError("Parquet needs an extra: pip install 'dralab[parquet]'") from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     data = {name: [row[index] for row in rows] for index, name in enumerate(columns)}
     pq.write_table(pa.table(data), path)
 

@@ -56,14 +56,27 @@ class Leaf:
             return False
         return self.constraints is None or self.constraints.holds(device)
 
+    def __str__(self) -> str:
+        """Return what a device must have, in words."""
+        asked = []
+        if self.drivers is not None:
+            asked.append(f"driver {' or '.join(sorted(self.drivers)) or 'none'}")
+        if self.constraints is not None:
+            asked.append(self.constraints.text)
+        return " and ".join(asked) or "any device"
+
 
 @dataclass(frozen=True, slots=True)
 class ClassCondition:
     """A class as a selector: any of its leaves."""
 
-    text: str
     reads: frozenset[core.Path]
     leaves: tuple[Leaf, ...]
+
+    @property
+    def text(self) -> str:
+        """What the class asks of a device, in words that say all of it."""
+        return " or ".join(map(str, self.leaves)) or "no device: no class has its labels"
 
     def matches(self, device: core.Device) -> bool:
         """Return whether any leaf accepts a device."""
@@ -138,9 +151,9 @@ class Classes:
         return [each for each in self.by_name.values() if each.device_type == device_type]
 
     def _condition(self, each: DeviceClass) -> ClassCondition:
-        return self.condition(each.name, list(self.leaves(each)))
+        return self.condition(list(self.leaves(each)))
 
-    def condition(self, name: str, classes: Sequence[DeviceClass]) -> ClassCondition:
+    def condition(self, classes: Sequence[DeviceClass]) -> ClassCondition:
         """Return the selector of some leaf classes."""
         leaves = tuple(
             Leaf(
@@ -153,7 +166,7 @@ class Classes:
         for leaf in leaves:
             if leaf.constraints is not None:
                 reads |= leaf.constraints.reads
-        return ClassCondition(f"class {name}", reads, leaves)
+        return ClassCondition(reads, leaves)
 
     def _drivers(self, each: DeviceClass) -> frozenset[str] | None:
         if each.driver:
@@ -215,11 +228,11 @@ class _Writer:
         self.claim_configs += [c for c in detail.configs if c not in self.claim_configs]
         selectors: list[core.Selector | None] = []
         if detail.device_type:
-            selectors.append(self.classes.condition(f"type {detail.device_type}", leaves))
+            selectors.append(self.classes.condition(leaves))
         if detail.driver:
             leaf = Leaf(frozenset({detail.driver}), None)
             reads: frozenset[core.Path] = frozenset({("driver",)})
-            selectors.append(ClassCondition(f"driver {detail.driver}", reads, (leaf,)))
+            selectors.append(ClassCondition(reads, (leaf,)))
         if detail.constraints:
             expression = self.classes.expressions.get(detail.constraints)
             selectors.append(Constraint(detail.constraints, expression.reads, expression))

@@ -13,10 +13,8 @@ FIGURE = (12.0, 10.0)
 
 def write(result: Result, path: Path) -> None:
     """Draw use, queue, Gantt and waits into a file; its ending says which kind."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise RuntimeError("pictures need an extra: pip install 'dralab[picture]'") from None
+    import matplotlib as mpl
+
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

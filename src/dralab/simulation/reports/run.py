@@ -19,6 +19,7 @@ def write(
     result: Result, folder: Path, *, parquet: bool | None = None, picture: str = ""
 ) -> list[Path]:
     """Write the tables and `report.html` (and a picture) of a run into a folder."""
+    outputs.check(picture=picture)
     paths = outputs.write(result, folder, parquet=parquet)
     paths.append(folder / "report.html")
     page(result).write(paths[-1])
