@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import stockparts
 from devicelab import SHARED, create_all, gpus, of_gpu, variable
 from dralab.api.resource.features import with_gates
 from dralab.cluster import Cluster, Options
@@ -149,11 +150,11 @@ class Bench:
 def bench(binary):
     started = []
 
-    def make(profile, *options, extended="", gates=""):
+    def make(profile, *options, extended="", gates="", without=()):
         root = Path(tempfile.mkdtemp(prefix="b"))
         nodes = Nodes(Wanted(nodes=1, root=root))
         features = Options(features=with_gates(gates))
-        cluster = Cluster(features, parts=[Running(), nodes])
+        cluster = Cluster(features, parts=[Running(without=without), nodes])
         cluster.__enter__()
         started.append((cluster, root))
         cluster.client.create(CLASSES, device_class(f"{profile}.example.com", extended=extended))
@@ -304,11 +305,8 @@ def test_17_partitions_are_devices(bench):
     assert len(set(gpus(lab.log("partitionable-devices", "pod0")))) == 2
 
 
-def test_18_cpus_of_a_device_are_cpus_of_the_node(bench):
-    lab = bench(
-        "cpu", "--cpu-numa-nodes=1", "--cpus-per-numa-node=2",
-        gates="DRANodeAllocatableResources=true",
-    )  # fmt: skip
+def cpus_of_the_node(lab):
+    """Run check 18; return what the pod's status says of it."""
     for device in lab.devices():
         mapping = device["nodeAllocatableResourceMappings"]["cpu"]
         assert mapping["capacityKey"] == "cpu.example.com/cpu"
@@ -326,6 +324,23 @@ def test_18_cpus_of_a_device_are_cpus_of_the_node(bench):
     assert first["shareID"]
     assert second["shareID"]
     assert first["shareID"] != second["shareID"]
+    return status
+
+
+NUMA = ("cpu", "--cpu-numa-nodes=1", "--cpus-per-numa-node=2")
+COUNTED = "DRANodeAllocatableResources"
+
+
+def test_18_cpus_of_a_device_are_cpus_of_the_node(bench):
+    status = cpus_of_the_node(bench(*NUMA, gates=f"{COUNTED}=true"))
+    assert status["mapping"] == [{"name": "cpu", "quantity": "2"}]
+
+
+@stockparts.needs(stockparts.SCHEDULER)
+def test_18_the_unmodified_scheduler_counts_the_same(bench, tmp_path):
+    lab = bench(*NUMA, gates=f"{COUNTED}=true", without=["scheduler"])
+    with stockparts.scheduler(lab.cluster.kubeconfig, tmp_path, gates=(COUNTED,)):
+        cpus_of_the_node(lab)
 
 
 def test_22_and_23_a_pod_waits_until_its_device_is_ready(bench, controller):
