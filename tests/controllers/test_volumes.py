@@ -130,6 +130,15 @@ def test_a_claim_in_use_stays_until_its_pod_has_gone_and_its_volume_goes_with_it
     assert lab.all(VOLUMES) == []
 
 
+def test_a_pod_without_a_node_keeps_no_claim(lab):
+    lab.add(VOLUME_CLAIMS, claim("c", "no-such-class"))
+    lab.add(PODS, using("p", "c"))
+    lab.wait(1)
+    lab.delete(VOLUME_CLAIMS, "c")
+    lab.wait(1)
+    assert lab.find(VOLUME_CLAIMS, "c") is None
+
+
 def test_a_volume_that_is_to_be_kept_is_released(lab):
     lab.add(VOLUMES, volume("v"))
     lab.add(VOLUME_CLAIMS, claim("c", ""))
@@ -162,6 +171,8 @@ def test_a_pods_own_volume_comes_and_goes_with_it(lab):
 def test_each_pod_of_a_stateful_set_has_a_volume(lab):
     lab.add(STORAGE_CLASSES, storage("fast", "WaitForFirstConsumer"))
     template = pod("x", labels={"app": "db"})
+    mount = {"name": "data", "mountPath": "/data"}
+    template["spec"]["containers"][0]["volumeMounts"] = [mount]
     lab.add(
         STATEFUL_SETS,
         {

@@ -183,10 +183,11 @@ class PersistentVolumes:
         self.claim_queue.add(key_of(claim))
 
     def _is_used(self, key: Key) -> bool:
+        # A pod without a node will not start with a claim that is being deleted.
         return any(
             name == key.name
             for pod in self.pods.namespace(key.namespace)
-            if not is_finished(pod)
+            if pod["spec"].get("nodeName") and not is_finished(pod)
             for name, _ in rules.claims_of(pod)
         )
 

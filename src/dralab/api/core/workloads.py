@@ -157,6 +157,23 @@ class StatefulSetStrategy(TemplateStrategy):
         """Begin with no replicas."""
         value["status"] = {"replicas": 0, "availableReplicas": 0}
 
+    def validate(self, value: Object) -> list[FieldError]:
+        """Return what is wrong with the spec; pods mount the claims made for them by name."""
+        spec = value["spec"]
+        made = {
+            name: {"name": name, "emptyDir": {}}
+            for claim in spec.get("volumeClaimTemplates") or ()
+            if (name := (claim.get("metadata") or {}).get("name"))
+        }
+        if not made:
+            return super().validate(value)
+        template = spec.get("template") or {}
+        inside = template.get("spec") or {}
+        own = [each for each in inside.get("volumes") or () if each.get("name") not in made]
+        inside = {**inside, "volumes": [*own, *made.values()]}
+        seen = {**spec, "template": {**template, "spec": inside}}
+        return super().validate({**value, "spec": seen})
+
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none: it becomes a part of host names."""
         return names.label_problems(name)
