@@ -78,12 +78,13 @@ def test_values_and_manifest_name_the_same_image_and_places():
         container
         for obj in rendered()
         if obj["kind"] in {"Deployment", "DaemonSet"}
-        for container in obj["spec"]["template"]["spec"]["containers"]
+        for kind in ("initContainers", "containers")
+        for container in obj["spec"]["template"]["spec"].get(kind, ())
     ]
-    assert len(containers) == 2
+    assert len(containers) == 3
     for container in containers:
         assert container["image"] == f"{values['image']['repository']}:{version}"
-    env = {item["name"]: item.get("value") for item in containers[0]["env"] + containers[1]["env"]}
+    env = {item["name"]: item.get("value") for each in containers for item in each["env"]}
     assert env["CDI_ROOT"] == values["cdiRoot"]
     assert env["KUBELET_ROOT"] == values["kubeletRoot"]
 
@@ -191,7 +192,7 @@ def shows_what_the_reference_says(client, nodes, rounds):
             lambda: client.list(ALLOCATION_STATES, "fake-system").items,
             lambda items: set(items[0]["spec"]) == {"allocatableDevice"},
         )
-        assert not client.list(CLASSIC_CLAIMS).items
+        until(lambda: client.list(CLASSIC_CLAIMS).items, lambda claims: not claims)
 
 
 def devices_in(nodes, pod, container):

@@ -2,7 +2,9 @@
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from dralab.cli.main import main
 from dralab.drivers.fake.mission import DRIVER, children, parents
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
@@ -104,3 +106,18 @@ def offered_in_full(lab):
         return slices if whole == [True] else None
 
     return found
+
+
+def test_a_node_is_said_not_to_be_ready_before_its_plugin_is_there():
+    with Processes("--profile", "v1,classic") as lab:
+        metadata = {"name": "fake-system"}
+        create(lab.client, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        lab.node(NODE)
+        command = ["dralab", "driver", "classic", "set-nas-status", "--node", NODE]
+        for status, said in [("notready", "NotReady"), ("Ready", "Ready")]:
+            words = [*command[1:], "--status", status, "--kubeconfig", str(lab.kubeconfig)]
+            done = CliRunner().invoke(main, words)
+            assert done.exit_code == 0, done.output
+            state = lab.client.get(ALLOCATION_STATES, NODE, "fake-system")
+            assert state["status"] == said
+        assert state["metadata"]["ownerReferences"][0]["name"] == NODE

@@ -170,6 +170,21 @@ def test_the_translation_follows_what_it_was_made_from():
     assert not lab.client.list(CLAIM_PARAMETERS, "default").items
 
 
+def test_of_two_translations_one_is_left():
+    lab = ClassicLab()
+    lab.create(parameters({"count": 2}))
+    [made] = lab.client.list(CLAIM_PARAMETERS, "default").items
+    metadata = {
+        "generateName": "resource-claim-parameters-",
+        "namespace": "default",
+        "ownerReferences": made["metadata"]["ownerReferences"],
+    }
+    lab.create({**made, "metadata": metadata})
+    lab.wait(1)
+    [left] = lab.client.list(CLAIM_PARAMETERS, "default").items
+    assert left["driverRequests"] == made["driverRequests"]
+
+
 def test_parameters_that_ask_for_nothing_leave_an_event_and_no_translation():
     lab = ClassicLab()
     lab.create(parameters({"count": 0}))

@@ -265,6 +265,16 @@ def test_what_one_pod_was_promised_no_other_is_before_it_is_allocated(lab):
     assert len(names) == len(set(names)) == 8
 
 
+def test_pods_that_wait_do_not_make_other_nodes_look_full():
+    lab = ClassicLab("n0", "n1", "n2", "n3")
+    lab.add(CLASSIC_TEMPLATES, template())
+    names = [f"pod{number}" for number in range(32)]
+    lab.add(PODS, *map(pod, names))
+    lab.wait(10)
+    assert all(map(lab.node_of, names))
+    assert all(len(lab.held(f"n{number}")) == 8 for number in range(4))
+
+
 def test_the_driver_allocates_and_reserves_in_one_write(lab):
     [claim] = lab.add(CLASSIC_CLAIMS, named("ResourceClaim", "one", spec=claim_spec()))
     lab.driver.allocations.unsuitable([("a", claim, Parameters())], ["n0"])

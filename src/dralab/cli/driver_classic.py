@@ -16,6 +16,8 @@ NAMESPACE = click.option(
     help="Where the NodeAllocationStates are.",
 )
 
+NODE = click.option("--node", required=True, envvar="NODE_NAME", help="The node that it serves.")
+
 
 @click.group("classic")
 def group() -> None:
@@ -30,8 +32,6 @@ def group() -> None:
 @NAMESPACE
 def controller(kubeconfig: Path, namespace: str) -> None:
     """Negotiate nodes and allocate devices until Ctrl-C or SIGTERM.
-
-    One at a time: what it has promised to pods that are not yet placed is in its memory.
 
     Example: `dralab driver classic controller --kubeconfig lab.kubeconfig`
     """
@@ -52,10 +52,40 @@ def controller(kubeconfig: Path, namespace: str) -> None:
         client.close()
 
 
+@group.command("set-nas-status")
+@KUBECONFIG
+@NAMESPACE
+@NODE
+@click.option(
+    "--status",
+    type=click.Choice(["Ready", "NotReady"], case_sensitive=False),
+    required=True,
+    help="What the node's NodeAllocationState is to say.",
+)
+def set_nas_status(kubeconfig: Path, namespace: str, node: str, status: str) -> None:
+    """Say whether a node's devices are to be had; make its NodeAllocationState where it is missing.
+
+    For the time in which no plugin is there to say it.
+
+    Example: `dralab driver classic set-nas-status --kubeconfig F --node n1 --status NotReady`
+    """
+    from dralab.api.status import ApiError
+    from dralab.contracts.cdi_cache import MemoryDirectory
+    from dralab.drivers.classic.plugin import ClassicPlugin
+
+    client = connected(kubeconfig)
+    try:
+        ClassicPlugin(node, client, MemoryDirectory(), namespace=namespace).tell(status)
+    except ApiError as error:
+        raise click.ClickException(error.message) from error
+    finally:
+        client.close()
+
+
 @group.command("plugin")
 @KUBECONFIG
 @NAMESPACE
-@click.option("--node", required=True, envvar="NODE_NAME", help="The node that it serves.")
+@NODE
 @ROOT
 @CDI
 def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Path) -> None:

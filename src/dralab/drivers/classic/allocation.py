@@ -1,8 +1,8 @@
 """Which of a node's devices a claim gets, and where that is written.
 
-Source of the algorithm: fake-dra-driver v0.1.2, `cmd/fake-dra-controller`. Choices are kept in
-memory until a node is selected (`pending`). Where the origin follows the random order of Go's
-maps, the first free devices are taken, in the order in which the node offers them.
+Source of the algorithm: fake-dra-driver v0.1.2, `cmd/fake-dra-controller`. What was chosen is kept
+in memory until it is written (`pending`). Where the origin follows the random order of Go's maps,
+the first free devices are taken, in the order in which the node offers them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,8 @@
 """The fake driver's controller: answers PodSchedulingContexts, allocates, takes back, translates.
 
 Sources: `k8s.io/dynamic-resource-allocation/controller` v0.28 (order of steps, finalizer, texts of
-events) and fake-dra-driver v0.1.2. One instance at a time: what it promised is in its memory.
+events) and fake-dra-driver v0.1.2. What it promises lasts for a turn; what counts is written in the
+NodeAllocationState, by whoever has read it last.
 """
 
 from collections.abc import Callable
@@ -161,13 +162,19 @@ class ClassicController:
             return
         selected = spec.get("selectedNode")
         nodes = [*(spec.get("potentialNodes") or ()), *([selected] if selected else ())]
-        unsuitable = self.allocations.unsuitable(wanted, nodes)
-        if selected and not any(selected in bad for bad in unsuitable.values()):
-            for entry, claim, _ in wanted:
-                try:
-                    self._allocate(claim, selected, pod)
-                except DriverError as error:
-                    raise DriverError(f"pod claim {entry}: {error}") from error
+        try:
+            unsuitable = self.allocations.unsuitable(wanted, nodes)
+            if selected and not any(selected in bad for bad in unsuitable.values()):
+                for entry, claim, _ in wanted:
+                    try:
+                        self._allocate(claim, selected, pod)
+                    except DriverError as error:
+                        raise DriverError(f"pod claim {entry}: {error}") from error
+        finally:
+            # What the pod was promised elsewhere is for others again. Upstream keeps it until the
+            # pod comes back: a few pods that wait then make every node look full.
+            for _, claim, _ in wanted:
+                self.allocations.forget(uid_of(claim))
         self._answer(context, unsuitable, selected)
 
     def _allocate(self, claim: Object, node: str, pod: Object | None = None) -> None:

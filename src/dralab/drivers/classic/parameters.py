@@ -33,7 +33,7 @@ class Parameters:
 
     def accepts(self, model: str) -> bool:
         """Return whether devices of a model will do."""
-        return any(fnmatchcase(model, pattern) for pattern in self.models)
+        return "*" in self.models or any(fnmatchcase(model, name) for name in self.models)
 
 
 def parameters_of(client: Client, claim: Object, class_: Object) -> Parameters:

@@ -7,6 +7,7 @@ which is no expression) is mended: all devices will do.
 import json
 from typing import Any, Final
 
+from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, checked
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
 from dralab.runtime.client import Object
@@ -58,18 +59,31 @@ class Translation:
             )
             return None
         earlier = self._earlier(key)
-        if earlier is None:
-            made = self.client.create(CLAIM_PARAMETERS, _body(original, content), key.namespace)
+        if earlier:
+            made = amend(self.client, CLAIM_PARAMETERS, earlier[0], lambda obj: _put(obj, content))
         else:
-            made = amend(self.client, CLAIM_PARAMETERS, earlier, lambda obj: _put(obj, content))
+            made = self.client.create(CLAIM_PARAMETERS, _body(original, content), key.namespace)
         self.made.learn(made)
+        for surplus in earlier[1:]:
+            self._delete(surplus)
         return None
 
-    def _earlier(self, key: Key) -> Object | None:
-        for obj in self.made.namespace(key.namespace):
-            if _is_from_fakes(obj) and obj["generatedFrom"]["name"] == key.name:
-                return obj
-        return None
+    def _earlier(self, key: Key) -> list[Object]:
+        """Return what was made before: several where two controllers were there for a moment."""
+        return [
+            obj
+            for obj in self.made.namespace(key.namespace)
+            if _is_from_fakes(obj)
+            and obj["generatedFrom"]["name"] == key.name
+            and not is_deleting(obj)
+        ]
+
+    def _delete(self, obj: Object) -> None:
+        try:
+            self.client.delete(CLAIM_PARAMETERS, key_of(obj).name, key_of(obj).namespace)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
 
 
 def selector_of(spec: Object) -> str:
