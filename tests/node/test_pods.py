@@ -134,6 +134,68 @@ def test_a_deleted_pod_has_its_grace_period(lab, trap, seconds):
     assert not lab.client.list(PODS, "default").items
 
 
+@pytest.mark.parametrize(
+    ("hook", "seconds"),
+    [
+        ({"sleep": {"seconds": 6}}, 6),
+        ({"exec": {"command": ["sh", "-c", "sleep 4; sleep 3"]}}, 7),
+        ({"exec": {"command": ["nginx", "-s", "quit"]}}, 0),
+        ({"exec": {"command": ["sleep", "infinity"]}}, 20),
+    ],
+)
+def test_a_container_ends_after_its_pre_stop_hook(lab, hook, seconds):
+    container = {"lifecycle": {"preStop": hook}}
+    command = shell("sleep infinity")
+    run(lab, pod(command=command, container=container, terminationGracePeriodSeconds=20))
+    lab.client.delete(PODS, "p", "default")
+    if seconds:
+        lab.wait(seconds - 1)
+        assert lab.pods("default")
+    lab.wait(2)
+    assert not lab.pods("default")
+
+
+def test_who_is_deleted_for_good_meanwhile_ends_at_once(lab):
+    run(lab, pod(command=shell("trap '' TERM; sleep 999"), terminationGracePeriodSeconds=600))
+    [life] = lab.kubelets.nodes["n1"].pods.values()
+    lab.client.delete(PODS, "p", "default")
+    lab.wait(5)
+    assert life.mains[0].alive
+    lab.client.delete(PODS, "p", "default", options={"gracePeriodSeconds": 0})
+    lab.wait(5)
+    assert not life.mains[0].alive
+
+
+def test_sidecars_end_after_the_others_the_last_one_first(lab):
+    def deaf(name, seconds):
+        hook = {"preStop": {"sleep": {"seconds": seconds}}}
+        return {"name": name, "image": "x", "command": shell("sleep infinity"), "lifecycle": hook}
+
+    sidecars = [deaf(name, 2) | {"restartPolicy": "Always"} for name in ("first", "second")]
+    body = pod(inits=sidecars, terminationGracePeriodSeconds=30)
+    body["spec"]["containers"] = [deaf("main", 3)]
+    run(lab, body)
+    [life] = lab.kubelets.nodes["n1"].pods.values()
+    lab.client.delete(PODS, "p", "default")
+    alive = []
+    for _ in range(8):
+        lab.wait(1.01)
+        alive.append("".join(each.name[0] for each in life.containers if each.alive))
+    assert alive == ["fsm", "fsm", "fs", "fs", "f", "f", "", ""]
+
+
+def test_failing_is_told_in_events(lab):
+    command = shell("echo not today; exit 1")
+    probe = {"exec": {"command": command}, "periodSeconds": 5, "failureThreshold": 2}
+    run(lab, pod(command=shell("sleep infinity"), container={"readinessProbe": probe}), 60)
+    run(lab, pod("q", command=shell("exit 3")), 60)
+    told = {(event["reason"], event["message"]) for event in lab.client.list(EVENTS, "").items}
+    assert ("Unhealthy", "Readiness probe failed: not today") in told
+    uid = lab.pods("default")["q"]["metadata"]["uid"]
+    why = f"Back-off restarting failed container main in pod q_default({uid})"
+    assert ("BackOff", why) in told
+
+
 def test_annotations_decide_how_long_a_container_runs_and_how_it_ends(lab):
     notes = {"dralab.dev/runs-for": "30", "dralab.dev/exit-code": "7", "dralab.dev/log": "hi"}
     body = pod(annotations=notes, restartPolicy="Never")

@@ -21,7 +21,7 @@ from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.running import Running
 from dralab.runtime.client import Client, Object
-from dralab.runtime.engine import Timer
+from dralab.runtime.engine import T, Timer
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, condition_of, is_deleting, is_finished, key_of, uid_of
 from dralab.runtime.objects import with_condition as replaced
@@ -124,9 +124,13 @@ class Kubelet:
         for life in self.pods.values():
             self.wake(life.pod)
 
-    def offload(self, work: Callable[[], bool], done: Callable[[bool | Exception], None]) -> None:
+    def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """Do work that takes real time beside the events, then `done` as one of them."""
         self.kubelets.manager.engine.offload(work, done)
+
+    def later(self, delay: int, action: Callable[[], None]) -> None:
+        """Do something in `delay` nanoseconds."""
+        self.kubelets.manager.engine.after(delay, action)
 
     def new_ip(self) -> str:
         """Return an address for a pod; they repeat after 60,000 pods of one node."""

@@ -4,20 +4,19 @@
 something happens. Source of phases, conditions and their reasons: kubelet 1.36.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
-from dralab.contracts.cdi_cache import Cache
-from dralab.kernel.clock import SECOND, Clock, from_rfc3339, rfc3339
-from dralab.node.claims import ClaimsOfNode
-from dralab.node.containers import ContainerRuntime, ContainerStart, Exit, NotYet, StartError
+from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
+from dralab.node.containers import ContainerStart, Exit, NotYet, StartError
+from dralab.node.ending import end, next_to_end
 from dralab.node.environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.probing import probe
 from dralab.node.running import Probing, Running
 from dralab.node.statuses import Verdict, conditions
-from dralab.runtime.client import Client, Object
-from dralab.runtime.events import Recorder
+from dralab.node.surroundings import Surroundings
+from dralab.runtime.client import Object
 from dralab.runtime.objects import controller_of, is_deleting, key_of, uid_of
 
 Wire = Mapping[str, Any]
@@ -29,39 +28,6 @@ BUSY: Final = SECOND // 10
 SETTLING: Final = SECOND // 10
 REFUSED_FOR: Final = 10 * SECOND
 PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
-
-
-class Surroundings(Protocol):
-    """What a pod needs of its node."""
-
-    name: str
-    ip: str
-    client: Client
-    claims: ClaimsOfNode
-    cdi: Cache
-    runtime: ContainerRuntime
-    recorder: Recorder
-
-    @property
-    def clock(self) -> Clock:
-        """The node's time."""
-        ...
-
-    def wake(self, pod: Object) -> None:
-        """Have a pod looked at soon."""
-        ...
-
-    def wake_after(self, pod: Object, delay: int) -> None:
-        """Have a pod looked at in `delay` nanoseconds."""
-        ...
-
-    def new_ip(self) -> str:
-        """Return an address for a pod."""
-        ...
-
-    def offload(self, work: Callable[[], bool], done: Callable[[bool | Exception], None]) -> None:
-        """Do work that takes real time beside the events, then `done` as one of them."""
-        ...
 
 
 class PodLife:
@@ -88,6 +54,7 @@ class PodLife:
         self.not_before = 0
         self.verdict: Verdict | None = None
         self.stopped = False
+        self.ends_by: int | None = None
         self._remember(status)
 
     @property
@@ -111,6 +78,7 @@ class PodLife:
         if is_deleting(pod):
             return self.end(self._grace())
         if self.verdict is not None:
+            self._stop_sidecars()
             return self._release()
         deadline = self._deadline()
         if deadline is not None and deadline <= 0:
@@ -143,13 +111,14 @@ class PodLife:
     def end(self, grace: float) -> int | None:
         """Stop all containers, then give everything back."""
         self.stopped = True
-        for each in reversed(self.containers):
-            if each.container is not None and not each.stopping:
-                each.stopping = True
+        until = self.node.clock.now() + int(grace * SECOND)
+        self.ends_by = until if self.ends_by is None else min(until, self.ends_by)
+        left = max(0.0, (self.ends_by - self.node.clock.now()) / SECOND)
+        for each in next_to_end(self.containers):
+            if end(self.node, self.pod, each, left):
                 self.node.recorder.event(
                     self.pod, "Pod", "Killing", f"Stopping container {each.name}"
                 )
-                each.container.stop(grace)
         if any(each.alive for each in self.containers):
             return None
         self._judge()
@@ -260,6 +229,12 @@ class PodLife:
     def _again(self, each: Running) -> int | None:
         left = each.due(self.node.clock.now())
         if left > 0:
+            if each.waiting != "CrashLoopBackOff":
+                self._warn(
+                    "BackOff",
+                    f"Back-off restarting failed container {each.name} in pod "
+                    f"{key_of(self.pod).name}_{key_of(self.pod).namespace}({self.uid})",
+                )
             each.waiting = "CrashLoopBackOff"
             each.message = (
                 f"back-off {each.back_off // 2 // SECOND or 10}s restarting failed "
@@ -324,6 +299,9 @@ class PodLife:
         node.recorder.event(self.pod, "Pod", "Started", f"Container started: {each.name}")
         return None
 
+    def _warn(self, reason: str, message: str) -> None:
+        self.node.recorder.event(self.pod, "Pod", reason, message, type="Warning")
+
     def _refused(self, each: Running, reason: str, message: str) -> int:
         if each.message != message:
             self.node.recorder.event(self.pod, "Pod", "Failed", f"Error: {message}", type="Warning")
@@ -351,9 +329,8 @@ class PodLife:
                     self._ask(each, kind, probing)
                     continue
                 if probing.next <= now:
-                    success = probe(each.container, probing.spec, self.ip)
-                    if probing.take(success=success, now=now) and kind != "readinessProbe":
-                        self._kill(each, kind)
+                    problem = probe(each.container, probing.spec)
+                    if self._answered(each, kind, probing, problem):
                         break
                 delays.append(max(0, probing.next - now))
         return delays
@@ -365,16 +342,26 @@ class PodLife:
             return
         probing.asked = True
 
-        def answered(found: object) -> None:
+        def answered(found: str | Exception | None) -> None:
             probing.asked = False
             if each.container is not container or each.stopping:
                 return
-            failed = probing.take(success=found is True, now=self.node.clock.now())
-            if failed and kind != "readinessProbe":
-                self._kill(each, kind)
+            problem = str(found) if isinstance(found, Exception) else found
+            self._answered(each, kind, probing, problem)
             self.node.wake(self.pod)
 
-        self.node.offload(lambda: probe(container, probing.spec, self.ip), answered)
+        self.node.offload(lambda: probe(container, probing.spec), answered)
+
+    def _answered(self, each: Running, kind: str, probing: Probing, problem: str | None) -> bool:
+        """Take a probe's answer; return whether the container is ended for it."""
+        failed = probing.take(success=problem is None, now=self.node.clock.now())
+        if problem is not None and probing.failures <= probing.spec.get("failureThreshold", 3):
+            word = kind.removesuffix("Probe").capitalize()
+            self._warn("Unhealthy", f"{word} probe failed: {problem}")
+        if failed and kind != "readinessProbe":
+            self._kill(each, kind)
+            return True
+        return False
 
     def _kill(self, each: Running, kind: str) -> None:
         word = "startup" if kind == "startupProbe" else "liveness"
@@ -384,9 +371,7 @@ class PodLife:
             "Killing",
             f"Container {each.name} failed {word} probe, will be restarted",
         )
-        each.stopping = True
-        if each.container is not None:
-            each.container.stop(self._grace())
+        end(self.node, self.pod, each, self._grace())
 
     # --- the whole ------------------------------------------------------------------------------
 
@@ -415,12 +400,9 @@ class PodLife:
         return True
 
     def _stop_sidecars(self) -> None:
-        if self.verdict is None:
-            return
-        for each in self.inits:
-            if each.container is not None and not each.stopping:
-                each.stopping = True
-                each.container.stop(self._grace())
+        if self.verdict is not None:
+            for each in next_to_end(self.inits):
+                end(self.node, self.pod, each, self._grace())
 
     def status(self) -> dict[str, Any]:
         """Return the fields of the pod's status that are the kubelet's."""

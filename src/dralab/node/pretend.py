@@ -69,7 +69,11 @@ class PretendContainer:
 
     def stop(self, grace: float) -> None:
         """Tell it to end: a trap decides how, and whether it goes on until `grace` is over."""
-        if self._over or self._killer is not None:
+        if self._over:
+            return
+        if self._killer is not None:
+            self._killer.cancel()
+            self._kill_after(grace)
             return
         steps = trapped(self._state, "TERM")
         code = 143
@@ -81,6 +85,9 @@ class PretendContainer:
         }:
             self._end(0 if steps is not None and code == 0 else code)
             return
+        self._kill_after(grace)
+
+    def _kill_after(self, grace: float) -> None:
         self._killer = self.engine.after(
             int(max(grace, 0) * SECOND), lambda: self._end(137, "Error")
         )

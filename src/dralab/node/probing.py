@@ -4,41 +4,50 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from dralab.node.commands import TIMED_OUT
 from dralab.node.containers import Container, StartError
 
+MOST_SAID: Final = 1024  # of a probe's output, in events
 
-def probe(container: Container, spec: Mapping[str, Any], host: str) -> bool:
-    """Return whether a probe succeeds now.
+
+def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
+    """Return what a probe finds wrong now, None where all is well.
 
     A command is run in the container. What a pretended container would serve over the network
     is believed to be there; a real one is asked on this machine.
     """
     command = (spec.get("exec") or {}).get("command")
-    if command:
-        try:
-            timeout = float(max(1, spec.get("timeoutSeconds", 1)))
-            return container.run(command, lambda _channel, _data: None, timeout=timeout) == 0
-        except StartError:
-            return not getattr(container, "real", False)
-    if not getattr(container, "real", False):
-        return True
-    del host
     timeout = max(1, spec.get("timeoutSeconds", 1))
+    if command:
+        said: list[bytes] = []
+        try:
+            code = container.run(command, lambda _, data: said.append(data), timeout=timeout)
+        except StartError as error:
+            return str(error) if getattr(container, "real", False) else None
+        if code == TIMED_OUT:
+            return f"command timed out after {timeout}s"
+        text = b"".join(said).decode(errors="replace").strip()
+        return text[:MOST_SAID] if code else None
+    if not getattr(container, "real", False):
+        return None
     get = spec.get("httpGet")
     port = (get or spec.get("tcpSocket") or spec.get("grpc") or {}).get("port")
     if not isinstance(port, int):
-        return True
+        return None
     if get is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout).close()
-        except OSError:
-            return False
-        return True
+        except OSError as error:
+            return f"dial tcp 127.0.0.1:{port}: {error}"
+        return None
     url = f"http://127.0.0.1:{port}/{get.get('path', '/').lstrip('/')}"
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
-            return 200 <= int(answer.status) < 400
-    except (OSError, urllib.error.HTTPError):
-        return False
+            status = int(answer.status)
+    except urllib.error.HTTPError as error:
+        status = error.code
+    except OSError as error:
+        return f'Get "{url}": {error}'
+    return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"

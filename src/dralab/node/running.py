@@ -36,6 +36,8 @@ class Running:
     previous: Log | None = None
     probes: dict[str, "Probing"] = field(default_factory=dict)
     stopping: bool = False
+    # When it is to be over, once it is stopping.
+    ends_by: int = 0
 
     @property
     def name(self) -> str:

@@ -75,6 +75,21 @@ def run(argv: Sequence[str], env: Mapping[str, str], state: State | None = None)
         return over.code
 
 
+def lasts(argv: Sequence[str], most: float) -> float:
+    """Return how many seconds a command would take, `most` at most; 0 for unknown programs.
+
+    >>> lasts(["sh", "-c", "sleep 1; sleep 2"], 30.0), lasts(["sleep", "infinity"], 30.0)
+    (3.0, 30.0)
+    """
+    found = 0.0
+    for step in run(argv, {}) if understood(argv) else ():
+        if isinstance(step, Sleep):
+            found += most if step.seconds is None else step.seconds
+        if found >= most:
+            return most
+    return found
+
+
 def trapped(state: State, signal: str) -> Steps | None:
     """Return the steps of the trap for a signal; None where there is no trap."""
     action = state.traps.get(signal, state.traps.get(f"SIG{signal}"))

@@ -1,0 +1,50 @@
+"""What the life of a pod needs of its node."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from dralab.contracts.cdi_cache import Cache
+from dralab.kernel.clock import Clock
+from dralab.node.claims import ClaimsOfNode
+from dralab.node.containers import ContainerRuntime
+from dralab.runtime.client import Client, Object
+from dralab.runtime.events import Recorder
+
+T = TypeVar("T")
+
+
+class Surroundings(Protocol):
+    """What a pod needs of its node."""
+
+    name: str
+    ip: str
+    client: Client
+    claims: ClaimsOfNode
+    cdi: Cache
+    runtime: ContainerRuntime
+    recorder: Recorder
+
+    @property
+    def clock(self) -> Clock:
+        """The node's time."""
+        ...
+
+    def wake(self, pod: Object) -> None:
+        """Have a pod looked at soon."""
+        ...
+
+    def wake_after(self, pod: Object, delay: int) -> None:
+        """Have a pod looked at in `delay` nanoseconds."""
+        ...
+
+    def new_ip(self) -> str:
+        """Return an address for a pod."""
+        ...
+
+    def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        """Do work that takes real time beside the events, then `done` as one of them."""
+        ...
+
+    def later(self, delay: int, action: Callable[[], None]) -> None:
+        """Do something in `delay` nanoseconds."""
+        ...
