@@ -1,4 +1,11 @@
 import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -108,6 +115,71 @@ def test_a_dask_cluster_gives_the_same_as_one_process(files):
     assert far == work.run(campaign.cases, files / "one", work.Processes(1))
 
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "campaigns.md"
+# What a cluster's own tools do, on one machine.
+STUBS = {
+    "srun": '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n',
+    "oarsh": '#!/bin/bash\nshift\nexec "$@"\n',
+    "hostname": "#!/bin/bash\necho 127.0.0.1\n",
+}
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("cluster", ["Slurm", "OAR"])
+def test_the_scripts_of_the_guide_run_a_campaign(files, cluster):
+    pytest.importorskip("distributed", reason="the extra distributed is not installed")
+    script = re.search(rf"\*\*{cluster}\*\*.*?```bash\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (files / "script").write_text(script.replace("8786", str(port)).replace("--nworkers -1", ""))
+    (files / "nodes").write_text("node-1\nnode-1\n")
+    tools = files / "tools"
+    tools.mkdir()
+    for name, text in STUBS.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+    with subprocess.Popen(
+        ["bash", "script"], cwd=files, start_new_session=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=os.environ | {"PATH": path, "OAR_NODEFILE": "nodes"},
+    ) as process:  # fmt: skip
+        try:
+            assert process.wait(timeout=120) == 0
+        finally:
+            # Scheduler and workers go on until the reservation ends.
+            os.killpg(process.pid, signal.SIGKILL)
+    assert len(list((files / "grid" / "runs").glob("*.json"))) == 6
+    assert (files / "grid" / "runs.csv").read_text().count("\n") == 7
+
+
+def test_a_run_that_fails_loses_no_other(files):
+    (files / "other.yaml").write_text(SCENARIO.replace("fgd", "file.py:Bad"))
+    (files / "file.py").write_text("class Bad:\n    def prefer(self, pod, node):\n        1 / 0\n")
+    (files / "grid.yaml").write_text(GRID.replace("firstfit", "'file.py:Bad'"))
+    campaign = grid.read(files / "grid.yaml")
+    for workers in (1, 2):
+        folder = files / f"out-{workers}"
+        with pytest.raises(InputError, match=r"3 of 6 runs failed.*ZeroDivisionError"):
+            work.run(campaign.cases, folder, work.Processes(workers))
+        assert len(list((folder / "runs").glob("*.json"))) == 3
+
+
+def test_a_campaign_may_ask_the_whole_cluster(files):
+    (files / "grid.yaml").write_text(
+        GRID.replace("firstfit", "dralab").replace("count: 3", "count: 2")
+    )
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 10"))
+    campaign = grid.read(files / "grid.yaml")
+    found = work.run(campaign.cases, files / "out", work.Processes(1))
+    assert {case.scheduler for case in found} == {"dralab", "fgd"}
+    assert all(numbers["ended"] == 10 for numbers in found.values())
+    comparison.write(campaign, found, files / "out")
+    header, *rows = (files / "out" / "runs.csv").read_text().splitlines()
+    assert header.startswith("scenario,scheduler,seed,makespan,")
+    assert len(rows) == 4
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -117,6 +189,7 @@ def test_a_dask_cluster_gives_the_same_as_one_process(files):
         (GRID.replace("{from: 1, count: 3}", "[one]"), "whole numbers"),
         (GRID + "baseline: random\n", "none of the schedulers"),
         (GRID + "colour: red\n", "not known"),
+        (GRID + "compare: [wait]\n", "'wait' is no number of a run"),
         ("schedulers: [fgd]\nseeds: [1]\n", "has 0 runs"),
     ],
 )

@@ -62,6 +62,15 @@ def definition_of(name: str) -> str:
     return DEFINITIONS[base if kind in SPREAD and base in COLUMNS else name]
 
 
+def is_known(name: str) -> bool:
+    """Return whether runs have a number of that name."""
+    try:
+        definition_of(name)
+    except KeyError:
+        return False
+    return name not in COLUMNS
+
+
 def of(result: Result) -> dict[str, Value]:
     """Return all numbers of a run; times in seconds."""
     first, last = result.interval or (0, max(result.end, 1))

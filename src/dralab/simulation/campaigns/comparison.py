@@ -11,6 +11,7 @@ from dralab.simulation.reports.page import Chart, Page
 COLUMNS = (
     "scenario", "scheduler", "metric", "runs", "mean", "sd", "ci95", "difference", "significant",
 )  # fmt: skip
+RUN_COLUMNS = ("scenario", "scheduler", "seed")
 
 
 def rows(campaign: Campaign, found: Mapping[Case, Numbers]) -> list[dict[str, Any]]:
@@ -60,12 +61,20 @@ def _cell(value: Any) -> str:
     return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def page(campaign: Campaign, table: list[dict[str, Any]]) -> Page:
-    """Return the table as a page, with bars per metric."""
+def run_rows(campaign: Campaign, found: Mapping[Case, Numbers]) -> list[list[Any]]:
+    """Return a row per run: what was run, then the numbers that are compared."""
+    return [
+        [case.name, case.scheduler, case.seed, *(numbers.get(m) for m in campaign.compared)]
+        for case, numbers in found.items()
+    ]
+
+
+def page(campaign: Campaign, table: list[dict[str, Any]], found: Mapping[Case, Numbers]) -> Page:
+    """Return the table as a page, with bars per metric, and all runs."""
     return Page(
         title=campaign.name,
         subtitle=f"{len(campaign.cases):,} runs · compared with {campaign.baseline}",
-        charts=[*_bars(table), _table(table)],
+        charts=[*_bars(table), _table(table), _runs(campaign, found)],
         definitions=[
             ("sd", "standard deviation over the seeds (n - 1)"),
             ("ci95", "half of the interval that holds the mean with 95 % (Student's t)"),
@@ -96,9 +105,22 @@ def _table(table: list[dict[str, Any]]) -> Chart:
     }
 
 
+def _runs(campaign: Campaign, found: Mapping[Case, Numbers]) -> Chart:
+    names = [*RUN_COLUMNS, *campaign.compared]
+    return {
+        "kind": "table",
+        "title": "All runs",
+        "columns": [[name, "" if name in RUN_COLUMNS[:2] else "number"] for name in names],
+        "rows": run_rows(campaign, found),
+    }
+
+
 def write(campaign: Campaign, found: Mapping[Case, Numbers], folder: Path) -> list[dict[str, Any]]:
-    """Write `campaign.csv` and `report.html`; return the table."""
+    """Write `campaign.csv`, `runs.csv` and `report.html`; return the table."""
     table = rows(campaign, found)
     (folder / "campaign.csv").write_text(csv(table), encoding="utf-8")
-    page(campaign, table).write(folder / "report.html")
+    lines = [",".join([*RUN_COLUMNS, *campaign.compared])]
+    lines += [",".join(map(_cell, row)) for row in run_rows(campaign, found)]
+    (folder / "runs.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page(campaign, table, found).write(folder / "report.html")
     return table

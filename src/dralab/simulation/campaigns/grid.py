@@ -94,6 +94,10 @@ def read(path: Path) -> Campaign:
     if fields.has("scenarios"):
         default += ["makespan", "wait_mean", "bounded_slowdown_mean"]
     compared = tuple(_texts(fields, "compare")) if fields.has("compare") else tuple(default)
+    for number in compared:
+        if "@" not in number and not metrics.is_known(number):
+            listed = ", ".join(metrics.DEFINITIONS)
+            raise fields.error("compare", f"{number!r} is no number of a run; these are: {listed}")
     baseline = fields.text("baseline", schedulers[0])
     if baseline not in schedulers:
         raise fields.error("baseline", f"{baseline!r} is none of the schedulers")

@@ -17,12 +17,14 @@ import orjson
 from dralab.simulation.campaigns.grid import Case, Numbers
 from dralab.simulation.errors import InputError
 
+Answer = Numbers | Exception
+
 
 class Engine(Protocol):
     """Runs cases somewhere, and yields them as they are done."""
 
-    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Numbers]]:
-        """Yield each case with its numbers."""
+    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
+        """Yield each case with its numbers, or with what went wrong."""
         ...
 
 
@@ -32,18 +34,18 @@ class Processes:
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
 
-    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Numbers]]:
+    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
         """Yield each case with its numbers, as they are done."""
         if self.workers == 1 or len(cases) == 1:
             for case in cases:
-                yield case, case.run()
+                yield case, _answer(case.run)
             return
         # Spawned, not forked: threads and sockets of a server do not survive a fork.
         with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
             futures = {pool.submit(Case.run, case): case for case in cases}
             try:
                 for future in _done(futures):
-                    yield futures[future], future.result()
+                    yield futures[future], _answer(future.result)
             finally:
                 for future in futures:
                     future.cancel()
@@ -59,14 +61,22 @@ class Dask:
             raise InputError("dask", "needs an extra: pip install 'dralab[distributed]'") from None
         self.client = self.module.Client(address)
 
-    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Numbers]]:
+    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
         """Yield each case with its numbers, as they are done."""
         futures = {self.client.submit(Case.run, case, pure=False): case for case in cases}
         try:
             for future in self.module.as_completed(list(futures)):
-                yield futures[future], future.result()
+                yield futures[future], _answer(future.result)
         finally:
             self.client.close()
+
+
+def _answer(run: Callable[[], Numbers]) -> Answer:
+    """Return the numbers, or what went wrong: the other runs are worth no less for it."""
+    try:
+        return run()
+    except Exception as error:  # noqa: BLE001 - told when the others are done
+        return error
 
 
 def _done(futures: Iterable["Future[Numbers]"]) -> Iterator["Future[Numbers]"]:
@@ -83,7 +93,10 @@ def run(
     *,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> dict[Case, Numbers]:
-    """Run what is not done yet; return all numbers. `progress` gets done, reused and all."""
+    """Run what is not done yet; return all numbers. `progress` gets done, reused and all.
+
+    InputError: runs failed; the others are done and kept.
+    """
     runs = folder / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     digests = {case: case.digest() for case in cases}
@@ -96,11 +109,21 @@ def run(
     missing = [case for case in cases if case not in found]
     if progress is not None:
         progress(len(found), reused, len(cases))
+    failed: list[tuple[Case, Exception]] = []
     for case, numbers in engine.run(missing):
+        if isinstance(numbers, Exception):
+            failed.append((case, numbers))
+            continue
         _write(runs / f"{digests[case]}.json", case, numbers)
         found[case] = numbers
         if progress is not None:
             progress(len(found), reused, len(cases))
+    if failed:
+        case, error = failed[0]
+        problem = f"{len(failed)} of {len(cases)} runs failed; the others are kept. The first: "
+        told = str(error) if isinstance(error, InputError) else repr(error)
+        where = f"{case.scheduler}, seed {case.seed}"
+        raise InputError(case.scenario, problem + told, where=where) from error
     return {case: found[case] for case in cases}
 
 
