@@ -32,6 +32,9 @@ GONE: Final = 30
 RESTLESS: Final = 6
 # So many pods of higher priority that nobody was deleted for: this scheduler does not preempt.
 VAIN: Final = 5
+# Before the run ends, so many times the patience is waited for a bind: kube-scheduler's back-off is
+# up to 10 s, and looked at once a second.
+LAST: Final = 1.5
 # More often than that at one instant nobody means to delete what comes again.
 ROUNDS: Final = 1000
 
@@ -165,10 +168,11 @@ class Driver:
                 agenda.happen(world.begin + until)
                 break
             if when is None:
-                # Nothing will happen by itself; a scheduler that backs off gets its time.
-                if not self._expecting() or not self._heard(self.manners.patience):
+                # Nothing will happen by itself: time stands still, nothing can be late, and a
+                # scheduler that backs off gets its time.
+                if not self._expecting() or not self._heard(LAST * self.manners.patience):
                     break
-                self._step(None)
+                self._hear_out()
                 continue
             self._step(when)
             if progress is not None:
@@ -186,7 +190,7 @@ class Driver:
     # --- a step -------------------------------------------------------------------------------
 
     def _step(self, when: int | None, fresh: Iterable[str] = ()) -> None:
-        """Deliver all of one instant, wait for the answer, and let the bound pods start."""
+        """Deliver all of one instant, and hear what the schedulers make of it."""
         world = self.world
         self.report.steps += when is not None
         world.room.remember()
@@ -196,6 +200,10 @@ class Driver:
                 world.agenda.happen(when)
             self._await_fresh(set(fresh))
             self.activity.touch()
+        self._hear_out()
+
+    def _hear_out(self) -> None:
+        """Wait for the answer, and let the bound pods start, until nothing more can come of it."""
         for _ in range(ROUNDS):
             if self.activity.polls:
                 self._hear_a_poller()
@@ -207,7 +215,7 @@ class Driver:
                 break
         else:
             raise _Stopped("the scheduler deletes pods as fast as they come again")
-        world.sample()
+        self.world.sample()
 
     def _await_fresh(self, before: set[str]) -> None:
         """Wait for answers about the pods that have come since; with the store's lock held."""
@@ -389,7 +397,10 @@ class Driver:
             for key, grace in decisions.take_deleted():
                 self.world.delete(key, grace)
             for key, node in decisions.take_bound():
-                late += self.world.bind(key, node)
+                was_late = self.world.bind(key, node)
+                late += was_late
+                if not was_late and key in self.report.passed_over:
+                    self.report.passed_over.remove(key)
             decisions.awaited = {key for key in decisions.awaited if self.world.waits(key)}
             self._await_fresh(before)
             # Who polls has to see nothing of this: its round goes on.
