@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import threading
 
@@ -139,6 +140,159 @@ def test_a_reply_that_makes_no_sense_stops_the_run(reply, problem):
         protocol.Reader().answer(json.loads(reply), 0)
 
 
+# The same two jobs on two machines in the words of each version.
+BEGINNINGS = {
+    1: {"nb_resources": 2},
+    2: {"nb_resources": 2, "config": {}, "resources_data": [{"id": 0, "name": "a", "state": "idle"}]},
+    3: {"nb_resources": 2, "nb_compute_resources": 2, "nb_storage_resources": 0,
+        "allow_time_sharing": False, "compute_resources": [{"id": 0, "name": "a"}],
+        "storage_resources": [], "workloads": {"w0": "w.json"}, "profiles": {"w0": {}}},
+    4: {"nb_resources": 2, "nb_compute_resources": 2, "nb_storage_resources": 0,
+        "allow_compute_sharing": False, "allow_storage_sharing": True, "config": {},
+        "compute_resources": [{"id": 0, "name": "a", "state": "idle", "properties": {}}],
+        "storage_resources": [], "workloads": {"w0": "w.json"}, "profiles": {"w0": {}}},
+}  # fmt: skip
+ENDINGS = {
+    1: {"job_id": "w0!1", "status": "SUCCESS"},
+    2: {"job_id": "w0!1", "status": "SUCCESS", "job_state": "COMPLETED_SUCCESSFULLY",
+        "kill_reason": ""},
+    3: {"job_id": "w0!1", "job_state": "COMPLETED_SUCCESSFULLY", "return_code": 0, "alloc": "0-1"},
+    4: {"job_id": "w0!1", "job_state": "COMPLETED_SUCCESSFULLY", "return_code": 0, "alloc": "0-1"},
+}  # fmt: skip
+
+
+def message(now, *events):
+    return {
+        "now": now,
+        "events": [{"timestamp": now, "type": kind, "data": data} for kind, data in events],
+    }
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_every_version_of_the_protocol_is_understood(version):
+    side = DecisionSide(SCHEDULERS["conservative"]())
+    side.reply(message(0, ("SIMULATION_BEGINS", BEGINNINGS[version])))
+    jobs = [
+        ("JOB_SUBMITTED", {"job_id": f"w0!{n}", "job": {"id": f"w0!{n}", "res": 2, "walltime": 9}})
+        for n in (1, 2)
+    ]
+    assert [e["data"]["job_id"] for e in side.reply(message(1, *jobs))["events"]] == ["w0!1"]
+    over = side.reply(message(5, ("JOB_COMPLETED", ENDINGS[version])))
+    assert over["events"] == [
+        {"timestamp": 5.0, "type": "EXECUTE_JOB", "data": {"job_id": "w0!2", "alloc": "0-1"}}
+    ]
+    assert side.reply(message(9, ("SIMULATION_ENDS", {}))) == {"now": 9, "events": []}
+    assert side.over
+
+
+BEGUN = message(0, ("SIMULATION_BEGINS", BEGINNINGS[4]))
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([[]], "sent what is no message"),
+        ([{"now": 0}], "sent what is no message"),
+        ([{"now": "soon", "events": []}], "sent the time 'soon'"),
+        ([{"now": 1e300, "events": []}], "sent the time 1e"),
+        ([{"now": 0, "events": [7]}], "sent 7, which is no event"),
+        ([{"now": 0, "events": [{"type": "NOTIFY", "data": [1]}]}], "which is no event"),
+        ([{"now": 0, "events": [{"type": "NOTIFY", "timestamp": "x"}]}], "sent the time 'x'"),
+        ([message(9), message(5)], "went back in time, from 9 to 5"),
+        (
+            [{"now": 5, "events": [{"timestamp": 6, "type": "REQUESTED_CALL"}]}],
+            "sent a REQUESTED_CALL of 6 s at 5 s",
+        ),
+        ([message(1, ("REQUESTED_CALL", {}))], "sent events before SIMULATION_BEGINS"),
+        ([BEGUN, BEGUN], "began twice"),
+        ([message(0, ("SIMULATION_BEGINS", {"nb_resources": "many"}))], "has 'many' machines"),
+        ([BEGUN, message(1, ("JOB_SUBMITTED", {"job": {"res": 1}}))], "cannot be understood"),
+        ([BEGUN, message(1, ("JOB_SUBMITTED", {"job_id": "a", "job": {}}))], "asks for 0 machines"),
+        ([BEGUN, message(1, ("JOB_COMPLETED", {"job_id": "a"}))], "which it never submitted"),
+    ],
+)
+def test_a_message_that_makes_no_sense_is_refused_with_the_reason(messages, problem):
+    side = DecisionSide(SCHEDULERS["fcfs"]())
+    *before, last = messages
+    for one in before:
+        side.reply(one)
+    with pytest.raises(DecisionError, match=problem):
+        side.reply(last)
+
+
+def test_an_event_that_nobody_knows_is_left_to_those_who_do():
+    side = DecisionSide(SCHEDULERS["fcfs"]())
+    side.reply(BEGUN)
+    assert side.reply(message(3, ("WEATHER_CHANGED", {"to": "rain"})))["events"] == []
+
+
+def places(value, path=()):
+    """Yield the path of every value in a JSON value."""
+    yield path
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, inner in items:
+        yield from places(inner, (*path, key))
+
+
+def changed(value, path, to):
+    """Return a JSON value with another one at a path; `...` leaves it out."""
+    if not path:
+        return to
+    copy = json.loads(json.dumps(value))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    if to is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = to
+    return copy
+
+
+ODD = (
+    ...,
+    None,
+    True,
+    -1,
+    1.5,
+    1e308,
+    "",
+    "x",
+    [],
+    [1],
+    {},
+    {"a": 1},
+    "3-1",
+    "0-9999999999",
+    10**30,
+)
+
+
+def test_whatever_is_wrong_in_a_message_it_is_an_error_of_the_protocol():
+    lines = DIALOGUES["easy"][::2]
+    tried = refused = 0
+    for number, line in enumerate(lines):
+        for path in places(line):
+            for odd in ODD:
+                if path or odd is not ...:
+                    said = [*lines[:number], changed(line, path, odd), *lines[number + 1 :]]
+                    side = DecisionSide(SCHEDULERS["easy"]())
+                    tried += 1
+                    try:
+                        for one in said:
+                            side.reply(one)
+                    except DecisionError:
+                        refused += 1
+    assert tried > 1000
+    assert refused > tried / 3
+
+
 def test_jobs_and_profiles_may_be_registered_while_the_simulation_runs(workload_file):
     class Registering:
         def __init__(self):
@@ -224,24 +378,51 @@ def test_both_ends_meet_over_a_socket(testdata):
     assert served == [far.messages + 2]
 
 
+def delays(count, spacing):
+    """Return batkube's jobs of 170 s as a workload."""
+    jobs = [
+        {"id": str(n), "subtime": n * spacing, "res": 1, "profile": "d", "walltime": 1000}
+        for n in range(count)
+    ]
+    return {"nb_res": 16, "jobs": jobs, "profiles": {"d": {"type": "delay", "delay": 170}}}
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize(
-    ("scheduler", "hosts", "makespan", "wait"),
+    ("scheduler", "workload", "hosts", "expected"),
     [
-        ("fillerSched", 2, 53.025, 8.015),
-        ("easyBackfill", 2, 53.0, 8.0),
-        ("fillerSched", 4, 37.005, 0.005),
-        ("easyBackfill", 8, 37.0, 0.0),
+        ("fillerSched", "test_delays", 2, (53.025, 8.015, 22)),
+        ("easyBackfill", "test_delays", 2, (53.0, 8.0, 22)),
+        ("fillerSched", "test_delays", 4, (37.005, 0.005, 22)),
+        ("easyBackfill", "test_delays", 8, (37.0, 0.0, 22)),
+        # These two die of a job that starts at 0: everything comes a second later.
+        ("schedFcfs", "later", 2, (53.0, 8.0, 22)),
+        ("schedEasySjfBackfill", "later", 4, (37.0, 0.0, 22)),
+        ("fillerSched", delays(200, 0), 16, (2210.1, 979.27, 203)),
+        ("fillerSched", delays(200, 10), 16, (2280.065, 57.634, 402)),
+        ("easyBackfill", "medium_late", 32, (16088.51, 20.405, 1601)),
     ],
 )
 def test_an_unmodified_pybatsim_drives_the_machines(
-    testdata, tmp_path, scheduler, hosts, makespan, wait
+    testdata, tmp_path, scheduler, workload, hosts, expected
 ):
     program = shutil.which("pybatsim")
     if program is None:
         pytest.skip("pybatsim is not installed (pip install --no-deps pybatsim==3.2.1)")
-    path = testdata("batsim", "batsim-v4", "workloads", "test_delays.json")
-    port = 28_000 + hosts * 7 + len(scheduler)
+    path = tmp_path / "workload.json"
+    if workload == "medium_late":
+        path = testdata(*MEDIUM)
+    elif isinstance(workload, dict):
+        path.write_text(json.dumps(workload))
+    else:
+        given = json.loads(
+            testdata("batsim", "batsim-v4", "workloads", "test_delays.json").read_text()
+        )
+        for job in given["jobs"]:
+            job["subtime"] += workload == "later"
+        path.write_text(json.dumps(given))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
     with (tmp_path / "log").open("w") as log:
         other = subprocess.Popen(
             [program, scheduler, "-s", f"tcp://*:{port}", "-t", "60000"],
@@ -252,5 +433,8 @@ def test_an_unmodified_pybatsim_drives_the_machines(
         )
         assert other.wait(30) == 0
     found = outputs.summary(run)
-    assert (round(found["makespan"], 6), round(found["mean_waiting_time"], 6)) == (makespan, wait)
-    assert "success 10 , complete: 10" in (tmp_path / "log").read_text()
+    begins = 1 if workload == "later" else 0
+    times = (found["makespan"] - begins, found["mean_waiting_time"])
+    assert (*(round(time, 3) for time in times), run.messages + 2) == expected
+    succeeded = found["nb_jobs_success"]
+    assert f"success {succeeded} , complete: {succeeded}" in (tmp_path / "log").read_text()

@@ -34,45 +34,64 @@ class DecisionSide:
         self.scheduler = scheduler
         self.jobs: dict[str, Job] = {}
         self.held: dict[str, int] = {}
-        self.over = False
+        self.begun = self.over = False
+        self.now = 0
         self.messages = 0
 
     def reply(self, message: Any) -> protocol.Message:
         """Return the reply to a message; DecisionError where it is none."""
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
             raise DecisionError("sent what is no message", scheduler="Batsim")
-        if not is_number(message.get("now")):
-            raise DecisionError(f"sent the time {message.get('now')!r}", scheduler="Batsim")
+        now = _time(message.get("now"))
+        if now < self.now:
+            went = f"from {protocol.seconds(self.now):g} to {protocol.seconds(now):g}"
+            raise DecisionError(f"went back in time, {went}", scheduler="Batsim")
+        self.now = now
         self.messages += 1
-        now = nanoseconds(message["now"])
         heard: dict[str, Any] = {}
         for item in message["events"]:
-            kind, data = item.get("type"), item.get("data") or {}
-            at = nanoseconds(item.get("timestamp", message["now"]))
-            if kind == "SIMULATION_BEGINS":
-                self.scheduler.begin(Beginning(platform=_platform(data), workloads=()))
-            elif kind == "SIMULATION_ENDS":
-                self.over = True
-            else:
-                try:
-                    self._hear(heard, str(kind), data, at)
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    if isinstance(error, DecisionError):
-                        raise
-                    raise DecisionError(
-                        f"sent a {kind} that cannot be understood: {error}", scheduler="Batsim"
-                    ) from None
+            self._event(heard, item, now)
         if self.over:
-            self.scheduler.end(now)
+            if self.begun:
+                self.scheduler.end(now)
             return {"now": message["now"], "events": []}
         if not heard:
             return {"now": message["now"], "events": []}
+        if not self.begun:
+            raise DecisionError("sent events before SIMULATION_BEGINS", scheduler="Batsim")
         answer = self.scheduler.decide(News(now=now, **heard))
         for decision in answer.decisions:
             job, machines = getattr(decision, "job", None), getattr(decision, "machines", 0)
             if job is not None:
                 self.held[job.key] = machines
         return protocol.decisions(answer, now)
+
+    def _event(self, heard: dict[str, Any], item: Any, now: int) -> None:
+        if not isinstance(item, dict) or not isinstance(item.get("data") or {}, dict):
+            raise DecisionError(f"sent {item!r:.80}, which is no event", scheduler="Batsim")
+        kind, data = str(item.get("type")), item.get("data") or {}
+        at = _time(item["timestamp"]) if "timestamp" in item else now
+        if at > now:
+            raise DecisionError(
+                f"sent a {kind} of {protocol.seconds(at):g} s at {protocol.seconds(now):g} s",
+                scheduler="Batsim",
+            )
+        try:
+            if kind == "SIMULATION_BEGINS":
+                if self.begun:
+                    raise DecisionError("began twice", scheduler="Batsim")
+                self.scheduler.begin(Beginning(platform=_platform(data), workloads=()))
+                self.begun = True
+            elif kind == "SIMULATION_ENDS":
+                self.over = True
+            else:
+                self._hear(heard, kind, data, at)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            if isinstance(error, DecisionError):
+                raise
+            raise DecisionError(
+                f"sent a {kind} that cannot be understood: {error}", scheduler="Batsim"
+            ) from None
 
     def _hear(self, heard: dict[str, Any], kind: str, data: Mapping[str, Any], at: int) -> None:
         def add(field: str, *items: object) -> None:
@@ -111,6 +130,12 @@ class DecisionSide:
         state = STATES.get(str(data.get("job_state") or data.get("status")), "COMPLETED_FAILED")
         machines = parse(str(data["alloc"])) if data.get("alloc") else self.held.get(key, 0)
         return Ended(self.jobs[key], state, int(data.get("return_code") or 0), machines, at)
+
+
+def _time(value: Any) -> int:
+    if not is_number(value) or not abs(value) <= protocol.LATEST:
+        raise DecisionError(f"sent the time {value!r:.80}", scheduler="Batsim")
+    return nanoseconds(value)
 
 
 def _platform(data: Mapping[str, Any]) -> Platform:

@@ -32,6 +32,7 @@ from dralab.simulation.platforms.platform import Host
 from dralab.simulation.workloads.jobs import Job
 
 Message = dict[str, Any]
+LATEST: Final = 1e15  # seconds: later than that nothing happens
 CONFIG: Final = {
     "redis-enabled": False,
     "redis-hostname": "127.0.0.1",
@@ -172,7 +173,7 @@ class Reader:
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
             raise DecisionError("answered with something that is no message")
         now = message.get("now", seconds(asked_at))
-        if not is_number(now):
+        if not is_number(now) or abs(now) > LATEST:
             raise DecisionError(f"answered with the time {now!r}")
         decisions: list[Decision] = []
         for item in message["events"]:
@@ -181,7 +182,7 @@ class Reader:
                 # A float of seconds loses nanoseconds: what was now must not become the past.
                 at = max(asked_at, nanoseconds(float(item.get("timestamp", now))))
                 decisions += self._decisions(str(kind), data, at)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 if isinstance(error, DecisionError):
                     raise
                 raise DecisionError(f"answered with an event that lacks {error}") from None
