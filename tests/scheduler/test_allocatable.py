@@ -1,6 +1,8 @@
 """Devices that take of their node's own cpu and memory (KEP-5517)."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from builders import ask as asking
 from builders import claim, device, device_class, first_of, pool, request
@@ -234,6 +236,65 @@ def test_what_an_attempt_that_failed_left_behind_does_not_count_and_goes(lab):
     lab.add(PODS, using("p", {"g": "c"}, status=status))
     assert lab.node_of("p") == "n0"
     assert told(lab, "p") == []
+
+
+KINDS = [
+    {},
+    MAPPED,
+    COSTLY,
+    {"nodeAllocatableResourceMappings": {"memory": {"allocationMultiplier": "1Gi"}}},
+]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.integers(1, 2), st.integers(0, 3), st.booleans(), st.booleans()), max_size=6
+    ),
+    st.data(),
+)
+def test_nodes_are_never_overcommitted_and_a_new_scheduler_counts_the_same(nodes, pods, data):
+    lab = Lab()
+    scheduler = Scheduler(lab.manager, SmallEnvironment())
+    lab.server.add(CLASSES, device_class("gpu", f'device.driver == "{DRIVER}"'))
+    for number, kinds in enumerate(nodes):
+        name = f"n{number}"
+        lab.server.add(NODES, worker(name, cpu="5", memory="6Gi"))
+        devices = [device(f"d{i}", more=KINDS[kind]) for i, kind in enumerate(kinds)]
+        lab.server.add(SLICES, *pool(name, *devices, node=name))
+    lab.start()
+    for number, (count, cpus, shares, two) in enumerate(pods):
+        own = named(f"c{number}", request("r", count=count))
+        lab.add(CLAIMS, own)
+        claim_of = f"c{data.draw(st.integers(0, number))}" if shares else f"c{number}"
+        containers = ("a", "b") if two else ("a",)
+        asked = {"cpu": str(cpus)}
+        lab.add(PODS, using(f"p{number}", {"g": claim_of}, containers=containers, requests=asked))
+        lab.wait(1)
+    if pods and data.draw(st.booleans()):
+        gone = f"p{data.draw(st.integers(0, len(pods) - 1))}"
+        lab.server.delete(PODS, gone, "default", options={"gracePeriodSeconds": 0})
+        lab.wait(15)
+    again = Lab()
+    again.server.collections = lab.server.collections
+    again.server.revision = lab.server.revision
+    later = Scheduler(again.manager, SmallEnvironment())
+    later.rest()
+    again.start()
+    one, other = scheduler.state.table, later.state.table
+    for name, row in one.row_of.items():
+        for resource in ("cpu", "memory", "pods"):
+            free = int(one.free(resource)[row])
+            assert free >= 0, (name, resource)
+            assert free == int(other.free(resource)[other.row_of[name]]), (name, resource)
+    mapped = [
+        entry["resourceClaimName"]
+        for obj in lab.server.all(PODS)
+        for entry in obj["status"].get("nodeAllocatableResourceClaimStatuses", ())
+        if "mapping" in entry and obj["spec"].get("nodeName")
+    ]
+    assert len(mapped) == len(set(mapped))
 
 
 CLAIMED = [
