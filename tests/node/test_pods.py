@@ -184,6 +184,20 @@ def test_sidecars_end_after_the_others_the_last_one_first(lab):
     assert alive == ["fsm", "fsm", "fs", "fs", "f", "f", "", ""]
 
 
+def test_events_in_the_order_of_their_names_are_in_the_order_of_time(lab):
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    for name in ("p", "q", "r"):
+        container = {"readinessProbe": probe | {"initialDelaySeconds": 1}}
+        run(lab, pod(name, command=shell("sleep 2; exit 1"), container=container), 3)
+        events = lab.client.list(EVENTS, "default").items
+        told = [
+            event["reason"]
+            for event in sorted(events, key=lambda each: each["metadata"]["name"])
+            if event["involvedObject"]["name"] == name and event["reason"] != "Scheduled"
+        ]
+        assert told == ["Started", "Unhealthy", "BackOff"]
+
+
 def test_failing_is_told_in_events(lab):
     command = shell("echo not today; exit 1")
     probe = {"exec": {"command": command}, "periodSeconds": 5, "failureThreshold": 2}

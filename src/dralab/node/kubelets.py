@@ -369,9 +369,14 @@ class Kubelets:
         amounts = {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods}
         listed = held.get("conditions") or []
         for type_, status, reason, message in (
-            ("MemoryPressure", "False", "KubeletHasSufficientMemory", "has sufficient memory"),
+            (
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "has sufficient memory available",
+            ),
             ("DiskPressure", "False", "KubeletHasNoDiskPressure", "has no disk pressure"),
-            ("PIDPressure", "False", "KubeletHasSufficientPID", "has sufficient PID"),
+            ("PIDPressure", "False", "KubeletHasSufficientPID", "has sufficient PID available"),
             ("Ready", "True", "KubeletReady", "is posting ready status"),
         ):
             condition = {

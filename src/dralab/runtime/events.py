@@ -45,12 +45,14 @@ class Recorder:
         *,
         type: Literal["Normal", "Warning"] = "Normal",
         api_version: str = "v1",
+        at: int | None = None,
     ) -> None:
-        """Record that something happened to an object of that kind."""
+        """Record that something happened to an object of that kind; `at`: when, if not now."""
         message = shortened(message)
         metadata = about["metadata"]
         namespace = metadata.get("namespace") or "default"
-        now = rfc3339(self._engine.clock.now())
+        moment = self._engine.clock.now() if at is None else at
+        now = rfc3339(moment)
         key = (kind, namespace, metadata["name"], metadata.get("uid", ""), reason, message)
         known = self._series.get(key)
         if known is not None:
@@ -61,7 +63,8 @@ class Recorder:
             return
         self._number += 1
         digest = hashlib.sha256(f"{self.component}{now}{self._number}{key}".encode()).hexdigest()
-        series = _Series(f"{metadata['name'][:236]}.{digest[:16]}", namespace, 1)
+        # Names that sort by time: kubectl shows events of one second in the order of their names.
+        series = _Series(f"{metadata['name'][:230]}.{moment:016x}{digest[:5]}", namespace, 1)
         self._series[key] = series
         if len(self._series) > REMEMBERED:
             self._series.popitem(last=False)

@@ -43,6 +43,8 @@ class Waiting:
     since: int
     attempts: int = 0
     failed_at: int = 0
+    # When a place was found for it.
+    decided_at: int = 0
     kind: Hashable = None
     # Whether those of its kind wait for the outcome of its next try.
     leads: bool = False

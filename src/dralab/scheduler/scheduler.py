@@ -426,6 +426,7 @@ class Scheduler:
         if promised is not None and promised.node != placement.node:
             self._changed(Change.POD_GONE)  # the room that was kept for it is free
         self._placed[placement.pod.uid] = placement.node
+        item.decided_at = self.manager.engine.clock.now()
         self.queue.follow(item)
         now = self.manager.now()
         client = self.manager.client
@@ -444,6 +445,7 @@ class Scheduler:
 
     def _bind(self, item: Waiting, placement: Placement) -> None:
         client = self.manager.client
+        item.decided_at = self.manager.engine.clock.now()
         self.manager.engine.offload(
             lambda: binding.bind(client, placement), partial(self._bound, item, placement)
         )
@@ -511,6 +513,7 @@ class Scheduler:
             "Pod",
             "Scheduled",
             f"Successfully assigned {placement.pod.key} to {placement.node}",
+            at=item.decided_at,
         )
 
     def _failed(
