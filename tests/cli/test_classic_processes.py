@@ -1,4 +1,6 @@
-"""The classic fake driver and a node as processes of their own, which are killed."""
+"""A cluster with the classic fake driver, each part a process of its own; some are killed."""
+
+import sys
 
 import pytest
 import yaml
@@ -34,7 +36,10 @@ MANIFESTS = {
 @pytest.fixture
 def lab():
     pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
-    with Processes("--profile", "v1,classic") as running:
+    with Processes("--profile", "v1,classic", "--without", "scheduler,controllers") as running:
+        command = [sys.executable, "-m", "dralab", "scheduler", "--kubeconfig", running.kubeconfig]
+        running.run("scheduler", command)
+        running.dralab("controllers", "controllers")
         create(
             running.client,
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fake-system"}},

@@ -108,7 +108,7 @@ class ClassicLab(RealLab):
     def __init__(self, *nodes, classes=None, without=()):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))
-        running.assemble(
+        self.scheduler = running.assemble(
             self.manager, kinds=self.api.resources.kinds, classic=True, without=without
         )
         self.driver = ClassicController(self.manager)
@@ -461,3 +461,27 @@ def test_a_promise_that_a_structured_claim_has_overtaken_is_made_anew(lab):
     assert found.unsuitable(wanted, ["n0"]) == {"a": []}
     found.allocate(claim, "n0")
     assert [device["uuid"] for device in lab.held("n0")] == ["FAKE-n0-0", "FAKE-n0-1"]
+
+
+# --- whose pods -----------------------------------------------------------------------------------
+
+
+def test_a_scheduler_that_rests_leaves_classic_pods_to_the_one_that_leads(lab):
+    lab.scheduler.rest()
+    lab.add(CLASSIC_TEMPLATES, template())
+    lab.add(PODS, pod("pod0"))
+    lab.wait(5)
+    assert lab.node_of("pod0") is None
+    lab.scheduler.lead()
+    lab.wait(2)
+    assert lab.node_of("pod0") == "n0"
+
+
+def test_pods_of_another_scheduler_are_left_alone(lab):
+    lab.add(CLASSIC_TEMPLATES, template())
+    other = pod("pod0")
+    other["spec"]["schedulerName"] = "another"
+    lab.add(PODS, other)
+    lab.wait(5)
+    assert lab.node_of("pod0") is None
+    assert lab.why("pod0") is None

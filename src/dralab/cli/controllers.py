@@ -19,15 +19,19 @@ def controllers(kubeconfig: Path, without: str) -> None:
     """Run the controllers of any cluster until Ctrl-C or SIGTERM.
 
     Claims from templates, their release and protection, workloads, garbage, namespaces, quotas,
-    nodes that are gone. Run one such process a cluster. Prints `ready: controllers` when it knows
-    the cluster.
+    nodes that are gone; claims of classic DRA where the server has it. Run one such process a
+    cluster. Prints `ready: controllers` when it knows the cluster.
 
     Example: `dralab controllers --kubeconfig lab.kubeconfig`
     """
     from dralab.controllers import registry
+    from dralab.controllers.classic_claims import ClassicClaims
     from dralab.kernel.randomness import Randomness
+    from dralab.parts.profiles import kinds_of
+    from dralab.runtime.client import serves
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
+    from dralab.runtime.resources import SCHEDULING_CONTEXTS
 
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     unknown = sorted(set(left_out) - set(registry.CONTROLLERS))
@@ -39,7 +43,11 @@ def controllers(kubeconfig: Path, without: str) -> None:
     client = connected(kubeconfig)
     engine = LiveEngine(name="controllers", workers=4)
     manager = Manager(engine, client, Randomness.from_system())
-    registry.assemble(manager, without=left_out)
+    classic = serves(client, SCHEDULING_CONTEXTS)
+    kinds = kinds_of(("v1", "classic")) if classic else None
+    registry.assemble(manager, without=left_out, kinds=kinds)
+    if classic and registry.CLAIMS not in left_out:
+        ClassicClaims(manager)
     try:
         run_until_told(manager, engine, "controllers")
     finally:

@@ -43,6 +43,7 @@ def scheduler(
 ) -> None:
     """Schedule the pods of any cluster until Ctrl-C or SIGTERM, devices included.
 
+    Where the server has classic DRA (`dralab up --profile v1,classic`), also pods that use it.
     Prints `ready` when it knows the cluster. Another scheduler of the same name that holds the
     lease goes first; this one takes over when it ends, after 15 seconds at most.
 
@@ -53,11 +54,13 @@ def scheduler(
     from dralab.cli.apiserver import note
     from dralab.kernel.randomness import Randomness
     from dralab.parts.running import election, new_identity
+    from dralab.runtime.client import serves
     from dralab.runtime.kubeconfig import KubeconfigError, read
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
     from dralab.runtime.remote import RemoteClient
-    from dralab.runtime.resources import NODES
+    from dralab.runtime.resources import NODES, SCHEDULING_CONTEXTS
+    from dralab.scheduler.classic import ClassicScheduling
     from dralab.scheduler.scheduler import Scheduler
 
     level = logging.DEBUG if verbose else logging.WARNING
@@ -77,6 +80,8 @@ def scheduler(
     randomness = Randomness.from_system() if seed is None else Randomness(seed)
     manager = Manager(engine, client, randomness)
     made = Scheduler(manager, CelEnvironment(), name=name)
+    if serves(client, SCHEDULING_CONTEXTS):
+        ClassicScheduling(manager, made)
     leadership = election(engine, client, made, new_identity()) if leader_elect else None
     manager.caches.when_synced(lambda: click.echo("ready"))
     over = threading.Event()

@@ -25,8 +25,9 @@ from dralab.controllers.stateful_sets import StatefulSets
 from dralab.controllers.volumes import PersistentVolumes
 from dralab.runtime.manager import Manager
 
+CLAIMS: Final = "resourceclaim-controller"
 CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
-    "resourceclaim-controller": ResourceClaims,
+    CLAIMS: ResourceClaims,
     "device-taint-eviction-controller": DeviceTaintEviction,
     "resourcepoolstatus-controller": PoolStatus,
     "resourcequota-controller": Quotas,

@@ -6,12 +6,11 @@ themselves.
 
 from collections.abc import Sequence
 
-from dralab.api.status import ApiError
 from dralab.prototypes.classic.kinds import API_VERSION
 from dralab.prototypes.classic.structured import MODEL
-from dralab.runtime.client import Object
+from dralab.runtime.client import Object, serves
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import NAMED_SLICES
+from dralab.runtime.resources import NAMED_SLICES, SCHEDULING_CONTEXTS
 
 
 class NamedSlices:
@@ -61,14 +60,8 @@ class NamedSlices:
         return None
 
     def served(self) -> bool:
-        """Return whether the server knows such slices: most clusters do not."""
-        try:
-            self.client.list(NAMED_SLICES)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            return False
-        return True
+        """Return whether the server is of that time: most are not."""
+        return serves(self.client, SCHEDULING_CONTEXTS)
 
     def wipe(self, node: str, driver: str = "") -> None:
         """Delete the slices of a driver that is gone; without a name, of all drivers."""

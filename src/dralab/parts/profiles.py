@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.fields import FieldError, invalid_value
-from dralab.api.kinds import ALL_VERBS, kind_of
+from dralab.api.kinds import ALL_VERBS, Kinds, kind_of
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.server import Resources
@@ -62,6 +62,16 @@ def install(resources: Resources, names: Sequence[str]) -> None:
             installer(resources)
     for listener in context.on_kinds_changed:
         listener()
+
+
+def kinds_of(names: Sequence[str]) -> Kinds:
+    """Return the kinds that a server with these profiles has from its beginning."""
+    from dralab.apiserver.server import ApiServer
+    from dralab.apiserver.storage import MemoryStore
+
+    resources = ApiServer(MemoryStore()).resources
+    install(resources, names)
+    return resources.kinds
 
 
 def _k8srm(resources: Resources) -> None:

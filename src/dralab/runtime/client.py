@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from dralab.api.status import ApiError
+
 Object = dict[str, Any]
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
@@ -147,3 +149,14 @@ class Client(Protocol):
     ) -> Object:
         """Create a subresource such as `binding`, `eviction` or `token`."""
         ...
+
+
+def serves(client: Client, resource: Resource) -> bool:
+    """Return whether a server has a collection. ApiError: it does not say."""
+    try:
+        client.list(resource)
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise
+        return False
+    return True

@@ -10,6 +10,7 @@ two schedulers.
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
 from dralab.prototypes.classic.pods import claims_by_entry, sources
 from dralab.prototypes.classic.structured import FINALIZER
@@ -44,7 +45,7 @@ ELSEWHERE: Final = "resourceclaim not available on the node"
 STRUCTURED: Final = "structuredParameters"
 UNSUITABLE: Final = "excluded by the resource driver"
 # Who waits is looked at again, as kube-scheduler flushes its queue of unschedulable pods.
-AGAIN: Final = 30_000_000_000
+AGAIN: Final = 30 * SECOND
 
 
 class ClassicScheduling:
@@ -53,7 +54,7 @@ class ClassicScheduling:
     def __init__(self, manager: Manager, scheduler: Scheduler) -> None:
         self.client = manager.client
         self.scheduler = scheduler
-        self.recorder = manager.recorder(DEFAULT_SCHEDULER)
+        self.recorder = manager.recorder(scheduler.name)
         self.pods = manager.cache(PODS)
         self.nodes = manager.cache(NODES)
         self.claims = manager.cache(CLASSIC_CLAIMS)
@@ -68,7 +69,7 @@ class ClassicScheduling:
             cache.subscribe(self._around)
 
     def _pod(self, _old: Object | None, new: Object | None) -> None:
-        if new is not None and _is_waiting(new):
+        if new is not None and self._is_waiting(new):
             self.queue.add(key_of(new))
         elif new is None or is_finished(new):
             self._around(None, None)  # its room may be what another waits for
@@ -79,14 +80,23 @@ class ClassicScheduling:
 
     def _around(self, _old: Object | None, _new: Object | None) -> None:
         for pod in self.pods:
-            if _is_waiting(pod):
+            if self._is_waiting(pod):
                 self.queue.add(key_of(pod))
+
+    def _is_waiting(self, pod: Object) -> bool:
+        spec = pod["spec"]
+        mine = spec.get("schedulerName", DEFAULT_SCHEDULER) == self.scheduler.name
+        idle = spec.get("nodeName") or spec.get("schedulingGates")
+        over = is_deleting(pod) or is_finished(pod)
+        return bool(mine and not idle and not over and sources(pod))
 
     def reconcile(self, key: Key) -> int | None:
         """Take a pod one step further, or say what it waits for."""
         pod = self.pods.get(key)
-        if pod is None or not _is_waiting(pod):
+        if pod is None or not self._is_waiting(pod):
             return None
+        if not self.scheduler.leads:
+            return SECOND  # another one's turn, and then ours
         try:
             self._step(pod)
         except Waits as why:
@@ -341,13 +351,6 @@ class ClassicScheduling:
             PODS, key.name, patch, key.namespace, type="strategic", subresource="status"
         )
         self.recorder.event(pod, "Pod", "FailedScheduling", why, type="Warning")
-
-
-def _is_waiting(pod: Object) -> bool:
-    spec = pod["spec"]
-    mine = spec.get("schedulerName", DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
-    idle = spec.get("nodeName") or spec.get("schedulingGates")
-    return bool(mine and not idle and sources(pod)) and not (is_deleting(pod) or is_finished(pod))
 
 
 def _user(pod: Object) -> Object:

@@ -124,19 +124,19 @@ class Scheduler:
         self._by_group: dict[Key, set[str]] = {}
         self._scheduled = False
         # Without the lead it watches, and leaves all pods to whoever has it.
-        self._leads = True
+        self.leads = True
         self._subscribe()
         manager.caches.when_synced(self._wake)
         manager.every(FLUSH_PERIOD, self._flush)
 
     def lead(self) -> None:
         """Act from now on, as it does unless it is told to rest."""
-        self._leads = True
+        self.leads = True
         self._wake()
 
     def rest(self) -> None:
         """Watch only, ready to take over."""
-        self._leads = False
+        self.leads = False
 
     # --- what happens in the cluster
 
@@ -242,7 +242,7 @@ class Scheduler:
             self.queue.update(self._noted(new))
         else:
             return
-        if self._leads and new["spec"].get("schedulingGates"):
+        if self.leads and new["spec"].get("schedulingGates"):
             self._report(new, "SchedulingGated", GATED)
         group = (new["spec"].get("schedulingGroup") or {}).get("podGroupName")
         if group:
@@ -341,13 +341,13 @@ class Scheduler:
             self._wake()
 
     def _wake(self) -> None:
-        if not self._scheduled and self._leads and self.manager.ready:
+        if not self._scheduled and self.leads and self.manager.ready:
             self._scheduled = True
             self.manager.engine.soon(self._next)
 
     def _next(self) -> None:
         self._scheduled = False
-        if not (self._leads and self.manager.ready):
+        if not (self.leads and self.manager.ready):
             return
         item = self.queue.pop()
         if item is None:
@@ -485,7 +485,7 @@ class Scheduler:
 
     def _look_at(self, uid: str) -> None:
         waiting = self._pending.get(uid)
-        if waiting is None or not self._leads:
+        if waiting is None or not self.leads:
             return
         claims = [claim for key in waiting.claims if (claim := self._claims.get(key)) is not None]
         met = binding.conditions_met(claims)
