@@ -190,8 +190,25 @@ EVERYTHING = (
 )
 
 
-def test_the_same_scenario_and_seed_give_the_same_bytes_in_another_process(tmp_path):
-    load(tmp_path, EVERYTHING)
+RIGID = (
+    "fleet: {hosts: 8}\nworkload: {jobs: [{name: a, count: 30, every: 5s, machines: 3, "
+    "duration: 1m, walltime: 2m}, {name: b, count: 30, every: 7s, duration: 20s, walltime: 1m}]}\n"
+)
+POLICIES = ("fgd", "random", "default", "allocation:pack")
+PODS_ONLY = EVERYTHING[: EVERYTHING.index("faults:")] + "faults: [{node: g-1, at: 30m, for: 20m}]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EVERYTHING + "scheduler: dralab\n",
+        *(PODS_ONLY + f"scheduler: {name}\n" for name in POLICIES),
+        *(RIGID + f"scheduler: {name}\n" for name in ("easy", "conservative", "fcfs")),
+    ],
+    ids=["dralab", *POLICIES, "easy", "conservative", "fcfs"],
+)
+def test_the_same_scenario_and_seed_give_the_same_bytes_in_another_process(tmp_path, text):
+    load(tmp_path, text)
     found = []
     for seed in ("1", "2"):
         folder = tmp_path / seed

@@ -1,5 +1,6 @@
 """Which world runs a scenario: rigid jobs and pods in `batch` and `pods`, a cluster in `inside`."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,17 @@ def measured(scenario: Scenario, result: Result) -> Result:
         if scenario.scheduler == EXTERNAL
         else ()
     )
-    return replace(result, interval=scenario.measured, notes=[*result.notes, *left_out])
+    notes = [*result.notes, *left_out, *_never_started(result)]
+    return replace(result, interval=scenario.measured, notes=notes)
+
+
+def _never_started(result: Result) -> Iterator[str]:
+    """Yield what is to be said of pods that wait in the end."""
+    waiting = [task for task in result.tasks if task.started is None and task.state == "Pending"]
+    if waiting and result.complete and result.scheduler != EXTERNAL:
+        first = min(waiting, key=lambda task: (task.submitted, task.id))
+        many = f"{len(waiting)} tasks were" if len(waiting) > 1 else "1 task was"
+        yield f"{many} never started, {first.id} the first of them: {first.reason}"
 
 
 def begin(scenario: Scenario, resume: Path | None = None) -> Run | InsideRun:
