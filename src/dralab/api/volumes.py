@@ -14,6 +14,8 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+# The index of whoever keeps volumes, by `place_of`.
+PLACE: Final = "place"
 OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
@@ -66,6 +68,20 @@ def asked(claim: Object) -> str:
     """Return how many bytes a claim asks for, as a quantity."""
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
     return str(requests.get("storage", "0"))
+
+
+def place_of(volume: Object) -> str:
+    """Return under which claim, or under which class without one, a volume is looked for."""
+    held = volume["spec"].get("claimRef")
+    if held is None:
+        return f"class {class_of(volume)}"
+    return f"claim {held.get('namespace')}/{held.get('name')}"
+
+
+def places_for(claim: Object) -> tuple[str, str]:
+    """Return where volumes for a claim are looked for, as `place_of` names it."""
+    metadata = claim["metadata"]
+    return f"claim {metadata['namespace']}/{metadata['name']}", f"class {class_of(claim)}"
 
 
 def best_for(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dralab.controllers.workloads import each
+from dralab.kernel.clock import SECOND
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import (
@@ -20,7 +21,6 @@ from dralab.runtime.objects import (
     uid_of,
 )
 from dralab.runtime.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
-from dralab.values import labels
 
 MANAGER: Final = "endpointslice-controller.k8s.io"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
@@ -28,6 +28,8 @@ SERVICE_NAME: Final = "kubernetes.io/service-name"
 HEADLESS: Final = "service.kubernetes.io/headless"
 ZONE: Final = "topology.kubernetes.io/zone"
 MOST: Final = 100
+# Pods change by the thousand, and each look at a Service counts them all.
+GATHER: Final = SECOND // 20
 
 Ports = tuple[tuple[str, str, int], ...]
 
@@ -62,8 +64,8 @@ class EndpointSlices:
             own = pod["metadata"].get("labels") or {}
             for service in self.services.namespace(key_of(pod).namespace):
                 wanted = service["spec"].get("selector")
-                if wanted and labels.from_mapping({"matchLabels": wanted}).accepts(own):
-                    self.queue.add(key_of(service))
+                if wanted and wanted.items() <= own.items():
+                    self.queue.add_after(key_of(service), GATHER)
 
     def reconcile(self, key: Key) -> int | None:
         """Bring a Service's slices up to date."""
@@ -79,10 +81,9 @@ class EndpointSlices:
         wanted = service["spec"].get("selector")
         if not wanted or service["spec"].get("type") == "ExternalName":
             return None
-        selector = labels.from_mapping({"matchLabels": wanted})
         by_ports: dict[Ports, dict[str, Object]] = {}
         for pod in self.pods.namespace(key.namespace):
-            if not selector.accepts(pod["metadata"].get("labels") or {}):
+            if not wanted.items() <= (pod["metadata"].get("labels") or {}).items():
                 continue
             endpoint = self._endpoint(service, pod)
             if endpoint is not None:

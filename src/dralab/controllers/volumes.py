@@ -30,6 +30,7 @@ class PersistentVolumes:
         self.client = manager.client
         self.claims = manager.cache(VOLUME_CLAIMS)
         self.volumes = manager.cache(VOLUMES)
+        self.volumes.index(rules.PLACE, lambda volume: (rules.place_of(volume),))
         self.classes = manager.cache(STORAGE_CLASSES)
         self.pods = manager.cache(PODS)
         self.recorder = manager.recorder("persistentvolume-controller")
@@ -96,7 +97,12 @@ class PersistentVolumes:
             elif rules.is_bound(claim):
                 self._tell(VOLUME_CLAIMS, claim, {"phase": "Lost"})
             return None
-        chosen = rules.best_for(claim, self.volumes)
+        found_volumes = [
+            volume
+            for place in rules.places_for(claim)
+            for volume in self.volumes.find(rules.PLACE, place)
+        ]
+        chosen = rules.best_for(claim, found_volumes)
         found = self.classes.get(Key("", rules.class_of(claim))) or {}
         node = (claim["metadata"].get("annotations") or {}).get(rules.SELECTED_NODE)
         waits = found.get("volumeBindingMode") == "WaitForFirstConsumer" and not node

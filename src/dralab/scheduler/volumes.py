@@ -47,6 +47,7 @@ class Volumes:
         self._table = table
         self._claims = claims
         self._volumes = volumes
+        volumes.index(rules.PLACE, lambda volume: (rules.place_of(volume),))
         self._classes = classes
         self._taken: set[str] = set()
 
@@ -113,7 +114,12 @@ class Volumes:
         made: list[VolumePlan] = []
         taken = set(self._taken)
         for claim in demand.open:
-            near = [volume for volume in self._volumes if self._reaches(volume, row)]
+            near = [
+                volume
+                for place in rules.places_for(claim)
+                for volume in self._volumes.find(rules.PLACE, place)
+                if self._reaches(volume, row)
+            ]
             volume = rules.best_for(claim, near, without=taken)
             if volume is not None:
                 taken.add(volume["metadata"]["name"])
