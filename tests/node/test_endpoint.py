@@ -15,6 +15,7 @@ from dralab.cluster import Cluster, Options
 from dralab.kernel.randomness import Randomness
 from dralab.node.endpoint import Endpoint
 from dralab.node.kubelets import Kubelets, NodeSpec
+from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.pretend import PretendRuntime
 from dralab.node.process import ProcessRuntime
 from dralab.node.spdy import Frame, Type
@@ -177,6 +178,45 @@ def test_attached_one_sees_what_is_said_from_now_on(lab):
         with lab.open("attached/exec?command=touch&command=go") as other:
             other.all()
         assert session.all() == {1: b"after\n", 3: SUCCESS}
+
+
+def test_logs_outlive_the_process_of_their_node(lab, tmp_path):
+    def runtime(engine):
+        return RuntimeWithLogFiles(PretendRuntime(engine), tmp_path / "logs")
+
+    url = lab.cluster.url
+    far = Far(url, "again", tmp_path, runtime)
+    try:
+        lab.until(lambda: lab.ready("again"))
+        lab.run("ended", "echo at the end", node="again", phase="Succeeded")
+        lab.run("stays", "echo in the first life; sleep 1000", node="again")
+        lab.until(lambda: lab.get("stays/log") == (200, "in the first life\n"))
+        port = far.endpoint.address[1]
+        far.stop()
+        assert f":{port}: " in lab.get("ended/log")[1], "nobody is there"
+        far = Far(url, "again", tmp_path, runtime)
+        # The server finds the node's new port in its status.
+        lab.until(lambda: lab.get("ended/log") == (200, "at the end\n"))
+        lab.until(
+            lambda: lab.get("stays/log?previous=true") == (200, "in the first life\n"),
+        )
+        lab.until(lambda: lab.get("stays/log") == (200, "in the first life\n"))
+        lab.client.delete(PODS, "ended", "default")
+        lab.until(lambda: not list((tmp_path / "logs").glob("default_ended_*")))
+    finally:
+        far.stop()
+
+
+def test_a_log_that_is_gone_is_not_said_to_be_about_to_come(lab, tmp_path):
+    far = Far(lab.cluster.url, "forgets", tmp_path, PretendRuntime)
+    try:
+        lab.until(lambda: lab.ready("forgets"))
+        lab.run("forgotten", "echo x", node="forgets", phase="Succeeded")
+        far.stop()
+        far = Far(lab.cluster.url, "forgets", tmp_path, PretendRuntime)
+        lab.until(lambda: "ended before its node began" in lab.get("forgotten/log")[1])
+    finally:
+        far.stop()
 
 
 @pytest.fixture

@@ -116,19 +116,23 @@ def objects(number, dice):
     way = dice.choice(["good", "good", "bad", "deleted"])
     name, named = f"p{number}", dice.random() < 0.4
     entry = {"resourceClaimName": name} if named else {"resourceClaimTemplateName": "t"}
-    annotations = {"dralab.dev/runs-for": f"{dice.uniform(0, 1):.2f}"}
-    if way == "bad":
-        annotations["dralab.dev/exit-code"] = "3"
+    # Both runtimes understand it.
+    script = f"sleep {dice.uniform(0, 1):.2f}; exit {3 if way == 'bad' else 0}"
     if way == "deleted":
-        annotations = {}
+        script = "sleep 100000"
     pod = {
-        "metadata": {"name": name, "annotations": annotations},
+        "metadata": {"name": name},
         "spec": {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "resourceClaims": [{"name": "c", **entry}],
             "containers": [
-                {"name": "m", "image": "x", "resources": {"claims": [{"name": "c"}]}},
+                {
+                    "name": "m",
+                    "image": "x",
+                    "command": ["sh", "-c", script],
+                    "resources": {"claims": [{"name": "c"}]},
+                },
             ],
         },
     }

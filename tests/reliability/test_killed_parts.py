@@ -2,6 +2,7 @@
 process of its own, are killed one by one at random moments and started again.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -26,7 +27,7 @@ SEEDS = [int(text) for text in os.environ.get("DRALAB_SEEDS", "1").split(",")]
 class Parts(Asked):
     """A cluster of processes, in a directory whose paths are short enough for sockets."""
 
-    def __init__(self, nodes):
+    def __init__(self, nodes, runtime):
         super().__init__()
         self.place = tempfile.TemporaryDirectory(prefix="lab")
         self.root = Path(self.place.name)
@@ -42,7 +43,7 @@ class Parts(Asked):
         for name in self.nodes:
             own = self.root / name
             where = ["--root", str(own / "k"), "--cdi-root", str(own / "cdi")]
-            commands[name] = ["node", "--name", name, *where]
+            commands[name] = ["node", "--name", name, "--runtime", runtime, *where]
             commands[f"driver {name}"] = ["driver", "run", "fake", "--node", name, *where]
         self.commands = {
             key: [sys.executable, "-m", "dralab", *words, "--kubeconfig", config]
@@ -57,8 +58,14 @@ class Parts(Asked):
     def start(self, key, *, wait=False):
         """Start a part; a server is ready then, others only where that is waited for."""
         with self.hands, (self.root / f"{key}.log").open("ab") as log:
+            own = self.root / key / "tmp"  # where pods' processes have their directories
+            own.mkdir(parents=True, exist_ok=True)
             process = self.running[key] = subprocess.Popen(
-                self.commands[key], stdout=subprocess.PIPE, stderr=log, cwd=self.root
+                self.commands[key],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.root,
+                env=os.environ | {"TMPDIR": str(own)},
             )
         if key == "server" or wait:
             line = process.stdout.readline()
@@ -87,7 +94,7 @@ class Parts(Asked):
                         process.stdout.close()
                         log = (self.root / f"{key}.log").read_text()
                         last = log.strip().rpartition("\n")[2]
-                        if process.returncode != 1 or "does not answer" not in last:
+                        if process.returncode != 2 or "does not answer" not in last:
                             self.wrong.append(f"{key} ended with {process.returncode}: {last}")
                         self.start(key)
             self.check()
@@ -121,9 +128,12 @@ class Parts(Asked):
                 self.wrong.append(f"{name} has prepared {twice} twice")
 
     def left(self):
-        """Return what nodes and drivers still hold for claims: checkpoints and CDI files."""
+        """Return what is still there of pods: in checkpoints, CDI files, directories, processes."""
         found = []
         for name in self.nodes:
+            place = self.root / name / "tmp"
+            found += [str(path) for path in place.glob("dralab-pods-*/*")]
+            found += [f"process {number}" for number in processes_in(place)]
             files = (self.root / name / "cdi").glob("*")
             found += [path.name for path in files if "common" not in path.name]
             found += [claim["ClaimName"] for claim in self.held(name)]
@@ -147,6 +157,16 @@ class Parts(Asked):
         self.place.cleanup()
 
 
+def processes_in(place):
+    """Return the numbers of processes that work somewhere below a directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "cwd").readlink().is_relative_to(place):
+                found.append(int(entry.name))
+    return found
+
+
 def free_port():
     """Return a port below those that the system gives to whoever connects."""
     dice = random.Random(os.getpid())
@@ -157,10 +177,10 @@ def free_port():
                 return port
 
 
-def lives(total, *, nodes, seed, between, weights, each):
+def lives(total, *, nodes, seed, between, weights, each, runtime="pretend"):
     """Let pods live while parts are killed, each kind as often as `weights` says, and again."""
     pause, bag = threading.Event(), []
-    with Parts(nodes) as lab:
+    with Parts(nodes, runtime) as lab:
         watcher = Watcher(lab)
         watcher.start()
 
@@ -201,10 +221,11 @@ def lives(total, *, nodes, seed, between, weights, each):
 
 
 @pytest.mark.conformance
+@pytest.mark.parametrize("runtime", ["pretend", "process"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_500_pods_end_as_they_should_while_every_part_is_killed(seed):
+def test_500_pods_end_as_they_should_while_every_part_is_killed(seed, runtime):
     weights = {"server": 3, "scheduler": 3, "controllers": 3, "driver": 3, "node": 1, "both": 2}
-    lives(500, nodes=4, seed=seed, between=(0.2, 3), weights=weights, each=0.3)
+    lives(500, nodes=4, seed=seed, between=(0.2, 3), weights=weights, each=0.3, runtime=runtime)
 
 
 def test_pods_end_as_they_should_while_every_part_is_killed():

@@ -70,6 +70,7 @@ def node(
     from dralab.parts import nodes
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
+    from dralab.runtime.objects import uid_of
 
     host, port = address_of(listen, "127.0.0.1:10250")
     try:
@@ -92,7 +93,9 @@ def node(
     }
     processes = ProcessRuntime(engine, commands, lambda _node: places)
     containers: ContainerRuntime = processes if runtime == "process" else PretendRuntime(engine)
-    kubelets = Kubelets(manager, RuntimeWithLogFiles(containers, root / "logs"), only=name)
+    logs = RuntimeWithLogFiles(containers, root / "logs")
+    kubelets = Kubelets(manager, logs, only=name)
+    manager.caches.when_synced(lambda: logs.forget_all_but({uid_of(p) for p in kubelets.pods}))
     try:
         kubelet = kubelets.add(
             NodeSpec(name=name),
@@ -110,11 +113,8 @@ def node(
     # Only now: who wakes the node's pods for a driver has to be there before it.
     kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets)
 
-    def begin() -> None:
-        # What an earlier life of the node published is not to be trusted (kubelet, at its start).
-        kubelets.wipe(kubelet)
-
-    engine.soon(begin)
+    # What an earlier life of the node published is not to be trusted (kubelet, at its start).
+    engine.soon(lambda: kubelets.wipe(kubelet))
     try:
         run_until_told(manager, engine, name)
     finally:

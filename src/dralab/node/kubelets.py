@@ -221,6 +221,8 @@ class Kubelets:
         kubelet = self.nodes[pod["spec"]["nodeName"]]
         life = kubelet.pods.get(uid_of(pod))
         if life is None:
+            # It had ended before this process began, and may have left something.
+            self.runtime.forget(uid_of(pod))
             return
         if life.at_rest():
             del kubelet.pods[life.uid]

@@ -58,6 +58,7 @@ class ProcessRuntime:
         self._lock = threading.Lock()
         self._guard: subprocess.Popen[str] | None = None
         self._root: Path | None = None
+        self._stopped = False
         self._running: dict[str, set[ProcessContainer]] = {}
 
     def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
@@ -89,6 +90,7 @@ class ProcessRuntime:
     def stop(self) -> None:
         """End what runs, with little time to do so itself, and remove what it left."""
         with self._lock:
+            self._stopped = True
             running = [each for group in self._running.values() for each in group]
             guard, self._guard = self._guard, None
             root, self._root = self._root, None
@@ -112,7 +114,7 @@ class ProcessRuntime:
         """Have a process group killed should this process vanish, or no longer."""
         with self._lock:
             if self._guard is None:
-                if not there:
+                if not there or self._stopped:
                     return
                 path = Path(__file__).with_name("guard.py")
                 self._guard = subprocess.Popen(  # noqa: S603 - our own file

@@ -14,15 +14,17 @@ from dralab.apiserver.http.messages import Answer, ByteStream, HttpResponse, Upg
 from dralab.apiserver.nodes import Wanted, chosen
 from dralab.apiserver.resources.options import Query
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.node.containers import Session, StartError
+from dralab.node.containers import ContainerRuntime, Session, StartError
 from dralab.node.forwarding import forwarded
+from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.logs import Log, shown
 from dralab.node.running import Running
-from dralab.runtime.objects import Key
+from dralab.runtime.objects import Key, is_finished, uid_of
 
 if TYPE_CHECKING:
     from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.pods import PodLife
+    from dralab.runtime.client import Object
 
 # Channels of v4 and v5: the first byte of each message. The last says that one is closed.
 STDIN, STDOUT, STATUS, RESIZE, CLOSE = 0, 1, 3, 4, 255
@@ -41,13 +43,14 @@ class PodStreams:
         kubelet = self.kubelets.nodes.get(node)
         if kubelet is None:
             return None
-        life = self._life(kubelet, wanted)
+        pod = self.kubelets.pods.get(Key(wanted.namespace, wanted.pod))
+        life = kubelet.pods.get(uid_of(pod)) if pod is not None else None
         query = wanted.query
         if wanted.verb == "portForward":
             return _forward(life, kubelet, wanted)
         run = life.container(wanted.container) if life is not None else None
         if wanted.verb == "containerLogs":
-            log = _log(run, wanted)
+            log = _log(pod, run, wanted, kubelet.runtime)
             return _logs(log, query, self.kubelets.manager.engine.clock.now())
         protocol = chosen(wanted, PROTOCOLS)
         if run is None or run.container is None:
@@ -59,28 +62,28 @@ class PodStreams:
         session = Session(stdin=_true(query, "stdin"), tty=_true(query, "tty"))
         return _exec(run, list(query.get("command") or ()), session, protocol)
 
-    def _life(self, kubelet: "Kubelet", wanted: Wanted) -> "PodLife | None":
-        pod = self.kubelets.pods.get(Key(wanted.namespace, wanted.pod))
-        return kubelet.pods.get(pod["metadata"]["uid"]) if pod is not None else None
-
 
 # --- logs ---------------------------------------------------------------------------------------
 
 
-def _log(run: Running | None, wanted: Wanted) -> Log:
-    name, pod = wanted.container, wanted.pod
-    if _true(wanted.query, "previous"):
-        if run is None or run.previous is None:
-            raise ApiError.bad_request(
-                f'previous terminated container "{name}" in pod "{pod}" not found'
-            )
-        return run.previous
-    if run is None or run.number == 0:
-        waiting = run.waiting if run is not None else "ContainerCreating"
-        raise ApiError.bad_request(
-            f'container "{name}" in pod "{pod}" is waiting to start: {waiting}'
-        )
-    return run.log
+def _log(
+    pod: "Object | None", run: Running | None, wanted: Wanted, runtime: ContainerRuntime
+) -> Log:
+    """Return what a container has written, also before the node's process began. ApiError."""
+    previous, began = _true(wanted.query, "previous"), run is not None and run.number > 0
+    found = (run.previous if previous else run.log if began else None) if run is not None else None
+    of_earlier_life = found is None or (found.ended and not found.read()[0])
+    if of_earlier_life and pod is not None and isinstance(runtime, RuntimeWithLogFiles):
+        found = runtime.kept(uid_of(pod), wanted.container, previous=previous) or found
+    if found is not None:
+        return found
+    container = f'container "{wanted.container}" in pod "{wanted.pod}"'
+    if previous:
+        raise ApiError.bad_request(f"previous terminated {container} not found")
+    if run is None and pod is not None and is_finished(pod):
+        raise ApiError.bad_request(f"{container} ended before its node began: its log is gone")
+    waiting = run.waiting if run is not None else "ContainerCreating"
+    raise ApiError.bad_request(f"{container} is waiting to start: {waiting}")
 
 
 def _logs(log: Log, query: Query, now: int) -> Answer:
