@@ -198,6 +198,20 @@ def test_room_is_made_for_a_pod_and_its_devices(lab):
     assert len(leaving) == 3
 
 
+def test_room_that_is_made_for_a_pod_and_its_devices_is_not_taken_by_other_devices(lab):
+    cluster(lab, device("d0", more=MAPPED), device("d1", more=MAPPED), cpu="4")
+    lab.add(PODS, pod("low", requests={"cpu": "4"}, priority=1))
+    lab.add(CLAIMS, named("c0"), named("c1"))
+    lab.add(PODS, using("high", {"g": "c0"}, requests={"cpu": "1"}, priority=9))
+    assert lab.get(PODS, "low")["metadata"]["deletionTimestamp"]
+    lab.add(PODS, using("sly", {"g": "c1"}, priority=5))
+    lab.server.delete(PODS, "low", "default", options={"gracePeriodSeconds": 0})
+    lab.wait(3)
+    assert lab.node_of("high") == "n0"
+    assert lab.node_of("sly") is None
+    assert lab.why("sly").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
 def test_a_gang_counts_what_its_devices_take(lab):
     cluster(lab, *(device(f"d{i}", more=MAPPED) for i in range(3)), cpu="5", nodes=("n0", "n1"))
     group = {

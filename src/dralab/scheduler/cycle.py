@@ -23,7 +23,6 @@ from dralab.scheduler.volumes import NONE_FREE, VolumePlan, Volumes
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 NOT_ON_NODE: Final = "resourceclaim not available on the node"
-KEPT_FREE: Final = "node(s) were kept free for pods of higher priority"
 # With alternatives to rank, devices are found on at most this many nodes before one is chosen.
 RANKED_NODES: Final = 100
 
@@ -249,21 +248,19 @@ def _shortage(
     state: State, pod: PodInfo, charged: PodInfo, demand: Demand, row: int
 ) -> Shortage | None:
     """Return what a node lacks for a pod with its devices; None where it lacks nothing."""
-    reasons = filters.lacking(state.table, charged, row, frozenset(demand.extended))
-    if not reasons and state.nominees:
-        left: Mask = np.zeros(state.table.size, dtype=bool)
-        left[row] = True
-        _leave_to_nominees(state, charged, left)
-        if not left[row]:
-            reasons = [KEPT_FREE]
-    if not reasons:
-        return None
+    table = state.table
+    others = _promised(state, charged, table.names[row])
+    for other in others:
+        table.add_pod(table.names[row], other)
+    reasons = filters.lacking(table, charged, row, frozenset(demand.extended))
     lacks = []
     for resource, needed in sorted(charged.requests.items()):
-        own, free = pod.requests.get(resource, 0), int(state.table.free(resource)[row])
+        own, free = pod.requests.get(resource, 0), int(table.free(resource)[row])
         if needed > max(own, free):
             lacks.append(Lack(resource, own, needed - own, free))
-    return Shortage(tuple(reasons), tuple(lacks))
+    for other in others:
+        table.remove_pod(table.names[row], other.uid)
+    return Shortage(tuple(reasons), tuple(lacks)) if reasons else None
 
 
 def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the last two

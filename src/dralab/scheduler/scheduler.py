@@ -34,21 +34,16 @@ from dralab.runtime.objects import (
 )
 from dralab.scheduler import binding, gangs
 from dralab.scheduler.cycle import Nominee, Placement, Refusal, State, ranked, schedule
-from dralab.scheduler.demands import NOT_CREATED_YET, Blocked, Demands, Wanted
+from dralab.scheduler.demands import NOT_CREATED_YET, Blocked, Demands
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduler.preemption import eviction_for
 from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
 from dralab.scheduler.reasons import Reasons
-from dralab.scheduler.topology import (
-    NO_AFFINITY,
-    NO_ANTI_AFFINITY,
-    NO_SPREAD,
-    REPELLED,
-    is_awaited,
-)
+from dralab.scheduler.topology import is_awaited
 from dralab.scheduler.volumes import Volumes
+from dralab.scheduler.waking import awaited, claim_names, forget, is_given_up, matters
 from dralab.values import labels
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -238,7 +233,7 @@ class Scheduler:
             return
         if old is None or old["spec"].get("nodeName"):
             self.queue.add(self._noted(new))
-        elif _matters(old, new):
+        elif matters(old, new):
             self.queue.update(self._noted(new))
         else:
             return
@@ -252,7 +247,7 @@ class Scheduler:
     def _noted(self, obj: Object) -> PodInfo:
         """Return a waiting pod, having noted whose news it must hear."""
         pod = self._info(obj)
-        for name in _claim_names(obj):
+        for name in claim_names(obj):
             self._by_claim.setdefault(Key(pod.key.namespace, name), set()).add(pod.uid)
         if pod.group:
             self._by_group.setdefault(Key(pod.key.namespace, pod.group), set()).add(pod.uid)
@@ -263,9 +258,9 @@ class Scheduler:
         if item is None:
             return
         namespace = item.pod.key.namespace
-        _forget(self._by_group, Key(namespace, item.pod.group), uid)
-        for name in _claim_names(item.pod.obj):
-            _forget(self._by_claim, Key(namespace, name), uid)
+        forget(self._by_group, Key(namespace, item.pod.group), uid)
+        for name in claim_names(item.pod.obj):
+            forget(self._by_claim, Key(namespace, name), uid)
         self.queue.remove(uid)
         self._wake()
 
@@ -552,7 +547,7 @@ class Scheduler:
 
     def _refuse(self, item: Waiting, refusal: Refusal, *, preempt: bool = True) -> None:
         message = shortened(self._explain(refusal, self.state))
-        self.queue.failed(item, _awaited(refusal), refusal.kind)
+        self.queue.failed(item, awaited(refusal), refusal.kind)
         pod = item.pod
         nominated = ""
         if preempt and not (refusal.blocked or refusal.fatal or refusal.repeated):
@@ -593,7 +588,7 @@ class Scheduler:
         demand = self._demands.of(pod)
         if isinstance(demand, Blocked):
             return
-        claim = next((item.claim for item in demand.wanted if _is_given_up(item)), None)
+        claim = next((item.claim for item in demand.wanted if is_given_up(item)), None)
         if claim is not None:
             client = self.manager.client
             self.manager.engine.offload(
@@ -643,57 +638,3 @@ class Scheduler:
         self._recorder.event(
             victim.obj, "Pod", "Preempted", f"Preempted by pod {winner.uid} on node {node}"
         )
-
-
-def _matters(old: Object, new: Object) -> bool:
-    """Return whether a change of an unbound pod may make a difference to its scheduling."""
-    one, other = old.get("status") or {}, new.get("status") or {}
-    return bool(
-        old["spec"] != new["spec"]
-        or old["metadata"].get("labels") != new["metadata"].get("labels")
-        or one.get("resourceClaimStatuses") != other.get("resourceClaimStatuses")
-    )
-
-
-def _awaited(refusal: Refusal) -> Change:
-    """Return the changes that could help: only for those the pod is tried again."""
-    if refusal.blocked or refusal.fatal:
-        if "persistentvolume" in refusal.blocked.lower():
-            return Change.VOLUMES
-        # Of its claims and its group a pod hears by name.
-        return Change.DEVICES if "class" in refusal.blocked or refusal.fatal else Change.NOTHING
-    found = Change.NODE
-    for reason in refusal.reasons:
-        if reason.startswith(("Insufficient", "Too many")) or "port" in reason:
-            found |= Change.POD_GONE
-        elif "persistentvolume" in reason.lower() or "persistent volumes" in reason:
-            found |= Change.VOLUMES
-        elif reason in {NO_AFFINITY, NO_SPREAD}:
-            found |= Change.POD_GONE | Change.POD_PLACED
-        elif reason in {NO_ANTI_AFFINITY, REPELLED}:
-            found |= Change.POD_GONE
-        elif "taint" not in reason and "node affinity" not in reason:
-            found |= Change.DEVICES
-    return found | Change.DEVICES if refusal.shortages else found
-
-
-def _is_given_up(item: Wanted) -> bool:
-    """Return whether a claim's devices tie it to nodes, and nobody else uses them."""
-    status = item.claim.get("status") or {}
-    users = {user["uid"] for user in status.get("reservedFor") or ()}
-    tied = (status.get("allocation") or {}).get("nodeSelector") is not None
-    return tied and users <= {item.consumer["uid"]}
-
-
-def _claim_names(pod: Object) -> list[str]:
-    named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
-    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    return [name for name in [*named, *(s.get("resourceClaimName") for s in statuses)] if name]
-
-
-def _forget(index: dict[Key, set[str]], key: Key, uid: str) -> None:
-    held = index.get(key)
-    if held is not None:
-        held.discard(uid)
-        if not held:
-            del index[key]

@@ -1,0 +1,64 @@
+"""What a waiting pod listens for: its own changes, its claims', and what could help it."""
+
+from dralab.runtime.client import Object
+from dralab.runtime.objects import Key
+from dralab.scheduler.cycle import Refusal
+from dralab.scheduler.demands import Wanted
+from dralab.scheduler.queue import Change
+from dralab.scheduler.topology import NO_AFFINITY, NO_ANTI_AFFINITY, NO_SPREAD, REPELLED
+
+
+def matters(old: Object, new: Object) -> bool:
+    """Return whether a change of an unbound pod may make a difference to its scheduling."""
+    one, other = old.get("status") or {}, new.get("status") or {}
+    return bool(
+        old["spec"] != new["spec"]
+        or old["metadata"].get("labels") != new["metadata"].get("labels")
+        or one.get("resourceClaimStatuses") != other.get("resourceClaimStatuses")
+    )
+
+
+def awaited(refusal: Refusal) -> Change:
+    """Return the changes that could help: only for those the pod is tried again."""
+    if refusal.blocked or refusal.fatal:
+        if "persistentvolume" in refusal.blocked.lower():
+            return Change.VOLUMES
+        # Of its claims and its group a pod hears by name.
+        return Change.DEVICES if "class" in refusal.blocked or refusal.fatal else Change.NOTHING
+    found = Change.NODE
+    for reason in refusal.reasons:
+        if reason.startswith(("Insufficient", "Too many")) or "port" in reason:
+            found |= Change.POD_GONE
+        elif "persistentvolume" in reason.lower() or "persistent volumes" in reason:
+            found |= Change.VOLUMES
+        elif reason in {NO_AFFINITY, NO_SPREAD}:
+            found |= Change.POD_GONE | Change.POD_PLACED
+        elif reason in {NO_ANTI_AFFINITY, REPELLED}:
+            found |= Change.POD_GONE
+        elif "taint" not in reason and "node affinity" not in reason:
+            found |= Change.DEVICES
+    return found | Change.DEVICES if refusal.shortages else found
+
+
+def is_given_up(item: Wanted) -> bool:
+    """Return whether a claim's devices tie it to nodes, and nobody else uses them."""
+    status = item.claim.get("status") or {}
+    users = {user["uid"] for user in status.get("reservedFor") or ()}
+    tied = (status.get("allocation") or {}).get("nodeSelector") is not None
+    return tied and users <= {item.consumer["uid"]}
+
+
+def claim_names(pod: Object) -> list[str]:
+    """Return the names of the claims that a pod refers to, made for it or not."""
+    named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
+    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    return [name for name in [*named, *(s.get("resourceClaimName") for s in statuses)] if name]
+
+
+def forget(index: dict[Key, set[str]], key: Key, uid: str) -> None:
+    """Take a pod out of an index of those who wait."""
+    held = index.get(key)
+    if held is not None:
+        held.discard(uid)
+        if not held:
+            del index[key]
