@@ -138,6 +138,38 @@ def test_a_scheduler_that_polls_is_waited_for_until_a_round_without_a_write(scen
     assert (found["succeeded"], found["wait_max"], found["makespan"]) == (6, 0, 130)
 
 
+KUBECTL = os.environ.get("DRALAB_KUBECTL") or shutil.which("kubectl")
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(KUBECTL is None, reason="no kubectl: set DRALAB_KUBECTL")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
+def test_a_loop_of_kubectl_and_curl_makes_the_calls_it_always_made(tmp_path, monkeypatch):
+    place = tmp_path / "bin"
+    place.mkdir()
+    (place / "kubectl").symlink_to(Path(KUBECTL).resolve())
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PERIOD", "0.2")
+    calls, observe = [], Activity.observe
+
+    def listen(self, request, answer):
+        agent = request.headers.get("user-agent", "").split("/")[0]
+        calls.append(f"{agent} {request.method} {request.path}?{request.query}".rstrip("?"))
+        observe(self, request, answer)
+
+    monkeypatch.setattr(Activity, "observe", listen)
+    loaded = scenarios.load(EXAMPLE.parents[1] / "56-shell-scheduler" / "pods.yaml")
+    result, found = run(loaded)
+    assert (found["succeeded"], found["makespan"], found["wait_max"]) == (3, 2100, 0)
+    assert "late binds: 0" in result.notes
+    assert {
+        "kubectl GET /api/v1/pods?fieldSelector=status.phase%3D%3DPending&limit=500",
+        "kubectl GET /api/v1/namespaces/default/pods/job-1",
+        "kubectl GET /api/v1/nodes?limit=500",
+        "curl POST /api/v1/namespaces/default/pods/job-1/binding/",
+    } <= set(calls)
+
+
 @pytest.mark.conformance
 def test_a_random_scheduler_over_https_loses_pods_and_the_run_says_which(scenario):
     result, found = run(

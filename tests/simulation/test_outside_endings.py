@@ -2,15 +2,20 @@
 
 import json
 import os
+import shlex
 import shutil
-import time
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 from tests.simulation.outside_cases import WATCHING, Writer, run, tasks
 
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.cluster import Cluster
 from dralab.simulation.errors import DecisionError, InputError
 from dralab.simulation.outside.activity import Activity
+from dralab.simulation.outside.schedulers import Command, started
 
 KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
 
@@ -146,6 +151,29 @@ def test_the_commands_of_a_scenario_are_checked(scenario):
         run(scenario("{name: p}", command="[kube-scheduler, '--config={settings}']"))
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_who_could_run_is_at_work_and_who_sleeps_is_not(tmp_path, wrapped):
+    def command(line):
+        words = [sys.executable, "-c", line]
+        # Behind a shell that waits for it.
+        return Command(
+            name="x", words=["sh", "-c", f"{shlex.join(words)}; true"] if wrapped else words
+        )
+
+    spins = command("while True: pass")
+    sleeps = command("import threading; threading.Event().wait(60)")
+    with Cluster() as cluster:
+        for one, expected in ((spins, True), (sleeps, False)):
+            with started([one], tmp_path, cluster) as schedulers:
+                # A shell and an interpreter start first; what counts is what it comes to.
+                seen = []
+                while len(seen) < 1000 and seen[-5:] != [expected] * 5:
+                    threading.Event().wait(0.02)
+                    seen.append(schedulers.at_work())
+                assert seen[-5:] == [expected] * 5
+
+
 @pytest.mark.conformance
 @pytest.mark.skipif(KUBE_SCHEDULER is None, reason="no kube-scheduler: set DRALAB_KUBE_SCHEDULER")
 def test_the_stock_scheduler_is_started_again_and_goes_on_from_a_checkpoint(scenario, tmp_path):
@@ -185,7 +213,7 @@ def test_records_and_the_proof_of_leading_are_no_signs_of_work():
         ("DELETE", "/api/v1/namespaces/a/pods/p"),
     ):
         before = activity.last
-        while time.monotonic_ns() == before:
+        while activity.clock.now() == before:
             pass
         activity.observe(request(method, path), good)
         assert activity.last > before, path

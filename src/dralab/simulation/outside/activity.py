@@ -76,9 +76,13 @@ class Activity:
         """Return for how many seconds it has not been at work."""
         return (self.clock.now() - self.last) / SECOND
 
+    def stir(self) -> None:
+        """It does something that is no request: count the silence from now."""
+        self.last = self.clock.now()
+
     def unheard(self) -> float:
         """Return for how many seconds nothing was heard of it: no list and no event either."""
-        return (self.clock.now() - max(self.last, self.heard)) / SECOND
+        return (self.clock.now() - max(self.touched, self.heard)) / SECOND
 
     def wait(self, done: Callable[[float], bool], limit: float) -> bool:
         """Wait until `done(silence)`; False after `limit` seconds."""

@@ -95,7 +95,8 @@ class _Stopped(Exception):  # noqa: N818 - no error: the run leaves off
 class Driver:
     """One run against a cluster whose clock is ours.
 
-    `trouble` says what became of a scheduler that ended, `revive` starts it again. `names` are the
+    `trouble` says what became of a scheduler that ended, `revive` starts it again, `at_work` says
+    whether one could run but does not (where we started it, and can know). `names` are the
     scheduler names that somebody answers to.
     """
 
@@ -108,6 +109,7 @@ class Driver:
         self.decisions = Decisions(world.store)
         self.report = Report(settle=manners.settle)
         self.trouble: Callable[[], str] = lambda: ""
+        self.at_work: Callable[[], bool] = lambda: False
         self.revive: Callable[[], None] | None = None
         self._hope = manners.hope
         self._given_up: set[str] = set()
@@ -266,7 +268,7 @@ class Driver:
         decisions = self.decisions
         if not decisions.awaited:
             return True
-        if silence < self.report.settle:
+        if not self._is_silent(silence):
             return False
         terse = self.report.terse and not decisions.refusals
         return decisions.any or (terse and not self.world.room.placeable() & decisions.awaited)
@@ -287,7 +289,9 @@ class Driver:
         if self._deaf >= DEAF:
             patience = min(patience, SHORT)
         restless = (activity.clock.now() - decisions.last) / SECOND
-        return activity.silence() > patience or restless > RESTLESS * self.manners.patience
+        if restless > RESTLESS * self.manners.patience:
+            return True
+        return activity.silence() > patience and self._is_silent(activity.silence())
 
     def _wait_for_binds(self) -> None:
         """Let bound pods start, until no waiting pod has room or the scheduler is silent."""
@@ -325,8 +329,19 @@ class Driver:
 
     def _spoke_or_silent(self, silence: float) -> bool:
         """Whether it has decided something and paused, or is silent."""
-        settle = self.report.settle
-        return silence >= (BRIEF * settle if self.decisions.any else settle)
+        if self.decisions.any:
+            return silence >= BRIEF * self.report.settle
+        return self._is_silent(silence)
+
+    def _is_silent(self, silence: float) -> bool:
+        """Whether it has settled: no requests, and nobody who only waits for a processor."""
+        if silence < self.report.settle:
+            return False
+        # One that never sleeps is believed for as long as one that is hoped for.
+        if self.activity.unheard() < self._hope and self.at_work():
+            self.activity.stir()
+            return False
+        return True
 
     def _expecting(self) -> set[str]:
         """Return the waiting pods that could be bound, or that others could be deleted for."""
@@ -348,12 +363,14 @@ class Driver:
         )
 
     def _heard(self, seconds: float) -> bool:
-        """Wait for a decision; False after `seconds`."""
+        """Wait for a decision; False after `seconds`, or more where it is at work."""
         began = self.activity.clock.now()
-        return self._wait(
-            lambda _: self.decisions.any,
-            lambda: self.activity.clock.now() - began > seconds * SECOND,
-        )
+
+        def enough() -> bool:
+            waited = (self.activity.clock.now() - began) / SECOND
+            return waited > seconds and (waited > RESTLESS * seconds or not self.at_work())
+
+        return self._wait(lambda _: self.decisions.any, enough)
 
     def _wait(
         self, done: Callable[[float], bool], enough: Callable[[], bool] = lambda: False

@@ -138,6 +138,7 @@ def run(
 
         with started(outside.commands, outside.folder, cluster) as schedulers:
             driver.trouble, driver.revive = schedulers.trouble, schedulers.revive
+            driver.at_work = schedulers.at_work
             complete = driver.run(tell, stop)
         driver.finish()
         if not complete and keep is not None:

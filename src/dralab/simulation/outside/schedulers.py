@@ -16,6 +16,7 @@ from dralab.cluster import Cluster
 from dralab.simulation.errors import DecisionError
 
 GRACE: Final = 10.0
+RUNNABLE: Final = ("R", "D")
 LAST_WORDS: Final = 800  # characters
 
 CONFIGURATION: Final = """apiVersion: kubescheduler.config.k8s.io/v1
@@ -142,6 +143,20 @@ class Schedulers:
                 return f"{one.command.name} ended {how}; its last words: {words}"
         return ""
 
+    def at_work(self) -> bool:
+        """Whether some thread of theirs could run right now: none of them is silent then.
+
+        Known where there is a /proc (Linux); elsewhere the answer is no.
+        """
+        waiting = [one.process.pid for one in self.running]
+        while waiting:
+            for task in _tasks(waiting.pop()):
+                # After the name, which may hold anything in its brackets, comes the state.
+                if _read(task / "stat").rpartition(") ")[2][:1] in RUNNABLE:
+                    return True
+                waiting += map(int, _read(task / "children").split())
+        return False
+
     def revive(self) -> None:
         """Start those that have ended again."""
         self.running = [
@@ -175,6 +190,20 @@ def started(commands: Sequence[Command], folder: Path, cluster: Cluster) -> Iter
         raise DecisionError(f"{error.problem}; its last words: {told}") from None
     finally:
         found.stop()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""  # it has just ended
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return []
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -1,0 +1,56 @@
+"""A scheduler made for the inside of a cluster: HTTPS, the CA and the token of a service account.
+
+A coin is tossed for each node; a pod that loses every toss is never looked at again.
+"""
+
+import json
+import os
+import random
+import ssl
+import sys
+import urllib.request
+from pathlib import Path
+
+NAME = "random-scheduler"
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else "/var/run/secrets/kubernetes.io/serviceaccount")
+host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+coin = random.Random(2)
+
+
+def ask(path, body=None):
+    headers = {
+        "Accept": "application/json, */*",
+        "Authorization": f"Bearer {(folder / 'token').read_text()}",
+        "Content-Type": "application/json",
+    }
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"https://{host}:{port}{path}", data, headers)
+    return urllib.request.urlopen(request, context=context)
+
+
+nodes = json.load(ask("/api/v1/nodes?limit=500&resourceVersion=0"))["items"]
+listed = json.load(ask("/api/v1/pods?limit=500&resourceVersion=0"))["metadata"]["resourceVersion"]
+for line in ask(f"/api/v1/pods?resourceVersion={listed}&timeoutSeconds=325&watch=true"):
+    event = json.loads(line)
+    pod, metadata = event["object"], event["object"]["metadata"]
+    if event["type"] != "ADDED" or pod["spec"]["schedulerName"] != NAME or pod["spec"].get("nodeName"):
+        continue
+    willing = [node["metadata"]["name"] for node in nodes if coin.random() < 0.5]
+    if not willing:
+        continue
+    where = f"/api/v1/namespaces/{metadata['namespace']}"
+    target = {"kind": "Node", "name": willing[0], "apiVersion": "v1"}
+    about = {"name": metadata["name"], "namespace": metadata["namespace"], "creationTimestamp": None}
+    ask(f"{where}/pods/{metadata['name']}/binding", {"metadata": about, "target": target}).read()
+    told = {
+        "metadata": {"generateName": metadata["name"] + "-"},
+        "reason": "Scheduled",
+        "type": "Normal",
+        "message": f"Placed pod [{metadata['namespace']}/{metadata['name']}] on {willing[0]}\n",
+        "involvedObject": {"kind": "Pod", **about},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "eventTime": None,
+    }
+    ask(f"{where}/events", told).read()
