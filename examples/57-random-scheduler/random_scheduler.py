@@ -34,14 +34,15 @@ listed = json.load(ask("/api/v1/pods?limit=500&resourceVersion=0"))["metadata"][
 for line in ask(f"/api/v1/pods?resourceVersion={listed}&timeoutSeconds=325&watch=true"):
     event = json.loads(line)
     pod, metadata = event["object"], event["object"]["metadata"]
-    if event["type"] != "ADDED" or pod["spec"]["schedulerName"] != NAME or pod["spec"].get("nodeName"):
+    mine = pod["spec"]["schedulerName"] == NAME and not pod["spec"].get("nodeName")
+    if event["type"] != "ADDED" or not mine:
         continue
     willing = [node["metadata"]["name"] for node in nodes if coin.random() < 0.5]
     if not willing:
         continue
     where = f"/api/v1/namespaces/{metadata['namespace']}"
     target = {"kind": "Node", "name": willing[0], "apiVersion": "v1"}
-    about = {"name": metadata["name"], "namespace": metadata["namespace"], "creationTimestamp": None}
+    about = {key: metadata.get(key) for key in ("name", "namespace")} | {"creationTimestamp": None}
     ask(f"{where}/pods/{metadata['name']}/binding", {"metadata": about, "target": target}).read()
     told = {
         "metadata": {"generateName": metadata["name"] + "-"},
