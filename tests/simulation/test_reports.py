@@ -108,3 +108,23 @@ def test_the_charts_can_be_a_picture(result, tmp_path, kind):
 
 def test_an_empty_page_is_still_a_page():
     assert data_of(Page(title="nothing").html())["charts"] == []
+
+
+def test_the_gantt_hatches_what_is_down_also_where_outages_overlap(tmp_path):
+    from dralab.simulation.scenarios import scenario as scenarios
+    from dralab.simulation.worlds import begin
+
+    for scheduler in ("firstfit", "dralab"):
+        path = tmp_path / "s.yaml"
+        path.write_text(
+            "fleet: {nodes: [{name: a, cpu: 1}, {name: b, cpu: 1}]}\n"
+            "workload: {pods: [{name: p, cpu: 1, duration: 1h, count: 2}]}\nstop: {at: 30m}\n"
+            "faults: [{node: a, at: 5m, for: 5m}, {node: a, at: 8m, for: 10m}, {node: b, at: 29m}]\n"
+            f"scheduler: {scheduler}\n"
+        )
+        found = begin(scenarios.load(path)).go()
+        assert sorted(found.outages) == [
+            (0, 300 * 10**9, 1080 * 10**9),
+            (1, 1740 * 10**9, 1800 * 10**9),
+        ]
+        assert charts.gantt(found)["outages"] == [[0, 300, 1080], [1, 1740, 1800]]

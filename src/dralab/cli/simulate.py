@@ -20,6 +20,7 @@ from dralab.cli._runs import (
     show,
     watched,
 )
+from dralab.cli.simulate_compare import compare
 from dralab.cli.simulate_jobs import batsim, swf
 from dralab.simulation.errors import Complaints, InputError
 
@@ -34,6 +35,7 @@ def simulate() -> None:
 
 simulate.add_command(batsim)
 simulate.add_command(swf)
+simulate.add_command(compare)
 
 POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "firstfit")
 

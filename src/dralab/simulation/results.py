@@ -54,7 +54,8 @@ class Result:
     `capacity` maps a resource to how much there is (`machines`, or `cpu` and `gpu` in milli,
     `memory` in bytes), `types` a type of device to its milli, in the order of the samples.
     `lanes` are names of machines, or of nodes and their devices (`node-3/gpu1`). Only what happens
-    in the `interval` is measured; None: everything.
+    in the `interval` is measured; None: everything. `outages` say which lane was down from when to
+    when.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Result:
     complete: bool = True
     types: Mapping[str, int] = field(default_factory=dict)
     interval: tuple[int, int] | None = None
+    outages: Sequence[tuple[int, int, int]] = ()
 
     def all_capacity(self) -> dict[str, int]:
         """Return the capacity of resources, and of types of devices as `gpu[MODEL]`."""

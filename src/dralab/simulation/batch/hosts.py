@@ -13,6 +13,7 @@ from dralab.kernel.clock import SECOND
 from dralab.simulation.batch.durations import Run
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.machines import members, render
+from dralab.simulation.outages import Outages
 from dralab.simulation.platforms.platform import Host, Platform, Power
 
 Doing = Literal["idle", "computing", "sleeping", "switching_on", "switching_off", "unavailable"]
@@ -72,6 +73,7 @@ class Hosts:
         self.switches = 0
         self.grouped_switches = 0
         self.unavailable = 0
+        self.outages = Outages()
         self._busy = 0
         self._unusable = 0
         self._counts: Counter[Doing] = Counter({"idle": count})
@@ -127,12 +129,15 @@ class Hosts:
     def withdraw(self, machines: int, now: int) -> None:
         """Machines accept no new job from now on; what runs there goes on."""
         for index in members(machines & ~self.unavailable):
+            self.outages.begin(str(index), now)
             if self.doing[index] == "idle":
                 self._becomes(index, "unavailable", now)
         self.unavailable |= machines
 
     def restore(self, machines: int, now: int) -> None:
         """Machines accept jobs again."""
+        for index in members(machines & self.unavailable):
+            self.outages.end(str(index), now)
         self.unavailable &= ~machines
         for index in members(machines):
             if self.doing[index] == "unavailable":

@@ -11,6 +11,7 @@ from dralab.runtime.client import Object
 from dralab.runtime.objects import amend
 from dralab.runtime.resources import NODES, TAINT_RULES
 from dralab.simulation.inside.nodes import SimulatedNodes
+from dralab.simulation.outages import Outages
 from dralab.simulation.pods.model import Fault, RandomFaults
 
 
@@ -26,7 +27,7 @@ class Faults:
         # How many are still to begin or to be mended.
         self.to_come = 0
         self._rules = 0
-        self._down: dict[str, int] = {}
+        self.outages = Outages()
 
     def plan(self, fault: Fault, begin: int) -> None:
         """Have a fault happen."""
@@ -89,14 +90,12 @@ class Faults:
     # --- nodes --------------------------------------------------------------------------------
 
     def _down_one(self, name: str) -> None:
-        # Two outages of one node may overlap: it is back when both are over.
-        self._down[name] = self._down.get(name, 0) + 1
-        if self.nodes.lose(name):
+        if self.outages.begin(name, self.cluster.now):
+            self.nodes.lose(name)
             self.lost(name)
 
     def _up_one(self, name: str) -> None:
-        self._down[name] -= 1
-        if not self._down[name]:
+        if self.outages.end(name, self.cluster.now):
             self.nodes.restore(name)
 
     def _taint_node(self, fault: Fault) -> Callable[[], None]:

@@ -77,13 +77,12 @@ class SimulatedNodes:
 
     # --- nodes that go and come ---------------------------------------------------------------
 
-    def lose(self, name: str) -> bool:
-        """Take a node down; False where it is down already.
+    def lose(self, name: str) -> None:
+        """Take a node down.
 
         Its lease is written as its last renewal was: from then on the controllers do what they do.
         """
-        if self.kubelets.nodes.pop(name, None) is None:
-            return False
+        del self.kubelets.nodes[name]
         self.containers.lose(name)
         now = self.cluster.now
         renewed = rfc3339_micro(now - (now - self._since) % RENEW)
@@ -94,12 +93,9 @@ class SimulatedNodes:
         }
         lease = {"metadata": {"name": name, "namespace": LEASE_NAMESPACE}, "spec": spec}
         self.cluster.client.create(LEASES, lease, LEASE_NAMESPACE)
-        return True
 
     def restore(self, name: str) -> None:
         """Bring a node back; its pods that nobody has missed begin anew."""
-        if name in self.kubelets.nodes:
-            return
         self.cluster.client.delete(LEASES, name, LEASE_NAMESPACE)
         self.kubelets.add(self._specs[name])
 

@@ -385,6 +385,12 @@ class InsideRun:
             devices.setdefault(node, []).extend(names)
         lanes = lanes_of(devices)
         over = self.complete and self.tasks.over == len(self.tasks.seen)
+        end = self._last if over else self.cluster.now
+        place = {lane: index for index, lane in enumerate(lanes)}
+        outages = [
+            (place[name], since - self.begin, until - self.begin)
+            for name, since, until in self.faults.outages.until(end)
+        ]
         return Result(
             name=self.scenario.name,
             scheduler=NAME,
@@ -394,7 +400,8 @@ class InsideRun:
             lanes=lanes,
             capacity=self.capacity,
             types=self.types,
-            end=(self._last if over else self.cluster.now) - self.begin,
+            end=end - self.begin,
+            outages=outages,
             refusals=dict(self.tasks.refusals),
             complete=self.complete,
         )

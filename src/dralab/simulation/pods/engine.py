@@ -15,6 +15,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.simulation.openb.cluster import GpuCluster, model_names
 from dralab.simulation.openb.fragmentation import Fragmentation, typical_pods
 from dralab.simulation.openb.policies import Chooser, Policy
+from dralab.simulation.outages import Outages
 from dralab.simulation.pods.allocating import PREFIX, FleetChooser
 from dralab.simulation.pods.model import (
     Fault,
@@ -95,6 +96,7 @@ class PodSimulation:
         self.gang_sizes = Counter(pod.gang for pod in pods if pod.gang)
         self.held: dict[str, Counter[str]] = {queue: Counter() for queue in self.how.quotas}
         self.samples: list[Sample] = []
+        self.outages = Outages()
         self.refusals: Counter[str] = Counter()
         self.over = 0
         self.running: set[int] = set()
@@ -299,7 +301,8 @@ class PodSimulation:
 
     def _fail_node(self, fault: Fault, *, plan: bool = False) -> None:
         index = self._number[fault.node]
-        self.cluster.set_down(index, down=True)
+        if self.outages.begin(fault.node, self.events.now()):
+            self.cluster.set_down(index, down=True)
         for number in sorted(self.running):
             run = self.runs[number]
             if run.node == index and run.state in {"Bound", "Running"}:
@@ -321,9 +324,10 @@ class PodSimulation:
         run.reason = "evicted: its node went down"
 
     def _repair(self, index: int, *, plan: bool) -> None:
-        self.cluster.set_down(index, down=False)
-        self._freed.add(index)
-        self._decide_soon()
+        if self.outages.end(self.nodes[index].name, self.events.now()):
+            self.cluster.set_down(index, down=False)
+            self._freed.add(index)
+            self._decide_soon()
         if plan and self.how.random_faults is not None:
             self._plan_fault(index, self.how.random_faults)
 

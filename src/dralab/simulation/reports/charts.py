@@ -28,7 +28,10 @@ def thin(samples: Sequence[Sample], most: int) -> list[Sample]:
 
 def gantt(result: Result) -> Chart:
     """Return who ran where and when; lanes that were never used are left out."""
-    used = sorted({lane for task in result.tasks for lane in task.lanes})
+    used = sorted(
+        {lane for task in result.tasks for lane in task.lanes}
+        | {lane for lane, _, _ in result.outages}
+    )
     lanes = used[:MOST_LANES]
     place = {lane: index for index, lane in enumerate(lanes)}
     groups: dict[str, int] = {}
@@ -47,7 +50,10 @@ def gantt(result: Result) -> Chart:
         start = task.started / SECOND
         rects += [[lane, start, end, len(tasks)] for lane in here]
         tasks.append([task.id, group, metrics.wait(task)])
-    text = f"{len(used):,} of {len(result.lanes):,} nodes and devices were used."
+    ran = {lane for task in result.tasks for lane in task.lanes}
+    text = f"{len(ran):,} of {len(result.lanes):,} nodes and devices were used."
+    if result.outages:
+        text += " Hatched: down."
     if len(lanes) < len(used):
         text += f" The first {len(lanes)} of them are shown."
     if left_out:
@@ -61,5 +67,10 @@ def gantt(result: Result) -> Chart:
         "groups": list(groups) if users else [""] * len(groups),
         "tasks": tasks,
         "rects": rects,
+        "outages": [
+            [place[lane], start / SECOND, end / SECOND]
+            for lane, start, end in result.outages
+            if lane in place
+        ],
         "end": max([result.end / SECOND, *(rect[2] for rect in rects)], default=1.0),
     }

@@ -162,7 +162,10 @@ function gantt(chart) {
   const canvas = make("canvas", box);
   const context = canvas.getContext("2d");
   const lanes = chart.lanes, left = 130, bottom = 24;
-  const row = Math.max(3, Math.min(18, Math.floor(620 / Math.max(1, lanes.length))));
+  const row = Math.max(chart.halves ? 7 : 3, Math.min(18, Math.floor(620 / Math.max(1, lanes.length))));
+  // Two runs in one lane: the first above, the second below.
+  const part = chart.halves ? (row - 1) / 2 : row - 1;
+  const top = (lane, group) => lane * row + 0.5 + (chart.halves ? group * part : 0);
   const height = lanes.length * row + bottom + 4;
   canvas.style.height = `${height}px`;
   let low = 0, high = chart.end || 1, scale = 1, width = 0;
@@ -191,11 +194,22 @@ function gantt(chart) {
       if (end < low || start > high) continue;
       const X = px(start), W = Math.max(0.6, px(end) - X - 0.5);
       context.fillStyle = palette[chart.tasks[task][1]];
-      context.fillRect(X, lane * row + 0.5, W, row - 1);
-      if (W > 34 && row > 11) {
+      context.fillRect(X, top(lane, chart.tasks[task][1]), W, part);
+      if (W > 34 && part > 10) {
         context.fillStyle = "#fff"; context.textAlign = "left";
         context.fillText(chart.tasks[task][0].slice(0, Math.floor(W / 7)), X + 4, lane * row + row / 2);
       }
+    }
+    context.strokeStyle = css("--quiet");
+    for (const [lane, start, end] of chart.outages || []) {
+      if (end < low || start > high) continue;
+      const X = px(start), W = Math.max(1, px(end) - X);
+      context.save();
+      context.beginPath(); context.rect(X, lane * row, W, row); context.clip(); context.beginPath();
+      for (let x = Math.max(X - row, left - row); x < Math.min(X + W, width); x += 5) {
+        context.moveTo(x, (lane + 1) * row); context.lineTo(x + row, lane * row);
+      }
+      context.stroke(); context.restore();
     }
     context.restore();
     context.fillStyle = css("--quiet"); context.textAlign = "center";
@@ -227,10 +241,12 @@ function gantt(chart) {
       return;
     }
     const [when, lane] = at(event);
-    const found = chart.rects.find((item) => item[0] === lane && item[1] <= when && item[2] >= when);
+    const inside = (item) => item[0] === lane && item[1] <= when && item[2] >= when;
+    const found = chart.rects.find(inside), down = (chart.outages || []).find(inside);
+    if (!found && down) { showTip(event, `${lanes[lane]}\ndown for ${span(down[2] - down[1])} from ${span(down[1])}`); return; }
     if (!found) { hideTip(); return; }
     const task = chart.tasks[found[3]];
-    showTip(event, `${task[0]}\n${lanes[lane]}\n${chart.groups[task[1]] ? `user ${chart.groups[task[1]]}\n` : ""}waited ${span(task[2])}\nran ${span(found[2] - found[1])} from ${span(found[1])}`);
+    showTip(event, `${task[0]}\n${lanes[lane]}\n${chart.groups[task[1]] ? `${chart.halves ? "run" : "user"}: ${chart.groups[task[1]]}\n` : ""}waited ${span(task[2])}\nran ${span(found[2] - found[1])} from ${span(found[1])}`);
   });
   canvas.addEventListener("pointerleave", hideTip);
   whole.addEventListener("click", () => { low = 0; high = chart.end; draw(); });

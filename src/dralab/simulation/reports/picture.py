@@ -57,6 +57,12 @@ def _gantt(axis: object, chart: Chart) -> None:
     ]
     colours = [f"C{chart['tasks'][int(task)][1] % 10}" for *_, task in chart["rects"]]
     axis.add_collection(PolyCollection(boxes, facecolors=colours))  # type: ignore[attr-defined]
+    down = [
+        [(s / 3600, lane), (e / 3600, lane), (e / 3600, lane + 1), (s / 3600, lane + 1)]
+        for lane, s, e in chart["outages"]
+    ]
+    shaded = PolyCollection(down, facecolors="none", edgecolors="grey", hatch="////", linewidths=0)
+    axis.add_collection(shaded)  # type: ignore[attr-defined]
     axis.set(  # type: ignore[attr-defined]
         xlim=(0, chart["end"] / 3600 or 1),
         ylim=(len(chart["lanes"]) or 1, 0),

@@ -45,6 +45,10 @@ def of_jobs(
         joules=simulation.hosts.joules if simulation.hosts.energy else None,
         notes=list(warnings(simulation)),
         complete=complete,
+        outages=[
+            (int(name), since, until)
+            for name, since, until in simulation.hosts.outages.until(simulation.events.now())
+        ],
     )
 
 
@@ -89,6 +93,7 @@ def of_pods(simulation: PodSimulation, *, name: str, complete: bool = True) -> R
         lanes.append(node.name)
         lanes += [f"{node.name}/gpu{index}" for index in range(node.gpus)]
     capacity, types = capacity_of(simulation.nodes)
+    place = {node.name: lane for node, lane in zip(simulation.nodes, first, strict=True)}
     return Result(
         name=name,
         scheduler=simulation.policy,
@@ -101,6 +106,10 @@ def of_pods(simulation: PodSimulation, *, name: str, complete: bool = True) -> R
         refusals=simulation.refusals,
         complete=complete,
         types=types,
+        outages=[
+            (place[name], since, until)
+            for name, since, until in simulation.outages.until(simulation.events.now())
+        ],
     )
 
 

@@ -1,0 +1,38 @@
+"""`dralab simulate compare`: two reports of one workload, side by side."""
+
+from pathlib import Path
+
+import click
+
+from dralab.cli._runs import FOLDER, OUTPUT, bad_input, show
+
+
+@click.command()
+@click.argument("first", type=FOLDER)
+@click.argument("second", type=FOLDER)
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page here.")
+@OUTPUT
+def compare(first: Path, second: Path, page: Path | None, output: str) -> None:
+    """Compare two runs by what their --report wrote: numbers, and who ran elsewhere or when.
+
+    Exit code 1: they differ.
+
+    Example: `dralab simulate compare results/easy results/fcfs --page difference.html`
+    """
+    from dralab.simulation.reports import difference
+
+    with bad_input():
+        runs = difference.read(first), difference.read(second)
+    found = difference.of(*runs)
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        difference.page(*runs).write(page)
+    if output == "table":
+        numbers = {
+            name: row["difference"] for name, row in found["numbers"].items() if row["difference"]
+        }
+        show({**found["tasks"], **numbers}, output)
+    else:
+        show(found, output)
+    if found["tasks"]["same"] != len(runs[0].tasks) or found["tasks"]["only_in_second"]:
+        raise SystemExit(1)

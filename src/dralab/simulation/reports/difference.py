@@ -1,0 +1,235 @@
+"""Two runs of one workload side by side: numbers that differ, and who ran elsewhere or when.
+
+Both are read from the tables that `--report` wrote, whatever scheduler made them.
+"""
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from dralab.simulation import metrics
+from dralab.simulation.errors import InputError
+from dralab.simulation.reports.charts import MOST_LANES, MOST_RECTS
+from dralab.simulation.reports.page import Chart, Page
+
+COLUMNS: Final = ("id", "submitted", "started", "ended", "wait", "places")
+MOST_ROWS: Final = 2000
+# What the tables can hold: microseconds.
+SAME: Final = 2e-6
+
+
+class Stay(NamedTuple):
+    """Where and when a task ran, in seconds; None where it never did."""
+
+    submitted: float
+    started: float | None
+    ended: float | None
+    places: tuple[str, ...]
+
+    @property
+    def wait(self) -> float | None:
+        """How long it waited."""
+        return None if self.started is None else self.started - self.submitted
+
+    def same_as(self, other: "Stay") -> bool:
+        """Return whether it ran at the same time and place."""
+        times = zip((self.started, self.ended), (other.started, other.ended), strict=True)
+        return self.places == other.places and all(_same(a, b) for a, b in times)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A run, as its tables have it."""
+
+    label: str
+    numbers: Mapping[str, float | None]
+    tasks: Mapping[str, Stay]
+    end: float
+
+
+def read(folder: Path) -> Recorded:
+    """Return the run of a report's folder; InputError names file, line and column."""
+    path = folder / "summary.json"
+    try:
+        summary = orjson.loads(path.read_bytes())
+        label = f"{summary['name']} · {summary['scheduler']} · seed {summary['seed']}"
+        numbers = dict(summary["metrics"])
+        end = float(summary["simulated_until"])
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(path, f"is no summary of a run: {error}") from None
+    return Recorded(label, numbers, _tasks(folder / "tasks.csv"), end)
+
+
+def _tasks(path: Path) -> dict[str, Stay]:
+    found: dict[str, Stay] = {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    reader = csv.DictReader(text.splitlines())
+    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError(path, f"the header lacks {', '.join(missing)}", line=1)
+    for row in reader:
+
+        def seconds(name: str, row: Mapping[str, str] = row) -> float | None:
+            try:
+                return float(row[name]) if row[name] else None
+            except (TypeError, ValueError):
+                problem = f"{row[name]!r} is no number"
+                raise InputError(path, problem, line=reader.line_num, where=name) from None
+
+        places = tuple(sorted((row["places"] or "").split()))
+        stay = Stay(seconds("submitted") or 0.0, seconds("started"), seconds("ended"), places)
+        found[row["id"]] = stay
+    return found
+
+
+def of(first: Recorded, second: Recorded) -> dict[str, Any]:
+    """Return what differs: numbers, and how many tasks began earlier, later, or elsewhere."""
+    common = [name for name in first.tasks if name in second.tasks]
+    pairs = [(first.tasks[name], second.tasks[name]) for name in common]
+    began = [
+        (one.started, two.started)
+        for one, two in pairs
+        if one.started is not None and two.started is not None
+    ]
+    numbers = {}
+    for name in dict.fromkeys([*first.numbers, *second.numbers]):
+        one, two = first.numbers.get(name), second.numbers.get(name)
+        gap = None if one is None or two is None else two - one
+        numbers[name] = {"first": one, "second": two, "difference": gap}
+    return {
+        "first": first.label,
+        "second": second.label,
+        "tasks": {
+            "same": sum(one.same_as(two) for one, two in pairs),
+            "earlier": sum(two < one and not _same(one, two) for one, two in began),
+            "later": sum(two > one and not _same(one, two) for one, two in began),
+            "elsewhere": sum(one.places != two.places for one, two in pairs),
+            "only_in_first": len(first.tasks) - len(common),
+            "only_in_second": len(second.tasks) - len(common),
+        },
+        "numbers": numbers,
+    }
+
+
+def page(first: Recorded, second: Recorded) -> Page:
+    """Return the difference as a page: numbers, the Gantt of what differs, tasks."""
+    found = of(first, second)
+    counts = found["tasks"]
+    return Page(
+        title="Two runs compared",
+        subtitle=f"{first.label} → {second.label}",
+        cards=[(name.replace("_", " "), value, "number") for name, value in counts.items()],
+        charts=[_gantt(first, second), _numbers(found), _changed(first, second)],
+        definitions=[
+            ("same", "tasks that ran at the same time and place"),
+            ("earlier, later", "tasks that began so in the second run"),
+            ("elsewhere", "tasks that ran on other nodes or devices"),
+            *((name.replace("_", " "), text) for name, text in metrics.DEFINITIONS.items()),
+        ],
+    )
+
+
+def _gantt(first: Recorded, second: Recorded) -> Chart:
+    """Return who ran where and when in one run, and not so in the other."""
+    drawn: list[tuple[int, str, Stay]] = []
+    for group, one, other in ((0, first, second), (1, second, first)):
+        for name, stay in one.tasks.items():
+            twin = other.tasks.get(name)
+            if stay.started is not None and (twin is None or not stay.same_as(twin)):
+                drawn.append((group, name, stay))
+    names = sorted({place for _, _, stay in drawn for place in stay.places}, key=_natural)
+    lanes = names[:MOST_LANES]
+    place = {name: index for index, name in enumerate(lanes)}
+    tasks: list[list[Any]] = []
+    rects: list[list[float]] = []
+    left_out = 0
+    for group, name, stay in drawn:
+        here = [place[lane] for lane in stay.places if lane in place]
+        if not here or stay.started is None or len(rects) + len(here) > MOST_RECTS:
+            left_out += 1
+            continue
+        end = stay.ended if stay.ended is not None else (first, second)[group].end
+        # Halves of a lane: the first run above, the second below.
+        rects += [[lane, stay.started, end, len(tasks)] for lane in here]
+        tasks.append([name, group, stay.wait or 0.0])
+    text = "Only what differs: in the first run, and in the second."
+    if left_out:
+        text += f" {left_out:,} stays are not drawn."
+    return {
+        "kind": "gantt",
+        "title": "What differs",
+        "text": text,
+        "lanes": lanes,
+        "groups": ["first", "second"],
+        "tasks": tasks,
+        "rects": rects,
+        "end": max([first.end, second.end, 1.0]),
+        "halves": True,
+    }
+
+
+def _numbers(found: Mapping[str, Any]) -> Chart:
+    rows = [
+        [name, row["first"], row["second"], row["difference"]]
+        for name, row in found["numbers"].items()
+    ]
+    columns = [["number", ""], *([name, "number"] for name in ("first", "second", "difference"))]
+    return {"kind": "table", "title": "Numbers", "columns": columns, "rows": rows}
+
+
+def _changed(first: Recorded, second: Recorded) -> Chart:
+    rows: list[list[Any]] = []
+    for name, one in first.tasks.items():
+        two = second.tasks.get(name)
+        if two is None or one.same_as(two):
+            continue
+        later = (
+            two.started - one.started
+            if one.started is not None and two.started is not None
+            else None
+        )
+        rows.append(
+            [name, one.started, two.started, later, " ".join(one.places)[:60],
+             " ".join(two.places)[:60]]
+        )  # fmt: skip
+    rows.sort(key=lambda row: (-abs(row[3]) if row[3] is not None else -math.inf, row[0]))
+    columns = [
+        ["task", ""], ["started, first", "time"], ["started, second", "time"], ["later by", "time"],
+        ["where, first", ""], ["where, second", ""],
+    ]  # fmt: skip
+    text = f"{len(rows):,} tasks; the greatest difference first."
+    return {
+        "kind": "table", "title": "Tasks that differ", "text": text, "columns": columns,
+        "rows": rows[:MOST_ROWS],
+    }  # fmt: skip
+
+
+def _same(one: float | None, two: float | None) -> bool:
+    if one is None or two is None:
+        return one is two
+    return abs(one - two) < SAME
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """Return a key by which `n-2` comes before `n-10`."""
+    parts = []
+    digits = ""
+    for character in [*name, ""]:
+        if character.isdecimal():
+            digits += character
+            continue
+        if digits:
+            parts.append((0, int(digits), ""))
+            digits = ""
+        parts.append((1, 0, character))
+    return parts
