@@ -199,17 +199,28 @@ def test_room_is_made_for_a_pod_and_its_devices(lab):
 
 
 def test_room_that_is_made_for_a_pod_and_its_devices_is_not_taken_by_other_devices(lab):
-    cluster(lab, device("d0", more=MAPPED), device("d1", more=MAPPED), cpu="4")
-    lab.add(PODS, pod("low", requests={"cpu": "4"}, priority=1))
-    lab.add(CLAIMS, named("c0"), named("c1"))
-    lab.add(PODS, using("high", {"g": "c0"}, requests={"cpu": "1"}, priority=9))
+    one = {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "1"}}}}
+    cluster(lab, device("d0", model="a", more=MAPPED), device("d1", model="b", more=one), cpu="4")
+    lab.add(PODS, pod("low", requests={"cpu": "2"}, priority=1))
+    lab.add(
+        CLAIMS,
+        *(
+            named(
+                f"c{model}",
+                request("r", "gpu", f'device.attributes["{DRIVER}"].model == "{model}"'),
+            )
+            for model in "ab"
+        ),
+    )
+    lab.add(PODS, using("high", {"g": "ca"}, requests={"cpu": "1"}, priority=9))
     assert lab.get(PODS, "low")["metadata"]["deletionTimestamp"]
-    lab.add(PODS, using("sly", {"g": "c1"}, priority=5))
-    lab.server.delete(PODS, "low", "default", options={"gracePeriodSeconds": 0})
-    lab.wait(3)
-    assert lab.node_of("high") == "n0"
+    # Two are free while `low` is ending; three of four are promised to `high` and its device.
+    lab.add(PODS, using("sly", {"g": "cb"}, priority=5))
     assert lab.node_of("sly") is None
     assert lab.why("sly").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    lab.server.delete(PODS, "low", "default", options={"gracePeriodSeconds": 0})
+    lab.wait(3)
+    assert (lab.node_of("high"), lab.node_of("sly")) == ("n0", "n0")
 
 
 def test_a_gang_counts_what_its_devices_take(lab):
