@@ -4,6 +4,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.serving import AddressInUse
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.cluster import Cluster, Options
+from dralab.parts.running import Running
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 
@@ -206,3 +208,18 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
     }  # fmt: skip
     assert "dralab.apiserver.server" in loaded
     assert loaded & late == set()
+
+
+def test_pods_find_the_authority_of_a_server_with_tls(tmp_path: Path) -> None:
+    options = Options(tls=True, data=tmp_path)
+    with Cluster(options, parts=[Running(without=("scheduler",))]) as cluster:
+        begins, bundle = "-----BEGIN CERTIFICATE-----", "kube-root-ca.crt"
+        assert cluster.ca.startswith(begins)
+        wanted = f"metadata.name={bundle}"
+        pause = threading.Event()
+        for _ in range(400):
+            found = cluster.client.list(CONFIGMAPS, "default", field_selector=wanted).items
+            if found:
+                break
+            pause.wait(0.02)
+        assert [item["data"] for item in found] == [{"ca.crt": cluster.ca}]

@@ -132,6 +132,11 @@ class Cluster:
         return next(iter(self._tokens), self.options.token)
 
     @property
+    def ca(self) -> str:
+        """The certificate authority of a server with `tls`, as PEM; else empty."""
+        return self._ca.read_text("ascii") if self._ca is not None else ""
+
+    @property
     def kubeconfig(self) -> Path:
         """A kubeconfig file for the administrator; it is gone when the cluster is."""
         found = self._directory() / "kubeconfig"

@@ -45,7 +45,7 @@ def controllers(kubeconfig: Path, without: str) -> None:
     manager = Manager(engine, client, Randomness.from_system())
     classic = serves(client, SCHEDULING_CONTEXTS)
     kinds = kinds_of(("v1", "classic")) if classic else None
-    registry.assemble(manager, without=left_out, kinds=kinds)
+    registry.assemble(manager, without=left_out, kinds=kinds, ca=client.access.ca or "")
     if classic and registry.CLAIMS not in left_out:
         ClassicClaims(manager)
     try:

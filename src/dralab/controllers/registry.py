@@ -51,11 +51,16 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
 
 
 def assemble(
-    manager: Manager, *, without: Collection[str] = (), kinds: Kinds | None = None
+    manager: Manager,
+    *,
+    without: Collection[str] = (),
+    kinds: Kinds | None = None,
+    ca: str = "",
 ) -> list[Any]:
     """Put the controllers on a manager, in a fixed order; return them.
 
-    `kinds` are those of the server, where they are known to be more than the standard ones.
+    `kinds` are those of the server, where they are known to be more than the standard ones; `ca`
+    is its certificate authority as PEM, for pods.
     """
     unknown = sorted(set(without) - set(CONTROLLERS))
     if unknown:
@@ -64,6 +69,7 @@ def assemble(
     by_kind: Mapping[str, Callable[[], Any]] = {
         "garbage-collector-controller": lambda: GarbageCollector(manager, kinds),
         "namespace-controller": lambda: Namespaces(manager, kinds),
+        "serviceaccount-controller": lambda: ServiceAccounts(manager, ca=ca),
     }
     return [
         by_kind[name]() if name in by_kind else make(manager)

@@ -43,6 +43,11 @@ class Host(Protocol):
         """The server itself."""
         ...
 
+    @property
+    def ca(self) -> str:
+        """Its certificate authority as PEM; empty where it has none."""
+        ...
+
     clock: Clock
     seed: int | None
 
@@ -74,7 +79,11 @@ class Running:
         def begin() -> None:
             # In the engine's thread: the server is ready before these modules are read.
             self.scheduler = assemble(
-                manager, without=self.without, kinds=kinds, classic=self.classic
+                manager,
+                without=self.without,
+                kinds=kinds,
+                classic=self.classic,
+                ca=cluster.ca,
             )
             manager.start()
             if self.scheduler is not None:
@@ -118,19 +127,21 @@ def assemble(
     kinds: "Kinds | None" = None,
     classic: bool = False,
     brief: bool = False,
+    ca: str = "",
 ) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
 
     `kinds` are those that the server has, for the controllers that look after all of them;
     `classic` adds what claims of classic DRA need, where the server serves that profile; `brief`
-    has the scheduler say no more than kube-scheduler of pods that fit nowhere.
+    has the scheduler say no more than kube-scheduler of pods that fit nowhere; `ca` is what pods
+    are told of the server's certificate authority.
     """
     from dralab.allocation.selectors import CelEnvironment
     from dralab.controllers import registry
     from dralab.scheduler.scheduler import Scheduler, briefly
 
     if CONTROLLERS not in without:
-        registry.assemble(manager, kinds=kinds)
+        registry.assemble(manager, kinds=kinds, ca=ca)
         if classic:
             from dralab.controllers.classic_claims import ClassicClaims
 
