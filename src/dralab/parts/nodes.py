@@ -12,7 +12,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client, Object
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import CLASSES, CLASSIC_CLASSES, NAMESPACES
+from dralab.runtime.resources import CLASSES, CLASSIC_CLASSES, NAMESPACES, SLICES
 
 if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
@@ -163,7 +163,7 @@ def assemble(
 
     kubelets.listeners = sockets
     kubelets.on_node = on_node
-    objects = _classes(found)
+    objects = [*_classes(found), *_shared_slices(wanted)]
     if classic:
         objects += [_namespace(FAKE_NAMESPACE), CLASSIC_CLASS]
 
@@ -272,7 +272,7 @@ def _described(wanted: Wanted) -> dict[str, list["Driver"]]:
     """Return the drivers of each node."""
     from dralab.drivers.catalog import DRIVERS
     from dralab.drivers.driver import SliceOf
-    from dralab.drivers.fake.sample import Described
+    from dralab.drivers.fake.sample import Attached, Described
 
     found: dict[str, list[Driver]] = {}
     every = names(wanted)
@@ -284,19 +284,35 @@ def _described(wanted: Wanted) -> dict[str, list["Driver"]]:
         contents: dict[tuple[str, str], list[SliceOf]] = {}
         for obj in rendering.v1(sample):
             spec = obj["spec"]
-            if obj["kind"] == "ResourceSlice" and spec.get("nodeName"):
+            if obj["kind"] == "ResourceSlice":
                 part = SliceOf(
                     devices=spec.get("devices") or (), counters=spec.get("sharedCounters") or ()
                 )
-                contents.setdefault((spec["nodeName"], spec["driver"]), []).append(part)
+                place = spec.get("nodeName", ""), spec["driver"]
+                contents.setdefault(place, []).append(part)
         for (node, name), parts in contents.items():
-            found.setdefault(node, []).append(Described(node, name, parts))
+            kind = Described if node else Attached
+            for each in [node] if node else every:
+                found.setdefault(each, []).append(kind(each, name, parts))
     for name in wanted.drivers:
         if name == "fake" and wanted.classic:
             continue
         for node in every:
             found.setdefault(node, []).append(DRIVERS[name](node))
     return found
+
+
+def _shared_slices(wanted: Wanted) -> list[Object]:
+    """Return the slices of a fleet that are no node's: devices over the network."""
+    if not wanted.fleet:
+        return []
+    from dralab.fleet import rendering
+
+    return [
+        obj
+        for obj in rendering.v1(_sample(wanted))
+        if obj["kind"] == "ResourceSlice" and not obj["spec"].get("nodeName")
+    ]
 
 
 def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[Object]:
@@ -323,6 +339,7 @@ def _create(client: Client, obj: Object) -> None:
         "DeviceClass": CLASSES,
         "ResourceClass": CLASSIC_CLASSES,
         "Namespace": NAMESPACES,
+        "ResourceSlice": SLICES,
     }
     try:
         client.create(resources[obj["kind"]], obj)

@@ -28,3 +28,15 @@ class Described(Driver):
             if device["name"] == result.device and "string" in uuid:
                 env.append(f"DEVICE_{name}_UUID={uuid['string']}")
         return ContainerEdits(env=tuple(env))
+
+
+class Attached(Described):
+    """Devices over the network: every node can have them, and their slices are no node's."""
+
+    def inventory(self) -> Sequence[SliceOf]:
+        """Return nothing: the slices are published once for all nodes."""
+        return ()
+
+    def prepare(self, claim: Claim) -> Mapping[Result, ContainerEdits]:
+        """Make devices ready that are described elsewhere."""
+        return {result: self.edits(claim, result) for result in claim.results}
