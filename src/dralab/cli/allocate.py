@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 import orjson
-import yaml
 
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event
@@ -16,6 +15,7 @@ from dralab.allocation.policies import POLICIES, Policy
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli.generations import files_option
+from dralab.cli.printing import echo_yaml
 
 OPTIMAL: Final = "optimal"
 
@@ -163,4 +163,4 @@ def _structured(results: Sequence[Placed | Refused], output: str) -> None:
         listing = {"apiVersion": "v1", "kind": "List", "items": items}
         click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
     else:
-        click.echo(yaml.safe_dump_all(items, sort_keys=False), nl=False)
+        echo_yaml(items)

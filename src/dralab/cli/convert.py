@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import click
 import orjson
-import yaml
 
 from dralab.cli import generations
+from dralab.cli.printing import echo_yaml
 from dralab.prototypes.conversion import classic, reading
 from dralab.prototypes.conversion.neutral import Scene
 from dralab.prototypes.conversion.to_evolution import ToEvolution
@@ -52,7 +52,7 @@ def convert(
         listing = {"apiVersion": "v1", "kind": "List", "items": objects}
         click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
     else:
-        click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
+        echo_yaml(objects)
     for note in dict.fromkeys(scene.notes):
         click.echo(f"{note.level}: {note}", err=True)
     if any(note.level == "lost" for note in scene.notes):

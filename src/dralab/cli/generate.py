@@ -1,11 +1,11 @@
 """`dralab generate SHAPE`: sample capacity as manifests of any API generation."""
 
-from typing import Any
+from itertools import chain
 
 import click
 import orjson
-import yaml
 
+from dralab.cli.printing import echo_yaml
 from dralab.fleet import rendering, shapes
 from dralab.values.names import label_value_problems, qualified_problems
 
@@ -66,19 +66,16 @@ def generate(
             f"--api evolution knows only pools of one node, and shape {shape} has pools of several:"
             " use --api v1 or k8srm"
         )
-    objects: list[dict[str, Any]] = []
-    if with_nodes:
-        pairs = dict(_label(text) for text in labels)
-        objects += rendering.nodes(sample, pairs, [_taint(text) for text in taints])
-    if api == "v1":
-        objects += rendering.v1(sample, [_taint(text, device=True) for text in device_taints])
-    else:
-        objects += rendering.WRITERS[api](sample)
+    pairs = dict(_label(text) for text in labels)
+    nodes_wanted = rendering.nodes(sample, pairs, [_taint(text) for text in taints])
+    tainted = [_taint(text, device=True) for text in device_taints]
+    capacity = rendering.v1(sample, tainted) if api == "v1" else rendering.WRITERS[api](sample)
+    objects = chain(nodes_wanted if with_nodes else (), capacity)
     if output == "json":
-        listing = {"apiVersion": "v1", "kind": "List", "items": objects}
+        listing = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2).decode())
     else:
-        click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
+        echo_yaml(objects)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -97,6 +97,7 @@ def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = A
     """
     if api:
         return api
+    items = list(items)
     found = detected(items)
     if "classic" in found and "classic" not in readable:
         raise click.UsageError(
@@ -106,12 +107,19 @@ def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = A
     if len(found) == 1:
         return found.pop()
     if not found:
+        held = ", ".join(sorted({_kind(item) for item in items})) or "nothing at all"
         raise click.UsageError(
-            "no document of a device API is among the input: say which with --api "
-            + "|".join(API_NAMES)
+            f"the input has no object of a device API; it has {held}. If it is one, say which with "
+            f"--api {'|'.join(API_NAMES)}"
         )
     names = ", ".join(sorted(found))
     raise click.UsageError(f"the input mixes {names}: say with --api which to read it as")
+
+
+def _kind(item: Any) -> str:
+    if not isinstance(item, dict):
+        return "a document that is no object"
+    return str(item.get("kind") or "an object without a kind")
 
 
 def read(files: Sequence[str], api: str) -> list[Read]:

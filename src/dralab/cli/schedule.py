@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import click
 import orjson
-import yaml
 
 from dralab.cli import generations
+from dralab.cli.printing import echo_yaml
 from dralab.cli.schedule_early import schedule_early
 from dralab.prototypes.findings import Object
 from dralab.prototypes.generations import GENERATIONS
@@ -129,7 +129,7 @@ def _report(results: Sequence[tuple[Placement, str]], output: str) -> None:
             listing = {"apiVersion": "v1", "kind": "List", "items": objects}
             click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
         else:
-            click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
+            echo_yaml(objects)
     for each, why in results:
         for line in summary(each, why):
             click.echo(line, err=output != "table")

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 import orjson
-import yaml
 
 from dralab.cli import generations
 from dralab.cli.generations import Read
+from dralab.cli.printing import yaml_texts
 from dralab.prototypes.findings import Finding
 
 MOST_SHOWN = 12
@@ -133,5 +133,5 @@ def _repair(read: Sequence[Read], folder: Path, api: str) -> None:
             click.echo(f"not mended: {each.title}: {finding}", err=True)
     for name, objects in by_file.items():
         target = folder / name
-        target.write_text(yaml.safe_dump_all(objects, sort_keys=False))
+        target.write_text("".join(yaml_texts(objects)))
         click.echo(f"wrote {target}: {len(objects)} objects", err=True)
