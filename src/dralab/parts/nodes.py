@@ -196,6 +196,8 @@ def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
 
     if root is None:
         return kubelets.add(spec)
+    # A driver may start as soon as the cluster says that it is ready.
+    (root / "plugins_registry").mkdir(parents=True, exist_ok=True)
     return kubelets.add(
         spec,
         directories=[FileDirectory(root / "cdi")],
