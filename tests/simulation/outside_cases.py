@@ -87,7 +87,7 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __call__(self, pods, *, nodes="{name: node, count: 16, cpu: 1}", program=None, more="",
+    def __call__(self, pods, *, nodes="{name: node, count: 16, cpu: 1}", program=None, more="", workload="",
                  arguments=("default-scheduler",), **external):  # fmt: skip
         external = {"settle": 0.05, "patience": 0.3, "start_settle": 0.1} | external
         if program is not None:
@@ -96,7 +96,7 @@ class Writer:
         values = ", ".join(f"{key}: {value}" for key, value in external.items())
         path = self.folder / "scenario.yaml"
         path.write_text(
-            f"fleet: {{nodes: [{nodes}]}}\nworkload: {{pods: [{pods}]}}\n"
+            f"fleet: {{nodes: [{nodes}]}}\nworkload: {workload or f'{{pods: [{pods}]}}'}\n"
             f"scheduler: external\nexternal: {{{values}}}\n{more}\n"
         )
         return scenarios.load(path)

@@ -59,22 +59,21 @@ def test_a_plain_scenario_has_no_notes(tmp_path):
     assert not begin(loaded).go().notes
 
 
-def test_outside_schedulers_get_taints_and_rules_as_they_are_written(tmp_path):
+def test_outside_schedulers_get_everything_but_drivers_and_deadlines(tmp_path):
     loaded = load(
-        tmp_path, ONE + "scheduler: external\n", OTHERS + pod("p", spec=RULES, resources=LICENSED)
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 4, taints: ['a=b:NoSchedule'], drivers: [gpu]}]}\n"
+        "workload: {manifests: pods.yaml}\nscheduler: external\n",
+        OTHERS + pod("p", spec=RULES + "  activeDeadlineSeconds: 5\n", resources=LICENSED),
     )
-    (made,) = loaded.work.pods
-    spec = objects.pod(made, "x")["spec"]
-    assert spec["tolerations"] == [{"key": "a", "operator": "Exists"}]
-    assert objects.pod(made, "x")["metadata"]["labels"] == {"app": "p"}
     (node,) = loaded.fleet.nodes
     assert objects.node(node, 0)["spec"]["taints"] == [
         {"key": "a", "value": "b", "effect": "NoSchedule"}
     ]
-    found = " | ".join(ignored.notes(loaded.fleet, loaded.work, external=True))
-    assert "1 ConfigMap" in found
-    assert "initContainers" in found
-    assert "tolerations" not in found
+    assert [note.split(";")[0] for note in ignored.notes_outside(loaded.fleet, loaded.work)] == [
+        "drivers of 1 node are left out",
+        "activeDeadlineSeconds of 1 pod is left out",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,14 @@ import shutil
 import pytest
 from tests.simulation.outside_cases import WATCHING, Writer, run, tasks
 
+from dralab.cluster import Cluster
+from dralab.kernel.clock import ManualClock
+from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS
 from dralab.simulation.errors import InputError
 from dralab.simulation.outside.agenda import Agenda
 from dralab.simulation.outside.room import Room
+from dralab.simulation.outside.submission import Ways
+from dralab.simulation.outside.world import World
 from dralab.simulation.pods.model import Pod
 from dralab.simulation.workloads.openb import GpuNode, Shape
 
@@ -131,6 +136,120 @@ def test_what_an_outside_scheduler_cannot_know_is_refused(scenario):
         run(loaded)
 
 
+MANIFESTS = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: cards}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: cards-of-n}
+spec:
+  driver: cards.example.com
+  nodeName: n
+  pool: {name: n, generation: 1, resourceSliceCount: 1}
+  devices: [{name: card-0}, {name: card-1}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one, namespace: team}
+spec: {spec: {devices: {requests: [{name: card, exactly: {deviceClassName: cards}}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job, namespace: team, annotations: {simulation.dralab.dev/runs: 60s}}
+spec:
+  parallelism: 5
+  template:
+    metadata: {labels: {app: job}}
+    spec:
+      tolerations: [{key: cards, operator: Exists}]
+      resourceClaims: [{name: card, resourceClaimTemplateName: one}]
+      containers:
+      - {name: main, image: job, resources: {requests: {cpu: 100m}, claims: [{name: card}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: elsewhere, annotations: {simulation.dralab.dev/runs: 10s}}
+spec:
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In, values: [fast]}]}]
+  containers: [{name: main, image: job, resources: {requests: {cpu: 100m}}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: later, annotations: {simulation.dralab.dev/arrives: 30s}}
+"""
+
+
+def from_manifests(scenario, **external):
+    (scenario.folder / "all.yaml").write_text(MANIFESTS)
+    return scenario(
+        "", workload="{manifests: all.yaml}",
+        nodes="{name: n, cpu: 4, taints: ['cards:NoSchedule']}, {name: m, cpu: 4, labels: {disk: fast}}",
+        **external,
+    )  # fmt: skip
+
+
+@pytest.mark.conformance
+@needs_stock
+def test_manifests_are_submitted_as_they_were_written(scenario):
+    result, _ = run(from_manifests(scenario, **STOCK))
+    # Two cards on the tainted node: pairs of pods; the other pod goes where its affinity leads.
+    ends = sorted((task.id, task.ended / 1e9) for task in result.tasks)
+    assert ends[0] == ("elsewhere", 10)
+    assert sorted(end for _, end in ends[1:]) == [60, 60, 120, 120, 180]
+    lanes = {task.id: result.lanes[task.lanes[0]] for task in result.tasks}
+    assert lanes == {"elsewhere": "m", **{f"team/job-{n}": "n" for n in range(5)}}
+    assert "late binds: 0" in result.notes
+
+
+def test_what_manifests_bring_is_there_and_claims_are_made_from_templates(scenario):
+    loaded = from_manifests(scenario)
+    clock = ManualClock(1_000_000_000_000)
+    with Cluster(clock=clock, seed=1) as cluster:
+        world = World(
+            cluster,
+            clock,
+            nodes=loaded.fleet.as_nodes(),
+            pods=loaded.pods(),
+            circumstances=loaded.circumstances,
+            ways=Ways(),
+            fleet_objects=loaded.fleet.objects,
+            arrivals=loaded.work.objects,
+        )
+        with world.together():
+            world.prepare()
+            world.agenda.happen(clock.now())
+        client = cluster.client
+        assert {claim["metadata"]["name"] for claim in client.list(CLAIMS, "team").items} == {
+            f"job-{n}-card" for n in range(5)
+        }
+        made = client.get(PODS, "job-0", "team")
+        assert made["metadata"]["labels"] == {"app": "job"}
+        assert made["status"]["resourceClaimStatuses"] == [
+            {"name": "card", "resourceClaimName": "job-0-card"}
+        ]
+        assert world.pods["team/job-0"].needs.unsure
+        with world.together():
+            # Nobody allocated its claim; bound it is all the same, by someone who overrules.
+            assert not world.bind("team/job-0", "n")
+            world.agenda.happen(clock.now() + 60_000_000_000)
+        assert world.pods["team/job-0"].state == "Succeeded"
+        assert len(client.list(CLAIMS, "team").items) == 4
+        assert client.get(CONFIG_MAPS, "later", "default")
+
+
+def test_what_the_server_refuses_of_a_manifest_is_told_with_its_name(scenario):
+    broken = MANIFESTS.replace("resourceClaimTemplateName: one", "resourceClaimTemplateName: two")
+    (scenario.folder / "all.yaml").write_text(broken)
+    loaded = scenario("", workload="{manifests: all.yaml}", program=WATCHING)
+    with pytest.raises(InputError, match=r'Pod team/job-0: .*"two" not found'):
+        run(loaded)
+
+
 def pod(name, cpu=1000, **more):
     shape = Shape(cpu, more.pop("milli", 0), more.pop("gpus", 0), more.pop("models", ""),
                   more.pop("labels", ""))  # fmt: skip
@@ -188,8 +307,6 @@ def test_a_step_is_late_for_a_pod_that_had_room_before_it_and_for_no_more_than_f
 
 
 def test_an_agenda_is_data_and_cancelled_entries_are_not_in_it():
-    from dralab.kernel.clock import ManualClock
-
     said = []
     agenda = Agenda(ManualClock(), {"say": lambda whom, times: said.append((whom, times))})
     agenda.add(5, 1, "say", "b", times=2)

@@ -14,7 +14,7 @@ from dralab.simulation.scenarios.scenario import EXTERNAL, OWN, Scenario
 def measured(scenario: Scenario, result: Result) -> Result:
     """Return a result of which only what the scenario wants is measured."""
     left_out = (
-        ignored.notes(scenario.fleet, scenario.work, external=True)
+        ignored.notes_outside(scenario.fleet, scenario.work)
         if scenario.scheduler == EXTERNAL
         else ()
     )

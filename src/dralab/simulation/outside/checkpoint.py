@@ -31,7 +31,7 @@ DEFINITION: Final = Resource(
 # Of a pod, besides the one thing that happens to it next.
 KEPT: Final = (
     "state", "created", "bound", "started", "ended", "node", "reason", "attempts", "evictions",
-    "leaving",
+    "leaving", "claims",
 )  # fmt: skip
 COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
 

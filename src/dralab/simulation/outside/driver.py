@@ -307,7 +307,7 @@ class Driver:
                 continue
             # Where there is room for a pod that waits, the scheduler may just be slow: more silence
             # is asked for, once a pod.
-            hopeful = self._expecting() - self._given_up
+            hopeful = self._expecting(surely=True) - self._given_up
             if not hopeful or not self._hope_for(hopeful):
                 return
 
@@ -343,10 +343,10 @@ class Driver:
             return False
         return True
 
-    def _expecting(self) -> set[str]:
+    def _expecting(self, *, surely: bool = False) -> set[str]:
         """Return the waiting pods that could be bound, or that others could be deleted for."""
         world = self.world
-        found = world.room.placeable()
+        found = world.room.placeable(surely=surely)
         preempts = self.decisions.deletions > 0 or self._vain < VAIN
         if preempts and self._outranked():
             others = world.room.after_evicting(world.evictable()) - found

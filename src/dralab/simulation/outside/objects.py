@@ -9,26 +9,27 @@ from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
 GPU: Final = "nvidia.com/gpu"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
-# What a pod of a manifest says of where it may run.
-AS_WRITTEN: Final = ("affinity", "tolerations", "topologySpreadConstraints", "nodeSelector")
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 Object = dict[str, Any]
 
 
-def node(spec: GpuNode, now: int) -> Object:
-    """Return a node that is ready, with what it can allocate."""
+def node(spec: GpuNode, now: int, given: Mapping[str, Any] | None = None) -> Object:
+    """Return a node that is ready, with what it can allocate; `given` is how it was written."""
     labels = dict(label.split("=", 1) for label in sorted(spec.labels))
     labels["kubernetes.io/hostname"] = spec.name
     amounts = {"cpu": f"{spec.cpu}m", "memory": str(spec.memory), "pods": str(spec.pods)}
     if spec.gpus:
         amounts[GPU] = str(spec.gpus)
         labels[MODEL_LABEL] = spec.model
+    written = (given or {}).get("status") or {}
+    amounts |= written.get("allocatable") or written.get("capacity") or {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": spec.name, "labels": labels},
-        "spec": {"taints": [taint(text) for text in spec.taints]} if spec.taints else {},
+        "spec": {"taints": [taint(text) for text in spec.taints]},
         "status": {
-            "capacity": amounts,
+            "capacity": {**amounts, **(written.get("capacity") or {})},
             "allocatable": dict(amounts),
             "conditions": [condition_of(now, up=True)],
         },
@@ -60,10 +61,7 @@ def condition_of(now: int, *, up: bool) -> Object:
 def taints_of_a_lost_node(now: int) -> list[Object]:
     """Return the taints of a node that is not heard of any more."""
     effects = ("NoSchedule", "NoExecute")
-    return [
-        {"key": "node.kubernetes.io/unreachable", "effect": effect, "timeAdded": rfc3339(now)}
-        for effect in effects
-    ]
+    return [{"key": UNREACHABLE, "effect": effect, "timeAdded": rfc3339(now)} for effect in effects]
 
 
 def priority_class(priority: int) -> Object:
@@ -106,11 +104,7 @@ def pod(spec: Pod, scheduler: str, *, claim: str = "") -> Object:
         body["affinity"] = {"nodeAffinity": wanted}
     if selector:
         body["nodeSelector"] = selector
-    metadata: Object = {"name": spec.name, "namespace": spec.namespace}
-    if spec.body is not None:
-        given, written = spec.body.get("spec") or {}, spec.body.get("metadata") or {}
-        body |= {name: given[name] for name in AS_WRITTEN if given.get(name)}
-        metadata |= {name: written[name] for name in ("labels", "annotations") if name in written}
+    metadata = {"name": spec.name, "namespace": spec.namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
 
 

@@ -5,17 +5,28 @@ pod. Whatever else a scheduler looks at only makes it refuse more: no room here,
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dralab.simulation.outside import objects
 from dralab.simulation.pods.model import Pod
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
+# Fields of a pod that forbid nodes for reasons that are not counted here.
+UNKNOWN: Final = (
+    "affinity", "topologySpreadConstraints", "tolerations", "resourceClaims", "initContainers",
+    "schedulingGates", "overhead", "schedulingGroup", "nodeName", "volumes",
+)  # fmt: skip
+KNOWN: Final = frozenset({"cpu", "memory", objects.GPU})
+
 
 class Needs(NamedTuple):
-    """What a pod needs of a node; GPUs in milli."""
+    """What a pod needs of a node; GPUs in milli.
+
+    `unsure`: it asks for more than is known here (affinity, claims, other resources), and may have
+    no room where there seems to be some.
+    """
 
     cpu: int
     memory: int
@@ -23,6 +34,7 @@ class Needs(NamedTuple):
     models: str
     labels: str
     priority: int
+    unsure: bool = False
 
 
 class Held(NamedTuple):
@@ -52,6 +64,19 @@ class Held(NamedTuple):
         )
 
 
+def is_unsure(body: Mapping[str, Any] | None) -> bool:
+    """Whether a pod as it was written asks for more than its CPU, memory, GPUs and labels."""
+    spec = (body or {}).get("spec") or {}
+    if any(spec.get(name) for name in UNKNOWN):
+        return True
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        if set(asked) - KNOWN or any(p.get("hostPort") for p in container.get("ports") or ()):
+            return True
+    return False
+
+
 class Room:
     """`claims`: a part of a GPU is a part of one, not a whole."""
 
@@ -69,7 +94,15 @@ class Room:
         """Return what a pod needs."""
         gpu = pod.shape.demand if self.claims else WHOLE_GPU * objects.whole_gpus(pod)
         shape = pod.shape
-        return Needs(shape.cpu, pod.memory, gpu, shape.models, shape.labels, pod.priority)
+        return Needs(
+            shape.cpu,
+            pod.memory,
+            gpu,
+            shape.models,
+            shape.labels,
+            pod.priority,
+            is_unsure(pod.body),
+        )
 
     def wait(self, key: str, needs: Needs) -> None:
         """Count a pod among those that wait."""
@@ -110,10 +143,12 @@ class Room:
         self._before[name] = before = self._before[name].plus(needs)
         return before.fits(self.nodes[name])
 
-    def placeable(self) -> set[str]:
-        """Return the pods that wait though some node has room for them."""
+    def placeable(self, *, surely: bool = False) -> set[str]:
+        """Return the pods that wait though some node has room for them; or those surely so."""
         found: set[str] = set()
         for needs, keys in self.waiting.items():
+            if surely and needs.unsure:
+                continue
             if any(self.fits(name, needs) for name in self._suited(needs.models, needs.labels)):
                 found.update(keys)
         return found

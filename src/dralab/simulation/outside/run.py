@@ -12,7 +12,8 @@ from dralab.simulation.errors import InputError
 from dralab.simulation.outside import checkpoint, report
 from dralab.simulation.outside.driver import Driver, Manners
 from dralab.simulation.outside.schedulers import Command, started
-from dralab.simulation.outside.world import Ways, World
+from dralab.simulation.outside.submission import Ways
+from dralab.simulation.outside.world import World
 from dralab.simulation.results import Result
 from dralab.simulation.scenarios.execute import digest
 from dralab.simulation.scenarios.scenario import Scenario
@@ -120,8 +121,16 @@ def run(
     # The ids of new objects must not be those of objects from before the checkpoint.
     seed = 1 + (saved["resumed"] if saved is not None else 0)
     with Cluster(options, clock=clock, seed=seed) as cluster:
-        nodes = scenario.fleet.as_nodes()
-        world = World(cluster, clock, nodes=nodes, pods=pods, circumstances=how, ways=ways)
+        world = World(
+            cluster,
+            clock,
+            nodes=scenario.fleet.as_nodes(),
+            pods=pods,
+            circumstances=how,
+            ways=ways,
+            fleet_objects=scenario.fleet.objects,
+            arrivals=scenario.work.objects,
+        )
         driver = Driver(world, manners, schedulers=max(1, len(outside.commands)))
         if outside.commands:
             driver.names = {command.name for command in outside.commands}

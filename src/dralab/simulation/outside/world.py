@@ -15,31 +15,19 @@ from dralab.kernel.clock import SECOND, ManualClock
 from dralab.kernel.events import BEGINNING, ENDING, Event
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Object
-from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, PRIORITY_CLASSES, SLICES
+from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.outside import objects
 from dralab.simulation.outside.agenda import Agenda
 from dralab.simulation.outside.room import Needs, Room
+from dralab.simulation.outside.submission import Submission, Ways
 from dralab.simulation.pods import gpu_claims
 from dralab.simulation.pods.engine import Circumstances
 from dralab.simulation.pods.model import Pod, PodState, RandomFaults, Stage
 from dralab.simulation.results import Sample
+from dralab.simulation.scenarios.manifests import Arrival
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
-CLAIMS_KEPT_AT: Final = "resource.k8s.io/resourceclaims"
 FOR_EVER: Final = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """How pods become objects.
-
-    `claims`: GPUs are devices, and pods bring claims for them; otherwise GPUs are counted.
-    `overcommit`: pods may be bound where there is no room, otherwise the kubelet refuses them.
-    """
-
-    scheduler_name: str = "default-scheduler"
-    claims: bool = False
-    overcommit: bool = False
 
 
 @dataclass(slots=True)
@@ -58,6 +46,7 @@ class Followed:
     attempts: int = 0
     evictions: int = 0
     leaving: bool = False
+    claims: list[str] = field(default_factory=list)
     next: Event | None = field(default=None, compare=False)
 
 
@@ -73,6 +62,8 @@ class World:
         pods: Sequence[Pod],
         circumstances: Circumstances,
         ways: Ways,
+        fleet_objects: Sequence[Object] = (),
+        arrivals: Sequence[Arrival] = (),
     ) -> None:
         self.cluster = cluster
         self.store = cluster.server.store
@@ -82,9 +73,14 @@ class World:
         self.chance = Randomness(circumstances.seed)
         self.room = Room(nodes, claims=ways.claims)
         self.pods = {pod.key: Followed(pod, self.room.needs_of(pod)) for pod in pods}
+        self.fleet_objects, self.objects = fleet_objects, arrivals
+        # Whether some pod wants a part of a GPU: then devices may be shared.
+        self.shares = any(pod.shape.milli % WHOLE_GPU for pod in pods)
+        self.submission = Submission(cluster, ways, shares=self.shares)
         self.agenda = Agenda(
             clock,
             {
+                "bring": self._bring,
                 "arrive": self._arrive,
                 "start": self._start,
                 "end": self._end,
@@ -107,20 +103,31 @@ class World:
         """Create nodes and classes, and put down what the scenario says will happen."""
         client, ways = self.cluster.client, self.ways
         nodes = self.room.nodes.values()
+        self.submission.bring(self.fleet_objects)
         if ways.claims and any(node.gpus for node in nodes):
             client.create(CLASSES, gpu_claims.device_class())
-        for priority in sorted({item.pod.priority for item in self.pods.values()} - {0}):
-            client.create(PRIORITY_CLASSES, objects.priority_class(priority))
+        first = [one.body for one in self.objects if not one.when]
+        self.submission.bring(first)
+        self.submission.priorities([item.pod for item in self.pods.values()])
+        given = {
+            str(body["metadata"]["name"]): body
+            for body in self.fleet_objects
+            if body.get("kind") == "Node"
+        }
         for node in nodes:
-            body = objects.node(node, self.begin)
+            body = objects.node(node, self.begin, given.get(node.name))
             if ways.claims:
                 for amounts in (body["status"]["capacity"], body["status"]["allocatable"]):
                     amounts.pop(objects.GPU, None)
+            taints = body.pop("spec")["taints"]
             client.create(NODES, body)
             # The server taints new nodes as not ready; the node controller takes that back.
-            client.patch(NODES, node.name, {"spec": {"taints": None}})
+            client.patch(NODES, node.name, {"spec": {"taints": taints or None}})
             if ways.claims and node.gpus:
                 client.create(SLICES, gpu_claims.slice_of(node, shared=self.shares))
+        for number, one in enumerate(self.objects):
+            if one.when:
+                self.agenda.add(self.begin + one.when, BEGINNING, "bring", str(number))
         for key, item in sorted(self.pods.items(), key=lambda pair: pair[1].pod.arrives):
             self.agenda.add(self.begin + item.pod.arrives, BEGINNING, "arrive", key)
         for fault in self.how.faults:
@@ -143,11 +150,6 @@ class World:
             else:
                 self.over += 1
 
-    @property
-    def shares(self) -> bool:
-        """Whether some pod wants a part of a GPU: then devices may be shared."""
-        return any(item.pod.shape.milli % WHOLE_GPU for item in self.pods.values())
-
     def together(self) -> ExitStack:
         """Hold the store's lock: the clock and all that happens at an instant move as one."""
         stack = ExitStack()
@@ -167,20 +169,14 @@ class World:
     # --- a pod's life -------------------------------------------------------------------------
 
     def _arrive(self, key: str) -> None:
-        item, ways = self.pods[key], self.ways
+        item = self.pods[key]
         item.state, item.created, item.next = "Pending", self.agenda.now(), None
         self.fresh.add(key)
         self.room.wait(key, item.needs)
-        pod, claim = item.pod, ""
-        if ways.claims and pod.shape.gpus:
-            claim = f"{pod.name}-gpus"
-            wanted = gpu_claims.claim_of(claim, pod.shape, pod.namespace, shared=self.shares)
-            wanted["metadata"].pop("uid", None)
-            self.cluster.client.create(CLAIMS, wanted, pod.namespace)
-        body = objects.pod(pod, pod.scheduler or ways.scheduler_name, claim=claim)
-        if pod.priority:
-            body["spec"]["priorityClassName"] = objects.priority_class_name(pod.priority)
-        self.cluster.client.create(PODS, body)
+        item.claims = self.submission.pod(item.pod)
+
+    def _bring(self, number: str) -> None:
+        self.submission.bring([self.objects[int(number)].body])
 
     def bind(self, key: str, target: str) -> bool:
         """Let a bound pod start; return whether it could have been bound in an earlier step."""
@@ -196,7 +192,9 @@ class World:
         if target in self.room.down:
             self._again(key, item, "bound to a node that is down")
             return False
-        late = key not in self.fresh and self.room.had_room(target, item.needs)
+        # Whether there was room in every respect cannot be known of every pod.
+        could = self.room.had_room(target, item.needs) and not item.needs.unsure
+        late = could and key not in self.fresh
         if not self.ways.overcommit and not self.room.fits(target, item.needs):
             self.over_capacity.append(key)
             # The kubelet's own words.
@@ -257,7 +255,7 @@ class World:
             self._remove(item)
         else:
             self._status(key, item.state)
-            self._remove_claim(item)
+            self.submission.release(item.pod, item.claims)
 
     def delete(self, key: str, grace: int | None) -> None:
         """Take note that someone deletes a pod: it ends after its grace; None: it is gone."""
@@ -318,7 +316,7 @@ class World:
         """Lose a node; its pods come again elsewhere at once, as if it had been fenced."""
         now = self.agenda.now()
         self.room.down.add(name)
-        self._node(name, objects.taints_of_a_lost_node(now), up=False)
+        self._node(name, up=False)
         for key in [key for key in self.running if self.pods[key].node == name]:
             self._evict(key, "evicted: its node went down")
         if length != FOR_EVER:
@@ -326,14 +324,21 @@ class World:
 
     def _repair(self, name: str, again: int) -> None:
         self.room.down.discard(name)
-        self._node(name, None, up=True)
+        self._node(name, up=True)
         if again and self.how.random_faults is not None:
             self._plan_fault(name, self.how.random_faults)
 
-    def _node(self, name: str, taints: Sequence[Object] | None, *, up: bool) -> None:
+    def _node(self, name: str, *, up: bool) -> None:
         client = self.cluster.client
         condition = objects.condition_of(self.agenda.now(), up=up)
-        client.patch(NODES, name, {"spec": {"taints": taints}})
+        node = client.get(NODES, name)
+        lost = objects.taints_of_a_lost_node(self.agenda.now())
+        kept = [
+            taint
+            for taint in (node.get("spec") or {}).get("taints") or ()
+            if taint["key"] != objects.UNREACHABLE
+        ]
+        client.patch(NODES, name, {"spec": {"taints": [*kept, *([] if up else lost)] or None}})
         client.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
 
     # --- objects ------------------------------------------------------------------------------
@@ -356,20 +361,7 @@ class World:
         where = _key(item.pod)
         if self.store.get(where) is not None:
             self.store.delete(where)
-        self._remove_claim(item)
-
-    def _remove_claim(self, item: Followed) -> None:
-        """What a pod claimed is free once the pod is done, as if made from a template for it."""
-        if not self.ways.claims or not item.pod.shape.gpus:
-            return
-        where = Key(CLAIMS_KEPT_AT, item.pod.namespace, f"{item.pod.name}-gpus")
-        stored = self.store.get(where)
-        if stored is None:
-            return
-        if stored.value.get("status"):
-            # Schedulers look at claims that lose their devices, not at those that go.
-            self.store.update(where, {**stored.value, "status": {}})
-        self.store.delete(where)
+        self.submission.release(item.pod, item.claims)
 
     def is_nominated(self, key: str) -> bool:
         """Whether a scheduler has promised a node to a pod that waits."""

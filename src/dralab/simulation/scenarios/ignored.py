@@ -21,7 +21,6 @@ FIELDS: Final = (
     "affinity", "topologySpreadConstraints", "tolerations", "resourceClaims", "initContainers",
     "schedulingGates", "overhead", "schedulingGroup", "activeDeadlineSeconds", "nodeName",
 )  # fmt: skip
-AS_WRITTEN: Final = frozenset({"affinity", "topologySpreadConstraints", "tolerations"})
 # Kinds whose content the readers have made use of.
 READ: Final = frozenset({"Node", "Pod", "Job", "PriorityClass", "Namespace", "List"})
 KNOWN_RESOURCES: Final = frozenset({"cpu", "memory", "nvidia.com/gpu", "ephemeral-storage"})
@@ -54,13 +53,10 @@ def refuse(file: Path, fleet: Fleet, circumstances: Circumstances, *, batch: boo
             raise InputError(file, problem, where="fleet")
 
 
-def notes(fleet: Fleet, work: Work, *, external: bool = False) -> Iterator[str]:
-    """Yield a sentence for everything that the built-in policies for pods leave out.
-
-    `external`: that the objects for an outside scheduler leave out, which is less.
-    """
+def notes(fleet: Fleet, work: Work) -> Iterator[str]:
+    """Yield a sentence for everything that the built-in policies for pods leave out."""
     tainted = sum(bool(node.taints) for node in fleet.nodes)
-    if tainted and not external:
+    if tainted:
         yield f"taints of {_counted(tainted, 'node')} are left out; {INSTEAD}"
     kinds = Counter(
         str(body.get("kind")) for body in (*fleet.objects, *(a.body for a in work.objects))
@@ -71,14 +67,23 @@ def notes(fleet: Fleet, work: Work, *, external: bool = False) -> Iterator[str]:
     fields: Counter[str] = Counter()
     for pod in work.pods:
         if pod.body is not None:
-            found = set(_unheeded(pod.body.get("spec") or {}))
-            fields.update(found - AS_WRITTEN if external else found)
+            fields.update(set(_unheeded(pod.body.get("spec") or {})))
     for name, count in sorted(fields.items()):
         yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
-    if external:
-        return
     if len({pod.priority for pod in work.pods}) > 1 and _from_objects(work.pods):
         yield f"a higher priority goes first, but nobody is preempted; {INSTEAD}"
+
+
+def notes_outside(fleet: Fleet, work: Work) -> Iterator[str]:
+    """Yield a sentence for what nobody does where an outside scheduler decides."""
+    with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
+    if with_drivers:
+        yield f"drivers of {_counted(with_drivers, 'node')} are left out; {INSTEAD}"
+    limited = sum(
+        bool(((pod.body or {}).get("spec") or {}).get("activeDeadlineSeconds")) for pod in work.pods
+    )
+    if limited:
+        yield f"activeDeadlineSeconds of {_counted(limited, 'pod')} is left out; {INSTEAD}"
 
 
 def _from_objects(pods: Iterable[Pod]) -> bool:
