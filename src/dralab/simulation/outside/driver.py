@@ -112,6 +112,7 @@ class Driver:
         self.at_work: Callable[[], bool] = lambda: False
         self.revive: Callable[[], None] | None = None
         self._hope = manners.hope
+        self._reads = 0
         self._given_up: set[str] = set()
         self._deaf = self._vain = 0
         self._stop: Callable[[], bool] = lambda: False
@@ -120,7 +121,7 @@ class Driver:
     def meet(self) -> None:
         """Wait until the schedulers look at pods and have gone silent; DecisionError."""
         manners, activity = self.manners, self.activity
-        reads = activity.pod_reads + self.schedulers
+        reads = self._reads + self.schedulers
 
         def ready(silence: float) -> bool:
             if activity.pod_reads >= reads and silence >= manners.start_settle:
@@ -398,6 +399,8 @@ class Driver:
         if self.revive is None or self.report.restarts >= self.manners.restarts:
             raise _Stopped(trouble)
         self.report.restarts += 1
+        # Counted before it starts: it may be quicker than we are.
+        self._reads = self.activity.pod_reads
         self.revive()
         self.meet()
         self.activity.touch()
