@@ -137,6 +137,28 @@ def test_a_higher_priority_goes_first_and_a_quota_holds_back(scenario):
     assert any("quota" in reason for reason in result.refusals)
 
 
+def test_what_keeps_a_pod_from_each_node_is_counted_by_reason(scenario):
+    path = scenario(
+        "fleet:\n  nodes:\n  - {name: down, cpu: 8, gpus: 1, model: A}\n"
+        "  - {name: small, cpu: 1, gpus: 1, model: A}\n"
+        "  - {name: little, cpu: 8, memory: 1Gi, gpus: 1, model: A}\n"
+        "  - {name: full, cpu: 8, pods: 1}\n  - {name: other, cpu: 8, gpus: 1, model: B}\n"
+        "  - {name: taken, cpu: 8, gpus: 1, model: A}\n"
+        "faults: [{node: down, at: 0}]\nworkload:\n  pods:\n"
+        "  - {name: a, cpu: 7, memory: 2Gi, duration: 1h, node_labels: {kubernetes.io/hostname: full}}\n"
+        "  - {name: b, cpu: 1, memory: 2Gi, gpus: 1, gpu_milli: 600, duration: 1h, "
+        "node_labels: {kubernetes.io/hostname: taken}}\n"
+        "  - {name: p, at: 1m, cpu: 2, memory: 2Gi, gpus: 1, gpu_milli: 500, models: A, duration: 1m}\n"
+        "stop: {at: 30m}\nscheduler: firstfit\n"
+    )
+    result = run(path)
+    assert result.tasks[-1].reason == (
+        "0/6 nodes are available: 1 node(s) were down, 2 Insufficient cpu, 1 Insufficient memory, "
+        "1 node(s) had GPUs of another model, 1 Insufficient GPUs with 500 milli left"
+    )
+    assert set(result.refusals) >= {"Insufficient cpu", "node(s) were down"}
+
+
 def test_a_node_that_goes_down_evicts_and_comes_back(scenario):
     path = scenario(
         "fleet: {nodes: [{name: a, cpu: 1}]}\nfaults: [{node: a, at: 5s, for: 10s}]\n"
@@ -150,7 +172,10 @@ def test_a_node_that_goes_down_evicts_and_comes_back(scenario):
 def test_a_pod_that_fits_nowhere_does_not_hold_up_the_end_and_says_why(scenario):
     path = scenario(FLEET + "workload: {pods: [{name: p, cpu: 9, duration: 1s}]}\nscheduler: fgd\n")
     result = run(path)
-    assert (result.tasks[0].state, result.tasks[0].reason) == ("Pending", "no node has enough left")
+    assert (result.tasks[0].state, result.tasks[0].reason) == (
+        "Pending",
+        "0/2 nodes are available: 2 Insufficient cpu",
+    )
     assert metrics.of(result)["never_started"] == 1
 
 

@@ -68,6 +68,35 @@ class GpuCluster:
                 fits &= allowed[self.model[nodes]]
         return fits
 
+    def lacking(self, shape: Shape, memory: int) -> dict[str, int]:
+        """Return what keeps a pod from the nodes: for each reason how many; the first counts."""
+        masks = {
+            "node(s) were down": self.down,
+            "node(s) didn't match the node selector": (
+                ~self._with_labels(shape.labels) if shape.labels else None
+            ),
+            "Insufficient cpu": self.cpu < shape.cpu,
+            "Insufficient memory": self.memory < memory,
+            "Too many pods": self.slots < 1,
+        }
+        if shape.gpus:
+            shares = (self.gpus // shape.milli).sum(axis=1)
+            if shape.models:
+                allowed = np.array([allows(shape.models, model) for model in self.models])
+                masks["node(s) had GPUs of another model"] = ~allowed[self.model]
+            whole = "GPUs" if shape.milli == WHOLE_GPU else f"GPUs with {shape.milli} milli left"
+            masks[f"Insufficient {whole}"] = shares < shape.gpus
+        left = np.ones(len(self.nodes), dtype=bool)
+        found: dict[str, int] = {}
+        for reason, mask in masks.items():
+            count = 0 if mask is None else int((left & mask).sum())
+            if count and mask is not None:
+                found[reason] = count
+                left &= ~mask
+        if left.any():
+            found["node(s) were refused by the policy"] = int(left.sum())
+        return found
+
     def place(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
         """Take what a pod asks for from a node; `gpus` has an index for each share it takes."""
         self._change(node, shape, memory, gpus, 1)

@@ -6,7 +6,7 @@ the event loop.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -177,9 +177,12 @@ class PodSimulation:
         for pod in pods:
             choice = self.chooser.choose(pod.shape, pod.memory)
             if choice is None:
+                lacking = self.cluster.lacking(pod.shape, pod.memory)
                 for run, node, gpus in reversed(placed):
                     self._hold(run, node, gpus, -1)
-                return self._refuse(pods, "no node has enough left")
+                counts = ", ".join(f"{count} {reason}" for reason, count in lacking.items())
+                message = f"0/{len(self.nodes)} nodes are available: {counts}"
+                return self._refuse(pods, message, lacking)
             run = self.by_key[pod.key]
             node, gpus = choice
             self._hold(run, node, gpus, 1)
@@ -188,11 +191,11 @@ class PodSimulation:
             self._bind(run, node, gpus)
         return True
 
-    def _refuse(self, pods: list[Pod], reason: str) -> bool:
-        self.refusals[reason] += 1
+    def _refuse(self, pods: list[Pod], message: str, reasons: Iterable[str] = ()) -> bool:
+        self.refusals.update(dict.fromkeys(reasons or (message,), 1))
         self.refused += 1
         for pod in pods:
-            self.by_key[pod.key].reason = reason
+            self.by_key[pod.key].reason = message
         return False
 
     def _within_quota(self, pods: list[Pod]) -> bool:
