@@ -68,6 +68,11 @@ COMMANDS = {
         "k8s.io/kubernetes/test/e2e/dra/test-driver",
         "k8s.io/kubernetes v1.30.4",
     ),
+    "kube-scheduler-1.30": (
+        "DRALAB_OLD_SCHEDULER",
+        "k8s.io/kubernetes/cmd/kube-scheduler",
+        "k8s.io/kubernetes v1.30.4",
+    ),
 }
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {

@@ -6,6 +6,9 @@ from dralab.api.status import ApiError
 from dralab.cluster import Cluster, Options
 from dralab.parts import profiles
 from dralab.runtime.client import Resource
+from dralab.runtime.kubeconfig import read
+from dralab.runtime.remote import RemoteClient
+from dralab.runtime.resources import CLASSIC_CLAIMS, FAKE_PARAMETERS
 
 POOLS = Resource("devmgmtproto.k8s.io", "v1alpha1", "devicepools", namespaced=False)
 CLASSES = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclasses", namespaced=False)
@@ -97,3 +100,33 @@ def test_evolution_serves_its_own_meaning_of_the_group():
             cluster.client.create(EVOLUTION, body)
         with pytest.raises(ApiError, match="could not find"):
             cluster.client.list(TODAY)
+
+
+def test_kinds_that_kubernetes_had_built_in_take_strategic_patches_and_custom_ones_do_not():
+    with Cluster(Options(profiles=("v1", "classic"))) as cluster:
+        client = RemoteClient(read(cluster.kubeconfig))
+        claim = {
+            "apiVersion": "resource.k8s.io/v1alpha2",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "c"},
+            "spec": {"resourceClassName": "x"},
+        }
+        client.create(CLASSIC_CLAIMS, claim, "default")
+        for number in range(2):
+            user = {"resource": "pods", "name": f"p{number}", "uid": f"u{number}"}
+            patch = {"status": {"reservedFor": [user]}}
+            client.patch(
+                CLASSIC_CLAIMS, "c", patch, "default", type="strategic", subresource="status"
+            )
+        users = client.get(CLASSIC_CLAIMS, "c", "default")["status"]["reservedFor"]
+        assert sorted(user["name"] for user in users) == ["p0", "p1"]
+        wish = {
+            "apiVersion": "fake.resource.3-shake.com/v1alpha1",
+            "kind": "FakeClaimParameters",
+            "metadata": {"name": "w"},
+            "spec": {"count": 1},
+        }
+        client.create(FAKE_PARAMETERS, wish, "default")
+        with pytest.raises(ApiError, match="unknown format"):
+            client.patch(FAKE_PARAMETERS, "w", {"spec": {"count": 2}}, "default", type="strategic")
+        client.close()

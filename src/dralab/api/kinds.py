@@ -40,7 +40,8 @@ class Kind:
     with the same plural share it, and so do the two event APIs. `generation` tells whether
     metadata.generation counts changes of the spec. `fields` are the field selectors beyond
     metadata.name and metadata.namespace. `custom` is whatever defines a kind that is no
-    built-in one (None for those).
+    built-in one (None for those); with `strategic` it once was one, and takes strategic merge
+    patches all the same.
     """
 
     group: str
@@ -58,6 +59,12 @@ class Kind:
     hub: str = ""
     list_kind: str = ""
     custom: Any = None
+    strategic: bool = False
+
+    @property
+    def patches_strategically(self) -> bool:
+        """Whether it takes strategic merge patches: custom resources do not."""
+        return self.custom is None or self.strategic
 
     @property
     def api_version(self) -> str:
@@ -207,4 +214,5 @@ def kind_of(entry: Mapping[str, Any], custom: Any = None) -> Kind:
         hub=entry.get("hub") or "/".join(filter(None, (entry["group"], entry["plural"]))),
         list_kind=entry.get("listKind") or f"{name}List",
         custom=custom,
+        strategic=entry.get("strategic", False),
     )

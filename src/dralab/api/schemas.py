@@ -214,6 +214,7 @@ MARKS: Final = {
     "x-kubernetes-list-type": "listType",
     "x-kubernetes-list-map-keys": "listMapKeys",
     "x-kubernetes-map-type": "mapType",
+    "x-kubernetes-patch-merge-key": "mergeKey",
     "x-kubernetes-preserve-unknown-fields": "free",
 }
 SAME: Final = ("type", "format", "required", "enum", "default", "nullable")
@@ -223,6 +224,8 @@ def _structural(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return a structural schema of a CRD in the form of the data file."""
     found = {key: raw[key] for key in SAME if key in raw}
     found |= {short: raw[mark] for mark, short in MARKS.items() if mark in raw}
+    if "x-kubernetes-patch-strategy" in raw:
+        found["strategy"] = raw["x-kubernetes-patch-strategy"].split(",")
     if raw.get("x-kubernetes-int-or-string"):
         found["format"] = "int-or-string"
         found.pop("type", None)

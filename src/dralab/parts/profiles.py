@@ -19,6 +19,8 @@ DEFAULT: Final = ("v1", "k8srm")
 NAMES: Final = ("v1", "k8srm", "evolution", "classic")
 STATUS_VERBS: Final = ("get", "patch", "update")
 TODAY: Final = "resource.k8s.io"
+# Of kinds that Kubernetes had built in: its components patch them as such.
+BUILT_IN: Final = {"strategic": True}
 # profile → the group and version whose meaning it shares with another profile.
 RIVALS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "evolution": (
@@ -125,11 +127,11 @@ def _classic(resources: Resources) -> None:
     context = resources.context
     for kind in structured.KINDS:
         hub = f"classic.{kinds.GROUP}/{kind['plural']}"
-        register(context, kinds.GROUP, kinds.VERSION, kind, structured.mend, hub=hub)
+        register(context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, structured.mend, hub=hub)
     for kind in kinds.RESOURCE_KINDS:
         # A store of its own: today's claims of the same names are others.
         hub = f"classic.{kinds.GROUP}/{kind['plural']}"
-        register(context, kinds.GROUP, kinds.VERSION, kind, hub=hub)
+        register(context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, hub=hub)
     register(context, kinds.STATE_GROUP, kinds.DRIVER_VERSION, kinds.STATE)
     for kind in kinds.DRIVER_KINDS:
         register(context, kinds.DRIVER, kinds.DRIVER_VERSION, kind)
@@ -218,6 +220,7 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
             else {}
         ),
         "fields": described.get("fields") or [],
+        "strategic": described.get("strategic", False),
         "generation": True,
         "hub": hub,
     }

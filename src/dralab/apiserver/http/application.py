@@ -307,7 +307,7 @@ class Application:
         patch_type = PATCHES.get(media)
         if patch_type is None:
             raise ApiError("UnsupportedMediaType", "415: Unsupported Media Type", details={})
-        if patch_type == "strategic" and route.kind.custom is not None:
+        if patch_type == "strategic" and not route.kind.patches_strategically:
             raise bodies.unknown_format(CUSTOM_PATCHES)
         options = write_options(query, "PatchOptions", user=user, agent=agent_of(request))
         check_patch_options(options, apply=patch_type == "apply", force_given="force" in query)

@@ -136,9 +136,8 @@ class Operations:
             elif verb == "patch":
                 self.components.add(PATCH)
                 # Custom resources know no strategic merge: kubectl reads that here.
-                self._body(
-                    operation, PATCH, PATCH_TYPES if kind.custom is None else PATCH_TYPES[:3]
-                )
+                types = PATCH_TYPES if kind.patches_strategically else PATCH_TYPES[:3]
+                self._body(operation, PATCH, types)
             elif verb in {"create", "update"}:
                 self._body(operation, body, JSON_TYPES[:1])
             operation["responses"] = self._answers(answer, created=verb == "create")

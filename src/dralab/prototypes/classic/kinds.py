@@ -72,7 +72,12 @@ CLAIM_STATUS: Final = struct(
             ),
             "A pod that is not listed must not start.",
             maxItems=MAX_RESERVED_FOR,
-            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
+            **{
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uid"],
+                "x-kubernetes-patch-strategy": "merge",
+                "x-kubernetes-patch-merge-key": "uid",
+            },
         ),
         "deallocationRequested": boolean("The driver is to take the devices back."),
     }
