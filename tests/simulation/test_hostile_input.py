@@ -12,6 +12,7 @@ from dralab.simulation.platforms import xml
 from dralab.simulation.scenarios import scenario as scenarios
 from dralab.simulation.ticks import config as ticks
 from dralab.simulation.workloads import batsim, openb, swf
+from dralab.simulation.worlds import begin
 
 ROUNDS = int(os.environ.get("DRALAB_HOSTILE", "250"))
 PIECES = [
@@ -70,10 +71,13 @@ FILES = {
         external.read,
     ),
     "scenario.yaml": (
-        "name: n\nseed: 1\nfleet:\n  nodes:\n  - {name: a, count: 2, cpu: 500m, memory: 1Gi, gpus: 1, labels: {x: y}}\n"
+        "name: n\nseed: 1\nfleet:\n  nodes:\n  - {name: a, count: 2, cpu: 500m, memory: 1Gi, gpus: 1, labels: {x: y}, taints: ['a=b:NoSchedule'], drivers: [gpu]}\n"
         "workload:\n  pods:\n  - {name: p, count: 3, every: 5s, duration: 1h30m, cpu: 1, gpus: 1, gpu_milli: 200}\n"
         "scheduler: {name: fgd, strict_order: true}\nlifecycle: {start: {delay: 1s, jitter: 2s}, failure: 0.5, retries: 2}\n"
-        "faults: [{node: a-1, at: 5s, for: 3s}]\nqueues: {q: {cpu: 3, gpus: 1, pods: 2}}\nstop: {at: 5d}\n",
+        "faults:\n- {node: a-1, at: 5s, for: 3s}\n- {happens: 'prepare=slow:3x2', driver: d, at: 1}\n"
+        "- {node: a-0, device: gpu-0, at: 1m, taint: {key: k, effect: NoExecute}}\n"
+        "queues: {q: {cpu: 3, gpus: 1, pods: 2}}\nstop: {at: 5d, ended: 9}\n"
+        "measure: {from: 1s, to: 1d}\noutputs: {report: out, parquet: false, picture: png}\n",
         scenarios.load,
     ),
     "ticks.yaml": (
@@ -86,7 +90,7 @@ FILES = {
     ),
     "manifests.yaml": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {simSpec: '- {seconds: 5, resourceUsage: {cpu: 1}}'}}\n"
-        "spec: {priority: 3, nodeSelector: {a: b}, containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {nvidia.com/gpu: 1}}}]}\n",
+        "spec: {priority: 3, nodeSelector: {a: b}, tolerations: [{key: a}], containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {nvidia.com/gpu: 1}}}]}\n",
         None,
     ),
 }
@@ -132,6 +136,53 @@ def test_a_damaged_file_is_read_or_refused_with_a_message(tmp_path, name):
         except Exception as error:  # noqa: BLE001 - that is the point
             pytest.fail(f"{error!r} for:\n{text}")
     assert refused > 50
+
+
+CLUSTER = """apiVersion: v1
+kind: Node
+metadata: {name: n, labels: {a: b}}
+spec: {taints: [{key: t, value: v, effect: NoSchedule}]}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec: {driver: d.example.com, nodeName: n, pool: {name: n, generation: 1, resourceSliceCount: 1}, devices: [{name: d0}]}
+"""
+PODS = """apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: x, labels: {pod-group.scheduling.sigs.k8s.io: g}, annotations: {simulation.dralab.dev/runs: 5s, simulation.dralab.dev/arrives: 1s}}
+spec:
+  tolerations: [{key: t, operator: Exists}]
+  containers: [{name: c, image: i, resources: {requests: {cpu: "1"}, limits: {nvidia.com/gpu: "1"}}}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, annotations: {simulation.dralab.dev/runs: 5s}}
+spec: {parallelism: 2, completions: 2, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
+"""
+
+
+@pytest.mark.parametrize("name", ["nodes.yaml", "pods.yaml"])
+def test_damaged_manifests_run_on_a_simulated_cluster_or_are_refused(tmp_path, name):
+    (tmp_path / "with.yaml").write_text(
+        "fleet: {manifests: nodes.yaml}\nworkload: {manifests: pods.yaml}\nscheduler: dralab\n"
+        "stop: {at: 60s}\n"
+    )
+    good = {"nodes.yaml": CLUSTER, "pods.yaml": PODS}
+    chance = random.Random(name)
+    for number in range(ROUNDS // 5):
+        text = mutated(good[name], chance) if number else good[name]
+        for other, content in good.items():
+            (tmp_path / other).write_text(
+                text if other == name else content, encoding="utf-8", errors="replace"
+            )
+        try:
+            begin(scenarios.load(tmp_path / "with.yaml")).go()
+        except InputError:
+            assert number, "the manifests are good"
+        except Exception as error:  # noqa: BLE001 - that is the point
+            pytest.fail(f"{error!r} for:\n{text}")
 
 
 def test_lenient_reading_never_raises_for_one_broken_entry(tmp_path):

@@ -33,15 +33,15 @@ class WrittenDown(Driver):
 class Brought:
     """Creates objects as they were written, and knows the drivers that their slices need."""
 
-    def __init__(self, cluster: SimulatedCluster, objects: Sequence[Object]) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self.devices: dict[str, list[str]] = {}
         self._drivers: dict[str, set[str]] = {}
-        ordered = sorted(objects, key=lambda obj: obj.get("kind") not in FIRST)
-        for obj in ordered:
-            if obj.get("kind") == "ResourceSlice":
-                self._slice(obj)
-            self.create(obj)
+
+    @staticmethod
+    def ordered(objects: Sequence[Object]) -> list[Object]:
+        """Return objects so that none comes before what it refers to."""
+        return sorted(objects, key=lambda obj: obj.get("kind") not in FIRST)
 
     def drivers(self, node: str) -> list[Driver]:
         """Return the drivers of the slices that a node may use."""
@@ -62,6 +62,8 @@ class Brought:
         elif kind == "Job":
             owner = f"Job {namespace}/{metadata.get('name')}"
             self._job(body, next((pod for pod in pods if pod.owner == owner), None))
+        elif kind == "ResourceSlice":
+            self._slice(body)
         self.cluster.client.create(resource, body, namespace)
 
     def _resource(self, body: Object) -> Resource:

@@ -5,10 +5,10 @@ what decides there, to the byte. GPUs are devices of a driver, and a part of one
 capacity that several claims may share. Only containers are other: they take the time they say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivers.catalog import DRIVERS
@@ -66,7 +66,9 @@ class InsideRun:
         self.complete = False
         chance = Randomness(scenario.seed)
         self.containers = Containers(self.cluster.engine, how.life, chance, self)
-        self.brought = Brought(self.cluster, scenario.fleet.objects)
+        self.brought = Brought(self.cluster)
+        for body in Brought.ordered(scenario.fleet.objects):
+            self._create(body, "fleet")
         self.nodes = SimulatedNodes(
             self.cluster,
             nodes,
@@ -187,10 +189,17 @@ class InsideRun:
     def _bring(self, arrival: Arrival) -> None:
         metadata = arrival.body.get("metadata") or {}
         self.bodies.namespace(str(metadata.get("namespace") or "default"))
+        self._create(arrival.body, "workload")
+
+    def _create(self, body: Mapping[str, Any], where: str) -> None:
         try:
-            self.brought.create(arrival.body, self.work)
+            self.brought.create(body, self.work)
         except ApiError as error:
-            raise self._wrong(f"{arrival.body.get('kind')}", error) from None
+            raise self._wrong(f"{body.get('kind')}", error, where) from None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"has a field of the wrong kind: {error!r}"
+            place = f"{where}: {body.get('kind')}"
+            raise InputError(self.scenario.file, problem, where=place) from None
 
     def _arrive(self, seen: Seen) -> None:
         self.tasks.wait(seen, 1)
@@ -212,8 +221,8 @@ class InsideRun:
             self.queues.add(seen)
             self._admit_soon()
 
-    def _wrong(self, what: str, error: ApiError) -> InputError:
-        return InputError(self.scenario.file, error.message, where=f"workload: {what}")
+    def _wrong(self, what: str, error: ApiError, where: str = "workload") -> InputError:
+        return InputError(self.scenario.file, error.message, where=f"{where}: {what}")
 
     def _admit_soon(self) -> None:
         """Look at the queues when all of this instant have arrived, or ended."""

@@ -14,6 +14,8 @@ from dralab.values.quantity import QuantityError, parse_any
 
 DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+# Seconds; no workload lasts 30,000 years.
+LONGEST: Final = 1e12
 LARGEST_FILE: Final = 256 << 20
 
 
@@ -215,10 +217,11 @@ def duration(value: object) -> int:
     >>> duration("1h30m") == duration(5400) == duration("1.5h")
     True
     """
-    if is_number(value) and value >= 0:  # type: ignore[operator]  # is_number says it
+    if is_number(value) and 0 <= value < LONGEST:  # type: ignore[operator]  # is_number says it
         return nanoseconds(value)  # type: ignore[arg-type]
     text = value if isinstance(value, str) else ""
     parts = DURATION.findall(text)
-    if not parts or "".join(a + b for a, b in parts) != text:
+    total = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if not parts or "".join(a + b for a, b in parts) != text or total >= LONGEST:
         raise ValueError(f"{value!r} is no duration: write 90, 90s, 1h30m or 7d")
-    return round(sum(float(number) * UNITS[unit] for number, unit in parts) * SECOND)
+    return round(total * SECOND)

@@ -191,8 +191,8 @@ def _checked_node(node: Mapping[str, Any], file: str) -> GpuNode:
         return node_of(node, file)
     except InputError:
         raise
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(file, f"a node has a field of the wrong kind: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(file, f"a node has a field of the wrong kind: {error!r}") from None
 
 
 def node_of(node: Mapping[str, Any], file: str) -> GpuNode:

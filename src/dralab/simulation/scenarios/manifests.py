@@ -65,7 +65,7 @@ def read(path: Path, complaints: Complaints) -> tuple[tuple[Pod, ...], tuple[Arr
                 others[name] = Arrival(_arrives(manifest, path), manifest.object)
         except InputError as error:
             complaints.about(error)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             complaints.about(_error(path, manifest, f"has a field of the wrong kind: {error}"))
     return tuple(found.values()), tuple(others.values())
 
