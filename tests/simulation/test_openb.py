@@ -44,7 +44,7 @@ SHAPES = st.one_of(
 def plain_fragmentation(typical, cpu, gpus, model):
     """The definition, word for word."""
     total = 0.0
-    for shape, share in typical.items():
+    for shape, count in typical.items():
         fitting = [left for left in gpus if left >= shape.milli]
         refused = (
             shape.gpus == 0
@@ -52,8 +52,8 @@ def plain_fragmentation(typical, cpu, gpus, model):
             or len(fitting) < shape.gpus
             or cpu < shape.cpu
         )
-        total += share * (sum(gpus) if refused else sum(g for g in gpus if g < shape.milli))
-    return total
+        total += count * (sum(gpus) if refused else sum(g for g in gpus if g < shape.milli))
+    return total / sum(typical.values())
 
 
 @given(
@@ -69,7 +69,7 @@ def plain_fragmentation(typical, cpu, gpus, model):
     ),
 )
 def test_fragmentation_is_what_its_definition_says_and_its_classes_add_up(shapes, states):
-    typical = {shape: 1 / len(shapes) for shape in shapes}
+    typical = {shape: 3 + number for number, shape in enumerate(shapes)}
     fragmentation = Fragmentation(typical, ["A", "B"])
     cpu, gpus, model = (np.array(column) for column in zip(*states, strict=True))
     found = fragmentation.of(cpu, gpus, model)
@@ -78,6 +78,19 @@ def test_fragmentation_is_what_its_definition_says_and_its_classes_add_up(shapes
     classes = fragmentation.classes(cpu, gpus, model)
     assert sum(classes.values()) == pytest.approx(gpus.sum())
     assert sum(classes.values()) - classes["q3"] == pytest.approx(sum(expected))
+
+
+def test_fragmentation_of_a_state_is_the_same_to_the_last_bit_beside_any_others(testdata):
+    pods = openb.read_pods(testdata("alibaba-openb", "openb_pod_list_default.csv"))
+    fragmentation = Fragmentation(typical_pods(pods), ["A"])
+    chance = np.random.default_rng(1)
+    cpu, gpus = chance.integers(0, 128_000, 300), chance.integers(0, 11, (300, 8)) * 100
+    model = np.zeros(300, dtype=np.int64)
+    together = fragmentation.of(cpu, gpus, model)
+    for size in (1, 2, 7):
+        parts = [slice(start, start + size) for start in range(0, 300, size)]
+        apart = [fragmentation.of(cpu[part], gpus[part], model[part]) for part in parts]
+        assert (np.concatenate(apart) == together).all()
 
 
 NODES = [
@@ -95,7 +108,7 @@ NODES = [
 )
 def test_scores_kept_over_changes_equal_scores_computed_anew(pods, name):
     fragmentation = Fragmentation(
-        {Shape(4000, 500, 1, ""): 0.5, Shape(9000, 1000, 2, ""): 0.5}, ["", "A", "B"]
+        {Shape(4000, 500, 1, ""): 1, Shape(9000, 1000, 2, ""): 1}, ["", "A", "B"]
     )
     cluster = GpuCluster(NODES, fragmentation)
     chooser = Chooser(cluster, name, random.Random(1))
@@ -124,7 +137,8 @@ def test_typical_pods_are_those_of_the_published_trace(testdata):
     assert len({pod.shape for pod in pods}) == 91
     assert len(typical) == 35
     first = list(typical.items())[:3]
-    assert [(s.cpu, s.milli, s.gpus, round(p, 5)) for s, p in first] == [
+    total = sum(typical.values())
+    assert [(s.cpu, s.milli, s.gpus, round(n / total, 5)) for s, n in first] == [
         (3152, 810, 1, 0.13482),
         (11300, 1000, 1, 0.11254),
         (11400, 1000, 1, 0.07713),

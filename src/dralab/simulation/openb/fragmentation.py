@@ -22,8 +22,8 @@ POPULARITY: Final = 0.95
 CLASSES: Final = ("q1", "q2", "q3", "q4", "xl", "xr", "no_access")
 
 
-def typical_pods(pods: Iterable[GpuPod], popularity: float = POPULARITY) -> dict[Shape, float]:
-    """Return the most frequent shapes that together make up `popularity`, with their shares."""
+def typical_pods(pods: Iterable[GpuPod], popularity: float = POPULARITY) -> dict[Shape, int]:
+    """Return the most frequent shapes that together make up `popularity`, with their counts."""
     counts = Counter(pod.shape for pod in pods)
     total, taken = counts.total(), 0
     typical: dict[Shape, int] = {}
@@ -32,7 +32,7 @@ def typical_pods(pods: Iterable[GpuPod], popularity: float = POPULARITY) -> dict
             break
         typical[shape] = count
         taken += count
-    return {shape: count / taken for shape, count in typical.items()}
+    return typical
 
 
 class Fragmentation:
@@ -42,10 +42,14 @@ class Fragmentation:
     not have are 0. `models` is the list that the numbers of models index.
     """
 
-    def __init__(self, typical: Mapping[Shape, float], models: Sequence[str]) -> None:
+    def __init__(self, typical: Mapping[Shape, int], models: Sequence[str]) -> None:
         shapes = list(typical)
         self.shapes = shapes
-        self.share: Floats = np.array([typical[shape] for shape in shapes])
+        counts = np.array([typical[shape] for shape in shapes], dtype=np.int64)
+        # Whole numbers below 2**53 add up to the same sum in any order, so that a placement that
+        # changes nothing scores exactly that, whatever the linear algebra does with its batches.
+        self._counts: Floats = counts.astype(np.float64)
+        self._total = max(int(counts.sum()), 1)
         self._cpu: Ints = np.array([shape.cpu for shape in shapes], dtype=np.int64)
         self._gpus: Ints = np.array([shape.gpus for shape in shapes], dtype=np.int64)
         self._cpu_only: Flags = self._gpus == 0
@@ -64,7 +68,7 @@ class Fragmentation:
         usable = enough & (cpu[:, None] >= self._cpu) & self._allowed[model] & ~self._cpu_only
         idle = gpus.sum(axis=1)
         lost = np.where(usable, small, idle[:, None])
-        return lost @ self.share
+        return lost @ self._counts / self._total
 
     def classes(self, cpu: Ints, gpus: Ints, model: Ints) -> dict[str, float]:
         """Return the idle GPU of all nodes by the reason for which typical pods cannot use it.
@@ -84,7 +88,7 @@ class Fragmentation:
             "xr": np.where(self._cpu_only & ~fits_cpu, idle, 0),
             "no_access": np.where(~self._cpu_only & ~self._allowed[model], idle, 0),
         }
-        return {name: float((parts[name] @ self.share).sum()) for name in CLASSES}
+        return {name: float((parts[name] @ self._counts).sum() / self._total) for name in CLASSES}
 
     def _pieces(self, gpus: Ints) -> tuple[Ints, Flags]:
         """Return, per state and typical pod, the milli in too small pieces, and whether it fits."""
