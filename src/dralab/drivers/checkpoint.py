@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -13,14 +14,22 @@ from dralab.contracts.plugin import ClaimRef
 KIND: Final = {"kind": "Checkpoint", "apiVersion": "checkpoint.dralab.dev/v1"}
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A prepared claim, and the devices (`pool/device`) that are its alone."""
+
+    ref: ClaimRef
+    devices: frozenset[str] = frozenset()
+
+
 class Checkpoint(Protocol):
     """Where the claims are kept."""
 
-    def load(self) -> Mapping[str, ClaimRef]:
+    def load(self) -> Mapping[str, Held]:
         """Return the claims by UID. ValueError: what is kept cannot be read."""
         ...
 
-    def save(self, claims: Mapping[str, ClaimRef]) -> None:
+    def save(self, claims: Mapping[str, Held]) -> None:
         """Keep the claims; afterwards they outlive this process, if any does."""
         ...
 
@@ -29,13 +38,13 @@ class MemoryCheckpoint:
     """Kept as long as the object is."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, ClaimRef] = {}
+        self._claims: dict[str, Held] = {}
 
-    def load(self) -> Mapping[str, ClaimRef]:
+    def load(self) -> Mapping[str, Held]:
         """Return the claims by UID."""
         return dict(self._claims)
 
-    def save(self, claims: Mapping[str, ClaimRef]) -> None:
+    def save(self, claims: Mapping[str, Held]) -> None:
         """Keep the claims."""
         self._claims = dict(claims)
 
@@ -46,12 +55,15 @@ class FileCheckpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self) -> Mapping[str, ClaimRef]:
+    def load(self) -> Mapping[str, Held]:
         """Return the claims by UID. ValueError: the file cannot be read."""
         try:
             document = orjson.loads(self.path.read_bytes())
             return {
-                item["uid"]: ClaimRef(item["namespace"], item["name"], item["uid"])
+                item["uid"]: Held(
+                    ClaimRef(item["namespace"], item["name"], item["uid"]),
+                    frozenset(item.get("devices") or ()),
+                )
                 for item in document["preparedClaims"]
             }
         except FileNotFoundError:
@@ -59,11 +71,16 @@ class FileCheckpoint:
         except (KeyError, TypeError, orjson.JSONDecodeError) as error:
             raise ValueError(f"the checkpoint {self.path} cannot be read: {error}") from error
 
-    def save(self, claims: Mapping[str, ClaimRef]) -> None:
+    def save(self, claims: Mapping[str, Held]) -> None:
         """Keep the claims."""
         entries = [
-            {"uid": ref.uid, "namespace": ref.namespace, "name": ref.name}
-            for _, ref in sorted(claims.items())
+            {
+                "uid": uid,
+                "namespace": held.ref.namespace,
+                "name": held.ref.name,
+                "devices": sorted(held.devices),
+            }
+            for uid, held in sorted(claims.items())
         ]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix="tmp-checkpoint-", dir=self.path.parent)

@@ -12,7 +12,7 @@ from dralab.api.status import ApiError
 from dralab.contracts.cdi import CdiDevice, CdiError, ContainerEdits, Spec, file_name, qualified
 from dralab.contracts.cdi_cache import Directory
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
-from dralab.drivers.checkpoint import Checkpoint, MemoryCheckpoint
+from dralab.drivers.checkpoint import Checkpoint, Held, MemoryCheckpoint
 from dralab.drivers.driver import Claim, Driver, PrepareError, Result, claim_of
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.objects import amend
@@ -65,7 +65,10 @@ class HostedPlugin:
             except ValueError as error:
                 raise PluginError(str(error)) from error
             self._write_common()
-            answers = {uid: self._prepare(claim, held) for uid, claim in found.items()}
+            try:
+                answers = {uid: self._prepare(claim, held) for uid, claim in found.items()}
+            except ApiError as error:
+                raise PluginError(f"get resource claims: {error}") from error
             self.after("prepare", claims)
             return answers
 
@@ -119,9 +122,11 @@ class HostedPlugin:
             raise ValueError(f"claim {ref.namespace}/{ref.name} got replaced")
         return found
 
-    def _prepare(self, claim: Claim, held: dict[str, ClaimRef]) -> Prepared:
+    def _prepare(self, claim: Claim, held: dict[str, Held]) -> Prepared:
         uid = claim.ref.uid
         try:
+            if uid not in held:
+                self._refuse_taken(claim, held)
             edits = self.code.prepare(claim)
         except PrepareError as error:
             text = f"error preparing devices for claim {uid}: prepare failed: {error}"
@@ -139,7 +144,7 @@ class HostedPlugin:
             return Prepared(error=f"unable to create CDI spec file for claim: {error}")
         if uid not in held:
             self._tell_status(claim)
-            held[uid] = claim.ref
+            held[uid] = Held(claim.ref, _alone(claim))
             # Before the answer: whoever restarts now knows of the claim.
             self.checkpoint.save(held)
         common = qualified(self.kind, "common")
@@ -156,6 +161,29 @@ class HostedPlugin:
                 for result in edits
             )
         )
+
+    def _refuse_taken(self, claim: Claim, held: dict[str, Held]) -> None:
+        """Refuse devices that another claim holds; one that is no longer its is taken over."""
+        wanted = _alone(claim)
+        for other in list(held.values()):
+            taken = wanted & other.devices
+            if not taken:
+                continue
+            if self._still_has(other, taken):
+                ref = other.ref
+                raise PrepareError(
+                    f"device {min(taken)} is held by claim {ref.namespace}/{ref.name}"
+                )
+            self.code.unprepare(other.ref)
+            self.directory.remove(file_name(self.kind, other.ref.uid))
+            del held[other.ref.uid]
+
+    def _still_has(self, other: Held, devices: frozenset[str]) -> bool:
+        """Return whether a claim's allocation still says that some devices are its."""
+        try:
+            return bool(_alone(self._fetch(other.ref)) & devices)
+        except ValueError:
+            return False
 
     def _tell_status(self, claim: Claim) -> None:
         entries = self.code.status(claim)
@@ -184,6 +212,15 @@ class HostedPlugin:
         if edits:
             spec = Spec(kind=self.kind, devices=(CdiDevice("common", edits),))
             self.directory.write(file_name(self.kind, "common"), spec)
+
+
+def _alone(claim: Claim) -> frozenset[str]:
+    """Return the devices that no other claim may have: neither shared nor only looked at."""
+    return frozenset(
+        f"{result.pool}/{result.device}"
+        for result in claim.results
+        if not result.share_id and not result.admin_access
+    )
 
 
 def _never_empty(edits: ContainerEdits, claim: Claim, result: Result) -> ContainerEdits:
