@@ -13,6 +13,7 @@ from dralab.runtime.resources import (
     NODES,
     PODS,
     REPLICA_SETS,
+    RESOURCE_QUOTAS,
     STATEFUL_SETS,
     VOLUME_CLAIMS,
 )
@@ -242,6 +243,25 @@ class TestDeployments:
 
     def number(self, replica_set):
         return int(replica_set["metadata"]["annotations"]["deployment.kubernetes.io/revision"])
+
+    def test_a_set_that_cannot_make_its_pods_is_a_failure_of_its_deployment(self, lab):
+        metadata = {"name": "q", "namespace": "default"}
+        limit = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata}
+        lab.add(RESOURCE_QUOTAS, limit | {"spec": {"hard": {"pods": "1"}}})
+        lab.settle()
+        lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=2))
+        run(lab)
+
+        def failure():
+            found = lab.get(DEPLOYMENTS, "web")["status"]["conditions"]
+            return next((c for c in found if c["type"] == "ReplicaFailure"), None)
+
+        assert (failure()["status"], failure()["reason"]) == ("True", "FailedCreate")
+        assert "exceeded quota: q" in failure()["message"]
+        lab.delete(RESOURCE_QUOTAS, "q")
+        lab.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}})
+        run(lab)
+        assert failure() is None
 
     def test_the_cause_of_a_change_is_told_with_its_revision(self, lab):
         lab.add(DEPLOYMENTS, workload("Deployment", "web", replicas=1))

@@ -339,6 +339,7 @@ class Deployments:
             },
             now,
         )
+        conditions = _with_failure(conditions, ([new] if new is not None else []) + sets, now)
         complete = updated == wanted == total and available == wanted
         again: int | None = None
         if deployment["spec"].get("paused"):
@@ -405,6 +406,18 @@ class Deployments:
         return with_update_time(
             conditions, condition, self.manager.now(), moved=not stuck and not complete
         ), again
+
+
+def _with_failure(
+    conditions: list[dict[str, Any]], sets: list[Object], now: str
+) -> list[dict[str, Any]]:
+    """Return the conditions with why a set cannot make its pods, the newest set's first."""
+    found = (condition_of(item, "ReplicaFailure") for item in sets)
+    failure = next((each for each in found if each is not None and each["status"] == "True"), None)
+    if failure is None:
+        return [item for item in conditions if item["type"] != "ReplicaFailure"]
+    told = {name: failure.get(name, "") for name in ("type", "status", "reason", "message")}
+    return with_update_time(conditions, told, now)
 
 
 def _paused(deployment: Object, conditions: list[dict[str, Any]], now: str) -> list[dict[str, Any]]:
