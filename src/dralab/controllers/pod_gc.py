@@ -26,10 +26,29 @@ class PodGarbage:
         self.pods = manager.cache(PODS)
         self.nodes = manager.cache(NODES)
         self._missing: dict[str, int] = {}
+        # Looking at all pods is for when there may be something to find.
+        self._due = True
+        self.pods.subscribe(self._pod)
+        self.nodes.subscribe(self._node)
         manager.every(PERIOD, self.collect)
+
+    def _pod(self, _: Object | None, new: Object | None) -> None:
+        if new is None or self._due:
+            return
+        node = new["spec"].get("nodeName")
+        if node:
+            lost = self.nodes.get(Key("", node)) is None
+            self._due = lost or (len(self.pods) > MOST_FINISHED and is_finished(new))
+        else:
+            self._due = is_deleting(new)
+
+    def _node(self, _: Object | None, new: Object | None) -> None:
+        self._due = self._due or new is None
 
     def collect(self) -> None:
         """Delete what nobody will end."""
+        if not self._due:
+            return
         now = self.manager.engine.clock.now()
         finished: list[Object] = []
         missing: dict[str, int] = {}
@@ -46,6 +65,7 @@ class PodGarbage:
                 if now - since >= QUARANTINE:
                     self._delete(pod, orphaned=True)
         self._missing = missing
+        self._due = bool(missing)
         surplus = len(finished) - MOST_FINISHED
         if surplus > 0:
             finished.sort(
