@@ -7,6 +7,7 @@ node's endpoint.
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -61,7 +62,7 @@ class Opened(Protocol):
 Outcome = HttpResponse | ByteStream | Upgrade | Elsewhere | Opened
 
 
-class Answering:
+class Answering(ABC):
     """An ASGI application; `submit` says how requests are answered."""
 
     def __init__(self, limits: EdgeLimits | None = None) -> None:
@@ -85,11 +86,11 @@ class Answering:
         else:
             await self._websocket(scope, receive, send)
 
+    @abstractmethod
     def submit(self, request: HttpRequest) -> "Awaitable[Outcome]":
         """Answer a request, in the thread of the loop."""
-        raise NotImplementedError
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:  # noqa: B027 - most have nothing to begin
         """The first request is there, in this loop."""
 
     def close(self) -> None:
@@ -191,12 +192,16 @@ class Answering:
         self, source: Source, pass_on: Callable[[Sequence[bytes]], Awaitable[None]]
     ) -> bool:
         """Hand on what a source has; return whether it came to its end, rather than cut off."""
-        news, current = asyncio.Event(), asyncio.current_task()
+        news, current, pumping = asyncio.Event(), asyncio.current_task(), True
+
+        def cut_off() -> None:
+            if pumping and current is not None:
+                current.cancel()
 
         def ready() -> None:
             # Called in the thread of whoever writes, perhaps with the store's lock held.
-            if source.cut and current is not None:
-                self.soon(current.cancel)  # it may be waiting for a client that reads nothing
+            if source.cut:
+                self.soon(cut_off)  # it may be waiting for a client that reads nothing
             else:
                 self._wake(news)
 
@@ -210,11 +215,12 @@ class Answering:
         except asyncio.CancelledError:
             if not source.cut:
                 raise
-            logger.info("a stream was cut off: %s", source.cut)
-            return False
         finally:
+            pumping = False
             source.close()
-        return True
+        if source.cut:
+            logger.info("a stream was cut off: %s", source.cut)
+        return not source.cut
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
