@@ -122,6 +122,22 @@ def test_probes_decide_about_readiness_and_restarts(lab):
     assert run(lab, body, 60)["status"]["containerStatuses"][0]["restartCount"] > 0
 
 
+def test_readiness_gates_are_waited_for(lab):
+    gates = [{"conditionType": "lab.example.com/wired"}]
+    found = run(lab, pod(command=shell("sleep infinity"), readinessGates=gates))
+    assert condition_of(found, "ContainersReady")["status"] == "True"
+    ready = condition_of(found, "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
+    for status in ("False", "True"):
+        stored = lab.client.get(PODS, "p", "default")
+        others = [c for c in stored["status"]["conditions"] if "example" not in c["type"]]
+        told = {"type": "lab.example.com/wired", "status": status}
+        changed = {**stored["status"], "conditions": [*others, told]}
+        lab.client.update(PODS, {**stored, "status": changed}, subresource="status")
+        lab.wait(1)
+        assert is_ready(lab.client.get(PODS, "p", "default")) == (status == "True")
+
+
 @pytest.mark.parametrize(("trap", "seconds"), [("trap '' TERM; ", 20), ("", 0)])
 def test_a_deleted_pod_has_its_grace_period(lab, trap, seconds):
     body = pod(command=shell(f"{trap}sleep infinity"), terminationGracePeriodSeconds=20)

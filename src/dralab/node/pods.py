@@ -431,6 +431,7 @@ class PodLife:
             if entries:
                 found[key] = entries
         found["conditions"] = conditions(
+            self.pod,
             self.inits,
             self.mains,
             over=self.verdict,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dralab.node.running import Running
+from dralab.runtime.client import Object
+from dralab.runtime.objects import condition_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class Verdict:
 
 
 def conditions(
+    pod: Object,
     inits: Sequence[Running],
     mains: Sequence[Running],
     *,
@@ -38,7 +41,7 @@ def conditions(
         ready = containers = {"status": "False", "reason": "ContainersNotReady", "message": text}
         initialized_now = {"status": "True"}
     else:
-        ready = containers = {"status": "True"}
+        ready, containers = _gated(pod), {"status": "True"}
         initialized_now = {"status": "True"}
     if over is None and not initialized:
         names = [e.name for e in inits if not (e.has_started if e.sidecar else e.ready)]
@@ -54,3 +57,26 @@ def conditions(
         {"type": "Ready", **ready},
         {"type": "ContainersReady", **containers},
     ]
+
+
+def _gated(pod: Object) -> dict[str, str]:
+    """Return whether a pod whose containers are ready is: what its readiness gates say."""
+    problems = []
+    for gate in pod["spec"].get("readinessGates") or ():
+        name = gate["conditionType"]
+        known = condition_of(pod, name)
+        if known is None:
+            problems.append(
+                f'corresponding condition of pod readiness gate "{name}" does not exist.'
+            )
+        elif known["status"] != "True":
+            problems.append(
+                f'the status of pod readiness gate "{name}" is not "True", but {known["status"]}'
+            )
+    if not problems:
+        return {"status": "True"}
+    return {
+        "status": "False",
+        "reason": "ReadinessGatesNotReady",
+        "message": ", ".join(problems),
+    }
