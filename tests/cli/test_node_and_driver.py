@@ -92,6 +92,26 @@ def test_a_driver_that_is_not_there_is_bad_input(tmp_path, name, text):
     assert text in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("1 / 0\n", "ZeroDivisionError: division by zero ("),
+        ("raise RuntimeError\n", "RuntimeError ("),
+        ("def (:\n", "SyntaxError: invalid syntax (broken_lamp.py, line 1)\n"),
+    ],
+)
+def test_a_driver_that_cannot_be_imported_is_bad_input(tmp_path, monkeypatch, code, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (tmp_path / "broken_lamp.py").write_text(code)
+    name = "broken_lamp:Lamp"
+    arguments = ["driver", "run", name, "--kubeconfig", config(tmp_path), "--node", "n1"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert f"broken_lamp fails while it is imported: {says}" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 COMMANDS = [["driver", "run", "gpu", "--node", "n1"], ["node", "--name", "n1"]]
 
 

@@ -59,6 +59,8 @@ def connected(kubeconfig: Path) -> "RemoteClient":
     from dralab.runtime.resources import NODES
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # Connections above those that it keeps are closed; nobody needs to know.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     try:
         client = RemoteClient(read(kubeconfig, ""))
     except KubeconfigError as error:

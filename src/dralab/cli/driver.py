@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -195,6 +196,14 @@ def _driver(name: str, node: str) -> "Driver":
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise click.BadParameter(str(error), param_hint="NAME") from error
+    except Exception as error:  # a user's own code may raise anything
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        # A SyntaxError tells the place itself.
+        where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+        raise click.BadParameter(
+            f"{module} fails while it is imported: {what}{where}", param_hint="NAME"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise click.BadParameter(
             f"{name} is no class derived from dralab.drivers.driver.Driver", param_hint="NAME"
