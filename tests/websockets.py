@@ -26,7 +26,7 @@ class WebSocket:
             "Upgrade: websocket",
             "Sec-WebSocket-Version: 13",
             f"Sec-WebSocket-Key: {key}",
-            f"Sec-WebSocket-Protocol: {protocol}",
+            *([f"Sec-WebSocket-Protocol: {protocol}"] if protocol else []),
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
         self.socket.sendall("\r\n".join([*lines, "", ""]).encode())

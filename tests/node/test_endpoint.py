@@ -303,6 +303,16 @@ def test_the_channels_of_the_python_clients_lead_to_ports(lab, echo):
         assert found[1].startswith(b"\3failed to connect")
 
 
+def test_a_client_that_names_no_protocol_gets_the_channels_of_old(lab, echo):
+    lab.run("nameless", "sleep 60")
+    with lab.open(f"nameless/portforward?ports={echo}", "") as session:
+        assert "sec-websocket-protocol" not in session.headers
+        assert session.receive() == b"\0" + echo.to_bytes(2, "little")
+        assert session.receive() == b"\1" + echo.to_bytes(2, "little")
+        session.send(b"\0hello")
+        assert session.receive() == b"\0hello"
+
+
 # --- what is refused ------------------------------------------------------------------------
 
 

@@ -116,7 +116,7 @@ class Nodes:
             pod=route.name,
             container="" if name == "portforward" else container_of(pod, query),
             query=query,
-            offered=request.headers.get("sec-websocket-protocol", ""),
+            offered=_offered(request, name),
         )
         for each in self.here:
             if (answer := each.answer(node, wanted)) is not None:
@@ -239,6 +239,14 @@ def container_of(pod: Mapping[str, Any], query: Query) -> str:
     if name not in names:
         raise ApiError.bad_request(f"container {name} is not valid for pod {pod_name}")
     return name
+
+
+def _offered(request: HttpRequest, name: str) -> str:
+    """Return the protocols of a WebSocket; without any, kubelets take it for the oldest one."""
+    offered = request.headers.get("sec-websocket-protocol", "")
+    if not offered and name == "portforward" and "websocket" in request.headers.get("upgrade", ""):
+        return "portforward.k8s.io"
+    return offered
 
 
 def _none(why: str) -> ApiError:

@@ -235,7 +235,9 @@ class Answering(ABC):
                 await send({"type": "websocket.close", "code": 1008})
             return
         source = outcome.source
-        await send({"type": "websocket.accept", "subprotocol": outcome.protocol or None})
+        # Nothing is named that the client has not: some speak a protocol and name none.
+        named = outcome.protocol if outcome.protocol in scope["subprotocols"] else None
+        await send({"type": "websocket.accept", "subprotocol": named})
         listening = asyncio.get_running_loop().create_task(_listen(receive, outcome.receive))
         listening.add_done_callback(lambda _: source.close())
 
