@@ -1,8 +1,14 @@
 """The client over HTTP: what it holds open, it lets go."""
 
+import socket
 import threading
 
-from dralab.runtime.remote import RemoteWatch
+import pytest
+
+from dralab.api.status import ApiError
+from dralab.runtime.kubeconfig import Access
+from dralab.runtime.remote import RemoteClient, RemoteWatch
+from dralab.runtime.resources import PODS
 
 
 class Stream:
@@ -42,3 +48,31 @@ def test_a_watch_that_is_closed_while_its_stream_opens_closes_the_stream():
     watch.close()
     client.may.set()
     assert client.answer.closed.wait(10)
+
+
+def test_a_client_that_is_closed_connects_no_more():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        client = RemoteClient(Access(server=f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        client.close()
+        with pytest.raises(ApiError, match="the client is closed"):
+            client.list(PODS)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+
+
+def test_a_connection_made_while_its_client_is_closed_is_let_go():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = RemoteClient(Access(server=f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        asking = threading.Thread(target=client.list, args=(PODS,))
+        asking.start()
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(65536)
+            client.close()
+            body = b'{"items":[],"metadata":{"resourceVersion":"1"}}'
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+            peer.sendall(head + body)
+            asking.join(10)
+            peer.settimeout(10)
+            assert peer.recv(1) == b"", "the other side has closed"

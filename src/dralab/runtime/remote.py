@@ -44,6 +44,7 @@ class RemoteClient:
             options["ssl_context"] = _tls(access)
             if access.insecure:
                 options["assert_hostname"] = False
+        self._closed = threading.Event()
         self._pool = urllib3.PoolManager(
             maxsize=connections,
             block=False,
@@ -173,7 +174,8 @@ class RemoteClient:
         return int((answer.get("metadata") or {}).get("resourceVersion") or 0)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; no request opens one any more."""
+        self._closed.set()
         self._pool.clear()
 
     def stream(self, url: str, query: Mapping[str, str], read_timeout: float) -> Any:
@@ -212,12 +214,17 @@ class RemoteClient:
 
     def _request(self, method: str, url: str, **options: Any) -> Any:
         options.setdefault("headers", self._headers)
+        if self._closed.is_set():
+            raise ApiError("ServiceUnavailable", "the client is closed")
         try:
             return self._pool.request(method, self.access.server + url, **options)
         except urllib3.exceptions.HTTPError as error:
             raise ApiError(
                 "ServiceUnavailable", f"{self.access.server} does not answer: {error}"
             ) from error
+        finally:
+            if self._closed.is_set():  # meanwhile: who closed it has not seen this connection
+                self._pool.clear()
 
 
 class RemoteWatch:
