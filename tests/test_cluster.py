@@ -223,3 +223,25 @@ def test_pods_find_the_authority_of_a_server_with_tls(tmp_path: Path) -> None:
                 break
             pause.wait(0.02)
         assert [item["data"] for item in found] == [{"ca.crt": cluster.ca}]
+
+
+def test_a_cluster_tells_when_it_has_answered_all_that_was_sent():
+    with Cluster() as cluster:
+        seen = []
+        cluster.server.observers.append(lambda request, _: seen.append(request.path))
+        told = threading.Event()
+        with cluster.server.store.lock:  # the server waits for it with its first request
+            sockets = [
+                socket.create_connection(("127.0.0.1", int(cluster.url.rpartition(":")[2])))
+                for _ in range(20)
+            ]
+            for number, one in enumerate(sockets):
+                one.sendall(b"GET /api/v1/namespaces/n%d HTTP/1.1\r\nhost: x\r\n\r\n" % number)
+            cluster.when_idle(lambda: (told.set(), seen.append("idle")))
+        assert told.wait(10)
+        assert len(seen) == 21
+        assert seen[-1] == "idle"
+        for one in sockets:
+            one.close()
+    with pytest.raises(RuntimeError, match="does not run"):
+        cluster.when_idle(told.set)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dralab.apiserver.storage.sqlite import Durability
 
 MEMORY: Final = ":memory:"
+# Turns of the loop from a request in a socket to its answer, and some more.
+TURNS: Final = 6
 
 
 class Part(Protocol):
@@ -157,6 +159,24 @@ class Cluster:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+    def when_idle(self, call: Callable[[], object]) -> None:
+        """Have `call` called in the server's thread once it has read and answered everything.
+
+        For a cluster that serves from a thread of its own; any thread may ask.
+        """
+        self._serving()
+        loop, edge = self._loop, self._edge
+        if loop is None:
+            raise RuntimeError("the cluster does not serve from a thread of its own")
+
+        def look(turns: int) -> None:
+            if edge.idle and not turns:
+                call()
+            else:
+                loop.call_soon(look, turns - 1 if edge.idle else TURNS)
+
+        loop.call_soon_threadsafe(look, TURNS)
 
     def compact(self) -> None:
         """Forget the history: whoever watches or pages from before is told to list again (410)."""

@@ -277,16 +277,18 @@ KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-s
 @pytest.mark.conformance
 @pytest.mark.skipif(KUBE_SCHEDULER is None, reason="no kube-scheduler: set DRALAB_KUBE_SCHEDULER")
 @pytest.mark.parametrize(
-    ("pods", "expected"),
+    ("pods", "nodes", "expected"),
     [
-        ("{name: p, count: 200, duration: 170s, cpu: 1}", (2210, 979.2)),
-        ("{name: p, count: 200, duration: 170s, every: 10s, cpu: 1}", (2280, 57.6)),
-        ("{name: p, count: 200, duration: 160s, every: 10s, cpu: 1}", (2150, 0)),
-        ("{name: p, count: 300, duration: 200s, cpu: 1}", (3800, 1776)),
+        ("{name: p, count: 200, duration: 170s, cpu: 1}", 16, (2210, 979.2)),
+        ("{name: p, count: 200, duration: 170s, every: 10s, cpu: 1}", 16, (2280, 57.6)),
+        ("{name: p, count: 200, duration: 160s, every: 10s, cpu: 1}", 16, (2150, 0)),
+        ("{name: p, count: 300, duration: 200s, cpu: 1}", 16, (3800, 1776)),
+        ("{name: p, count: 2000, duration: 170s, cpu: 1}", 160, (2210, 979.2)),
     ],
 )
-def test_the_stock_kube_scheduler_runs_in_simulated_time(scenario, pods, expected):
+def test_the_stock_kube_scheduler_runs_in_simulated_time(scenario, pods, nodes, expected):
     command = f"[{KUBE_SCHEDULER}, '--config={{config}}', --secure-port=0]"
-    result, found = run(scenario(pods, command=command, patience=10, start_settle=1.5))
+    fleet = f"{{name: n, count: {nodes}, cpu: 1}}"
+    result, found = run(scenario(pods, nodes=fleet, command=command, patience=10))
     assert (found["makespan"], round(found["wait_mean"], 3)) == expected
     assert "late binds: 0" in result.notes

@@ -179,7 +179,10 @@ def test_decisions_do_not_wait_behind_records_and_records_are_not_forgotten() ->
 
     async def all_at_once() -> None:
         requests = [HttpRequest(method="GET", path=path) for path in paths]
-        await asyncio.gather(*map(edge.submit, requests))
+        answers = [edge.submit(request) for request in requests]
+        assert not edge.idle
+        await asyncio.gather(*answers)
+        assert edge.idle
 
     asyncio.run(all_at_once())
     edge.close()

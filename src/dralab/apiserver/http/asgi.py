@@ -78,6 +78,11 @@ class Edge(Answering):
         self._waiting.append((request, future))
         return future
 
+    @property
+    def idle(self) -> bool:
+        """Whether every request that was read has been answered."""
+        return not self._waiting
+
     def _turn(self) -> None:
         waiting = self._next()
         outcomes = self._batch([one for one in waiting if "watch" not in one[0].query])

@@ -7,6 +7,7 @@ present step began. Late binds mean that the silence was taken for an answer too
 wait is doubled then, and their number is reported.
 """
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -47,8 +48,9 @@ class Manners:
     answer. `hope`: how long to wait for a pod that has room but is not bound. `polls`: it lists
     instead of watching (found out by itself where it watches no pods). `overcommit`: pods may be
     bound where there is no room (otherwise the kubelet refuses them). `claims`: GPUs are devices
-    that pods claim. `strict`: a late bind ends the run. `restarts`: how often a scheduler that
-    ends by itself is started again.
+    that pods claim. `thorough`: every pod gets its answer, also one that has room nowhere.
+    `strict`: a late bind ends the run. `restarts`: how often a scheduler that ends by itself is
+    started again.
     """
 
     settle: float = 0.05
@@ -60,6 +62,7 @@ class Manners:
     polls: bool = False
     overcommit: bool = False
     claims: bool = False
+    thorough: bool = False
     strict: bool = False
     restarts: int = 0
 
@@ -110,18 +113,22 @@ class Driver:
         self.report = Report(settle=manners.settle)
         self.trouble: Callable[[], str] = lambda: ""
         self.at_work: Callable[[], bool] = lambda: False
-        self.revive: Callable[[], None] | None = None
+        self.revive: Callable[[], int] | None = None
         self._hope = manners.hope
-        self._reads = 0
         self._given_up: set[str] = set()
+        self._asked_at = 0
+        self._idle = threading.Event()
         self._deaf = self._vain = 0
         self._stop: Callable[[], bool] = lambda: False
         world.cluster.server.observers.append(self.activity.observe)
 
-    def meet(self) -> None:
-        """Wait until the schedulers look at pods and have gone silent; DecisionError."""
+    def meet(self, reads: int | None = None) -> None:
+        """Wait until the schedulers look at pods and have gone silent; DecisionError.
+
+        `reads` is how many lists or watches of pods there have to be: one for each of them.
+        """
         manners, activity = self.manners, self.activity
-        reads = self._reads + self.schedulers
+        reads = self.schedulers if reads is None else reads
 
         def ready(silence: float) -> bool:
             if activity.pod_reads >= reads and silence >= manners.start_settle:
@@ -174,6 +181,8 @@ class Driver:
                 # Nothing will happen by itself: time stands still, nothing can be late, and a
                 # scheduler that backs off gets its time.
                 if not self._expecting() or not self._heard(LAST * self.manners.patience):
+                    # What it still has to say of pods that wait is the reason that is told.
+                    self._heard(self.report.settle)
                     break
                 self._hear_out()
                 continue
@@ -269,10 +278,24 @@ class Driver:
         decisions = self.decisions
         if not decisions.awaited:
             return True
+        if self._knows_room():
+            if decisions.any:
+                return silence >= BRIEF * self.report.settle
+            return not self.world.room.placeable() & decisions.awaited
         if not self._is_silent(silence):
             return False
         terse = self.report.terse and not decisions.refusals
         return decisions.any or (terse and not self.world.room.placeable() & decisions.awaited)
+
+    def _knows_room(self) -> bool:
+        """Whether a pod that has room nowhere may be left to the scheduler, without an answer.
+
+        It has refused pods, and never overfilled a node; and nobody could be deleted for one. So
+        that pod will not be bound before room comes: time need not wait for hundreds of refusals.
+        """
+        if self.manners.thorough or self.manners.overcommit or self.world.over_capacity:
+            return False
+        return self.decisions.refusals > 0 and not self._outranked()
 
     def _give_answers_up(self) -> None:
         awaited, self.decisions.awaited = self.decisions.awaited, set()
@@ -335,12 +358,19 @@ class Driver:
         return self._is_silent(silence)
 
     def _is_silent(self, silence: float) -> bool:
-        """Whether it has settled: no requests, and nobody who only waits for a processor."""
+        """Whether it has settled: no requests, none on the way, and nobody who could run."""
+        activity = self.activity
         if silence < self.report.settle:
             return False
+        if self._asked_at != activity.last:
+            # What it has sent may wait in a socket: the server may be what is slow.
+            self._asked_at, self._idle = activity.last, threading.Event()
+            self.world.cluster.when_idle(self._idle.set)
+        if not self._idle.is_set():
+            return False
         # One that never sleeps is believed for as long as one that is hoped for.
-        if self.activity.unheard() < self._hope and self.at_work():
-            self.activity.stir()
+        if activity.unheard() < self._hope and self.at_work():
+            activity.stir()
             return False
         return True
 
@@ -369,7 +399,9 @@ class Driver:
 
         def enough() -> bool:
             waited = (self.activity.clock.now() - began) / SECOND
-            return waited > seconds and (waited > RESTLESS * seconds or not self.at_work())
+            if waited > RESTLESS * seconds:
+                return True
+            return waited > seconds and self._is_silent(self.activity.silence())
 
         return self._wait(lambda _: self.decisions.any, enough)
 
@@ -400,9 +432,8 @@ class Driver:
             raise _Stopped(trouble)
         self.report.restarts += 1
         # Counted before it starts: it may be quicker than we are.
-        self._reads = self.activity.pod_reads
-        self.revive()
-        self.meet()
+        reads = self.activity.pod_reads
+        self.meet(reads + self.revive())
         self.activity.touch()
 
     # --- decisions ----------------------------------------------------------------------------

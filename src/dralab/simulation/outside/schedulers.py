@@ -157,11 +157,12 @@ class Schedulers:
                 waiting += map(int, _read(task / "children").split())
         return False
 
-    def revive(self) -> None:
-        """Start those that have ended again."""
-        self.running = [
-            one if one.process.poll() is None else self.start(one.command) for one in self.running
-        ]
+    def revive(self) -> int:
+        """Start those that have ended again; return how many."""
+        ended = [one for one in self.running if one.process.poll() is not None]
+        for one in ended:
+            self.running[self.running.index(one)] = self.start(one.command)
+        return len(ended)
 
     def stop(self) -> None:
         """End them with SIGTERM, with what they have started themselves; then with SIGKILL."""
