@@ -178,6 +178,8 @@ def reasons(message: str) -> Iterator[str]:
 
     >>> list(reasons("0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods. Details"))
     ['Insufficient cpu', 'Too many pods']
+    >>> list(reasons('0/3 nodes are available: pod "default/p": ResourceClaim not created yet.'))
+    ['ResourceClaim not created yet']
     """
     match = REASONS.match(message)
     if match is None:
@@ -185,7 +187,7 @@ def reasons(message: str) -> Iterator[str]:
         yield "the gang is not complete" if GANG.match(found) else found
         return
     for part in match[1].split(", "):
-        yield COUNT.sub("", part)
+        yield WHOSE.sub("", COUNT.sub("", part))
 
 
 def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:
