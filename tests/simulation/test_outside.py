@@ -292,3 +292,30 @@ def test_the_stock_kube_scheduler_runs_in_simulated_time(scenario, pods, nodes, 
     result, found = run(scenario(pods, nodes=fleet, command=command, patience=10))
     assert (found["makespan"], round(found["wait_mean"], 3)) == expected
     assert "late binds: 0" in result.notes
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(KUBE_SCHEDULER is None, reason="no kube-scheduler: set DRALAB_KUBE_SCHEDULER")
+def test_the_stock_kube_scheduler_may_lead_speak_protobuf_and_keep_its_own_pace(scenario):
+    command = f"[{KUBE_SCHEDULER}, '--kubeconfig={{kubeconfig}}', --secure-port=0]"
+    pods = "{name: p, count: 200, duration: 170s, cpu: 1}"
+    result, found = run(scenario(pods, command=command, patience=10))
+    assert (found["makespan"], round(found["wait_mean"], 3)) == (2210, 979.2)
+    assert "late binds: 0" in result.notes
+    assert not any(" 0 of leases" in note for note in result.notes)
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(KUBE_SCHEDULER is None, reason="no kube-scheduler: set DRALAB_KUBE_SCHEDULER")
+def test_several_stock_kube_schedulers_share_a_cluster(scenario):
+    command = f"[{KUBE_SCHEDULER}, '--config={{config}}', --secure-port=0]"
+    pods = ", ".join(
+        f"{{name: {name}, count: 60, at: {at}s, duration: 170s, every: 10s, cpu: 1, scheduler: {name}}}"
+        for name, at in (("one", 0), ("two", 5))
+    )
+    result, found = run(
+        scenario(pods, nodes="{name: n, count: 16, cpu: 4}", patience=10,
+                 schedulers=f"{{one: {command}, two: {command}}}")
+    )  # fmt: skip
+    assert (found["succeeded"], found["wait_max"], found["makespan"]) == (120, 0, 765)
+    assert "late binds: 0" in result.notes
