@@ -12,66 +12,125 @@ from dralab.cel import types
 from dralab.cel.values import Map
 
 OLD: Final = re.compile(r"\boldSelf\b")
+# Cost units for one rule and for all rules of one write (k8s.io/apiserver `pkg/apis/cel`).
+PER_RULE: Final = 1_000_000
+PER_WRITE: Final = 10_000_000
+NO_MORE: Final = "no further validation rules will be run"
+NO_BUDGET: Final = f"validation failed due to running out of cost budget, {NO_MORE}"
 
 
 def broken_rules(
-    schema: Mapping[str, Any], value: Any, old: Any, path: str
+    schema: Mapping[str, Any], value: Any, old: Any, path: str, budget: int = PER_WRITE
 ) -> Iterator[FieldError]:
-    """Yield the rules that a value breaks, from the outside in."""
-    for rule in schema.get("x-kubernetes-validations") or ():
-        error = _broken(rule, value, old, path)
-        if error is not None:
-            yield error
-    if isinstance(value, Mapping):
-        properties = schema.get("properties") or {}
-        extra = schema.get("additionalProperties")
-        for name in sorted(value):
-            part = properties.get(name, extra)
-            if isinstance(part, Mapping):
-                before = old.get(name) if isinstance(old, Mapping) else None
-                where = f"{path}.{name}" if path else name
-                yield from broken_rules(part, value[name], before, where)
-    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        for index, item in enumerate(value):
-            # Items of a list are told apart only by keys; without, there is no old one.
-            yield from broken_rules(schema["items"], item, None, f"{path}[{index}]")
+    """Yield the rules that a value breaks, from the outside in.
 
-
-def _broken(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> FieldError | None:
-    expression = rule.get("rule") or ""
-    needs_old = OLD.search(expression) is not None
-    if needs_old and old is None and not rule.get("optionalOldSelf"):
-        return None
-    variables = {"self": cel_value(value), "oldSelf": cel_value(old)}
-    where = f"{path}{rule.get('fieldPath', '')}"
-    where = where.removeprefix(".")
+    All of them together may cost `budget`; the one that costs too much is the last that is asked.
+    Order and words: k8s.io/apiextensions-apiserver `pkg/apiserver/schema/cel`.
+    """
     try:
-        program = _program(expression)
-        met, _ = program.value(variables)
-    except cel.CompileError as error:
-        return _failure(where, rule, f"rule error: {error}")
-    except cel.CelError as error:
-        return _failure(where, rule, f"rule evaluation error: {error}")
-    if met is True:
-        return None
-    message = rule.get("message") or f"failed rule: {expression}"
-    if by_expression := rule.get("messageExpression"):
-        message = _message(by_expression, variables) or message
-    return _failure(where, rule, message)
+        yield from _Write(budget).errors(schema, value, old, path)
+    except _Spent as end:
+        yield end.error
 
 
-def _failure(where: str, rule: Mapping[str, Any], message: str) -> FieldError:
-    reason = rule.get("reason") or "FieldValueInvalid"
-    known = reason if reason in fields.TITLES else "FieldValueInvalid"
-    return FieldError(known, where, OMITTED, message.strip())
+class _Spent(Exception):  # noqa: N818 - the end of a walk
+    """The rules have cost what they may."""
+
+    def __init__(self, error: FieldError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
-def _message(expression: str, variables: Mapping[str, Any]) -> str:
-    try:
-        found, _ = _program(expression).value(variables)
-    except (cel.CelError, cel.CompileError):
-        return ""
-    return found.strip() if isinstance(found, str) else ""
+class _Write:
+    """The rules of one write, and what is left for them."""
+
+    def __init__(self, budget: int) -> None:
+        self.left = budget
+
+    def errors(
+        self, schema: Mapping[str, Any], value: Any, old: Any, path: str
+    ) -> Iterator[FieldError]:
+        """Yield what is broken in a value and below it. _Spent."""
+        for rule in schema.get("x-kubernetes-validations") or ():
+            error = self._broken(rule, schema, value, old, path)
+            if error is not None:
+                yield error
+        if isinstance(value, Mapping):
+            properties = schema.get("properties") or {}
+            extra = schema.get("additionalProperties")
+            for name in sorted(value):
+                part = properties.get(name, extra)
+                if isinstance(part, Mapping):
+                    before = old.get(name) if isinstance(old, Mapping) else None
+                    where = f"{path}.{name}" if path else name
+                    yield from self.errors(part, value[name], before, where)
+        elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+            for index, item in enumerate(value):
+                # Items of a list are told apart only by keys; without, there is no old one.
+                yield from self.errors(schema["items"], item, None, f"{path}[{index}]")
+
+    def _broken(
+        self, rule: Mapping[str, Any], schema: Mapping[str, Any], value: Any, old: Any, path: str
+    ) -> FieldError | None:
+        expression = (rule.get("rule") or "").strip()
+        if OLD.search(expression) and old is None and not rule.get("optionalOldSelf"):
+            return None
+        variables = {"self": cel_value(value), "oldSelf": cel_value(old)}
+        told = (rule.get("message") or "").strip() or expression
+        kind = schema.get("type") or ""
+        try:
+            met, cost = _program(expression).outcome(variables, PER_RULE)
+        except cel.CompileError as error:
+            return fields.invalid_value(path, kind, f"rule error: {error}")
+        if isinstance(met, cel.CostExceededError):
+            why = f"'{met}': {NO_MORE} due to call cost exceeds limit for rule: {told}"
+            raise _Spent(fields.invalid_value(path, kind, why))
+        self._spend(cost, path, kind)
+        if isinstance(met, cel.CelError):
+            if met.message.startswith("no such overload"):
+                why = (
+                    f"'{met}': call arguments did not match a supported operator, function or "
+                    f"macro signature for rule: {told}"
+                )
+            else:
+                why = f"{met} evaluating rule: {told}"
+            return fields.invalid_value(path, kind, why)
+        if met is True:
+            return None
+        where = f"{path}{rule.get('fieldPath', '')}".removeprefix(".")
+        message = (rule.get("message") or "").strip() or f"failed rule: {expression}"
+        if by_expression := rule.get("messageExpression"):
+            message = self._message(by_expression, variables, where, kind) or message
+        shown = OMITTED if kind in {"object", "array"} else value
+        return _failure(where, rule, message, shown)
+
+    def _message(self, expression: str, variables: Mapping[str, Any], where: str, kind: str) -> str:
+        try:
+            found, cost = _program(expression).outcome(variables, PER_RULE)
+        except cel.CompileError:
+            return ""
+        if isinstance(found, cel.CostExceededError):
+            why = f'{NO_MORE} due to call cost exceeds limit for messageExpression: "{expression}"'
+            raise _Spent(fields.invalid_value(where, kind, why))
+        self._spend(cost, where, kind)
+        return found.strip() if isinstance(found, str) else ""
+
+    def _spend(self, cost: int, path: str, kind: str) -> None:
+        if cost > self.left:
+            raise _Spent(fields.invalid_value(path, kind, NO_BUDGET))
+        self.left -= cost
+
+
+def _failure(where: str, rule: Mapping[str, Any], message: str, value: Any) -> FieldError:
+    match rule.get("reason"):
+        case "FieldValueForbidden":
+            return fields.forbidden(where, message)
+        case "FieldValueRequired":
+            return fields.required(where, message)
+        case "FieldValueDuplicate":
+            return fields.duplicate(where, value)
+        case _:
+            return fields.invalid_value(where, value, message)
 
 
 @lru_cache(maxsize=1024)
@@ -110,7 +169,7 @@ def _rule_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
             yield fields.required(where, "rule is not specified")
             continue
         try:
-            _program(expression)
+            _program(expression.strip())
         except cel.CompileError as error:
             yield fields.invalid_value(where, dict(rule), str(error))
     for name, part in (schema.get("properties") or {}).items():
