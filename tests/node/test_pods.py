@@ -47,6 +47,12 @@ def test_a_node_is_ready_and_keeps_its_lease(lab):
     assert condition_of(lab.client.get(NODES, "n1"), "Ready")["status"] == "True"
 
 
+def test_a_node_can_be_used_where_no_controller_is():
+    alone = DeviceLab(without=("controllers",))
+    run(alone, pod(command=shell("sleep infinity")), 5)
+    assert alone.pods("default")["p"]["status"]["phase"] == "Running"
+
+
 def test_a_pod_runs_and_writes_its_log(lab):
     found = run(lab, pod(command=shell("echo hello $HOSTNAME; sleep infinity")))
     assert found["status"]["phase"] == "Running"

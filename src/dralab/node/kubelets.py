@@ -23,7 +23,15 @@ from dralab.node.running import Running
 from dralab.runtime.client import Client, Object
 from dralab.runtime.engine import T, Timer
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, condition_of, is_deleting, is_finished, key_of, uid_of
+from dralab.runtime.objects import (
+    Key,
+    amend,
+    condition_of,
+    is_deleting,
+    is_finished,
+    key_of,
+    uid_of,
+)
 from dralab.runtime.objects import with_condition as replaced
 from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
 
@@ -34,6 +42,10 @@ LONGEST_WIPE_DELAY: Final = 300 * SECOND
 # kubelet: slices of a driver that is gone are deleted after this long.
 WIPE_AFTER: Final = 30 * SECOND
 VERSION: Final = "v1.36.2"
+
+# The taint of a new node (TaintNodesByCondition), and how long a controller has to take it away.
+FIRST_TAINT: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+ALONE_AFTER: Final = 3 * SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +360,8 @@ class Kubelets:
             taints = {"taints": [dict(taint) for taint in spec.taints]} if spec.taints else {}
             body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taints}
             node = client.create(NODES, body)
+            if self.leases:
+                self.manager.engine.after(ALONE_AFTER, partial(self._untaint, spec.name))
         ready, endpoint = condition_of(node, "Ready"), kubelet.endpoint
         held = node.get("status") or {}
         if (
@@ -364,6 +378,29 @@ class Kubelets:
             kubelet.plugins.changed = partial(self._plugin_changed, kubelet)
             self.on_node(kubelet)  # what fails there is tried again with the node
             kubelet.announced = True
+
+    def _untaint(self, name: str) -> None:
+        """Take away the taint with which every node begins, where no controller has done so.
+
+        A kubelet leaves that to the node lifecycle controller; beside a server that is alone,
+        the node would never get a pod.
+        """
+
+        def change(node: Object) -> bool:
+            held = (node.get("spec") or {}).get("taints") or []
+            left = [taint for taint in held if taint != FIRST_TAINT]
+            if (
+                len(left) == len(held)
+                or (condition_of(node, "Ready") or {}).get("status") != "True"
+            ):
+                return False
+            node["spec"]["taints"] = left
+            return True
+
+        def work() -> None:
+            amend(self.manager.client, NODES, self.manager.client.get(NODES, name), change)
+
+        self.manager.engine.offload(work, lambda _: None)
 
     def _node_status(self, kubelet: Kubelet, node: Object) -> dict[str, Any]:
         spec, now = kubelet.spec, self.manager.now()
