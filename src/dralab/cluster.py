@@ -163,7 +163,8 @@ class Cluster:
     def when_idle(self, call: Callable[[], object]) -> None:
         """Have `call` called in the server's thread once it has read and answered everything.
 
-        For a cluster that serves from a thread of its own; any thread may ask.
+        Everything but events, which it leaves for last. For a cluster that serves from a thread of
+        its own; any thread may ask.
         """
         self._serving()
         loop, edge = self._loop, self._edge

@@ -71,6 +71,11 @@ def pod_seen(event):
             pods[key] = pod
 lock = threading.Lock()
 threading.Thread(target=watch, args=("/api/v1/nodes?watch=true", lambda _: None), daemon=True).start()
+def hurry():
+    while True:
+        ask("GET", "/api/v1/namespaces").read()
+if "restless" in ways:
+    threading.Thread(target=hurry, daemon=True).start()
 selector = "fieldSelector=status.phase!=Succeeded,status.phase!=Failed"
 listed = json.load(ask("GET", "/api/v1/pods?" + selector))
 for pod in listed["items"]:

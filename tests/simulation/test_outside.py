@@ -129,10 +129,11 @@ def test_the_workloads_of_batkube_have_their_ideal_numbers(scenario, pods, expec
     assert "late binds: 0" in result.notes
 
 
-def test_a_scheduler_that_polls_is_waited_for_until_a_round_without_a_write(scenario):
+@pytest.mark.parametrize("polls", ["true", "false"], ids=["told", "found out"])
+def test_a_scheduler_that_polls_is_waited_for_until_a_round_without_a_write(scenario, polls):
     _, found = run(
         scenario("{name: p, count: 6, duration: 30s, every: 20s, cpu: 1}", program=POLLING,
-                 nodes="{name: node, count: 2, cpu: 8}", polls="true", scheduler_name="bashScheduler",
+                 nodes="{name: node, count: 2, cpu: 8}", polls=polls, scheduler_name="bashScheduler",
                  patience=5)
     )  # fmt: skip
     assert (found["succeeded"], found["wait_max"], found["makespan"]) == (6, 0, 130)

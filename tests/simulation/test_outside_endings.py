@@ -9,9 +9,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.simulation.outside_cases import WATCHING, Writer, run, tasks
 
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.cli._progress import Watcher
+from dralab.cli.main import main
 from dralab.cluster import Cluster
 from dralab.simulation.errors import DecisionError, InputError
 from dralab.simulation.outside.activity import Activity
@@ -119,6 +122,15 @@ def test_a_scheduler_that_says_nothing_is_not_waited_for_for_ever(scenario):
     assert any(note.startswith("5 pods got no answer in time") for note in result.notes)
 
 
+def test_a_scheduler_that_is_never_silent_is_not_waited_for_for_ever(scenario):
+    result, found = run(
+        scenario("{name: p, count: 2, duration: 10s, cpu: 1, every: 5s}, "
+                 "{name: large, cpu: 2, duration: 1s}", program=WATCHING,
+                 arguments=("default-scheduler", "restless"), patience=0.1, start_patience=0.3)
+    )  # fmt: skip
+    assert (result.complete, found["succeeded"], found["makespan"]) == (True, 2, 15)
+
+
 def test_a_scheduler_that_has_gone_silent_for_good_ends_the_run(scenario, monkeypatch):
     monkeypatch.setattr("dralab.simulation.outside.driver.GONE", 4)
     result, _ = run(
@@ -149,6 +161,26 @@ def test_the_commands_of_a_scenario_are_checked(scenario):
         run(scenario("{name: p}", schedulers="[a]"))
     with pytest.raises(DecisionError, match=r"'settings' is not known; known are {config}, {kub"):
         run(scenario("{name: p}", command="[kube-scheduler, '--config={settings}']"))
+
+
+def test_ctrl_c_leaves_a_result_and_a_checkpoint_that_the_command_goes_on_from(
+    scenario, tmp_path, monkeypatch
+):
+    scenario(**WAVES, program=WATCHING)
+    report = tmp_path / "results"
+    words = ["simulate", "run", str(tmp_path / "scenario.yaml"), "--report", str(report)]
+    over = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Watcher, "show", lambda _, __, done, ___: over.append(done))
+        patch.setattr(Watcher, "stop", lambda _: bool(over) and over[-1] >= 10)
+        stopped = CliRunner().invoke(main, words)
+    assert stopped.exit_code == 1
+    assert f"go on with --resume {report / 'checkpoint'}" in stopped.stderr
+    found = json.loads((report / "summary.json").read_text())
+    assert (found["complete"], found["metrics"]["succeeded"]) == (False, 10)
+    resumed = CliRunner().invoke(main, [*words, "--resume", str(report / "checkpoint")])
+    assert resumed.exit_code == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["metrics"]["makespan"] == 680
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")

@@ -80,8 +80,8 @@ class Edge(Answering):
 
     @property
     def idle(self) -> bool:
-        """Whether every request that was read has been answered."""
-        return not self._waiting
+        """Whether every request that was read has been answered, but for events."""
+        return all(EVENTS in request.path for request, _ in self._waiting)
 
     def _turn(self) -> None:
         waiting = self._next()

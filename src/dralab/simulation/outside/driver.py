@@ -280,7 +280,7 @@ class Driver:
             return True
         if self._knows_room():
             if decisions.any:
-                return silence >= BRIEF * self.report.settle
+                return self._has_paused(silence)
             return not self.world.room.placeable() & decisions.awaited
         if not self._is_silent(silence):
             return False
@@ -312,21 +312,26 @@ class Driver:
             patience = min(patience, max(SHORT, PAUSES * decisions.latency))
         if self._deaf >= DEAF:
             patience = min(patience, SHORT)
-        restless = (activity.clock.now() - decisions.last) / SECOND
-        if restless > RESTLESS * self.manners.patience:
+        if self._is_restless():
             return True
         return activity.silence() > patience and self._is_silent(activity.silence())
+
+    def _is_restless(self) -> bool:
+        """Whether somebody asks and asks, and nothing has come of it for long."""
+        activity = self.activity
+        since = activity.clock.now() - max(activity.touched, self.decisions.last)
+        return since > RESTLESS * self.manners.patience * SECOND
 
     def _wait_for_binds(self) -> None:
         """Let bound pods start, until no waiting pod has room or the scheduler is silent."""
         while not self.decisions.awaited:
             if self._is_idle():
                 # A component that is no scheduler may react to what has happened, too.
-                self._wait(lambda silence: silence >= BRIEF * self.report.settle)
+                self._wait(self._has_paused, self._is_restless)
                 if not self._take_in():
                     return
                 continue
-            self._wait(self._spoke_or_silent)
+            self._wait(self._spoke_or_silent, self._is_restless)
             if self._take_in():
                 continue
             # Where there is room for a pod that waits, the scheduler may just be slow: more silence
@@ -353,9 +358,10 @@ class Driver:
 
     def _spoke_or_silent(self, silence: float) -> bool:
         """Whether it has decided something and paused, or is silent."""
-        if self.decisions.any:
-            return silence >= BRIEF * self.report.settle
-        return self._is_silent(silence)
+        return self._has_paused(silence) if self.decisions.any else self._is_silent(silence)
+
+    def _has_paused(self, silence: float) -> bool:
+        return silence >= BRIEF * self.report.settle
 
     def _is_silent(self, silence: float) -> bool:
         """Whether it has settled: no requests, none on the way, and nobody who could run."""
