@@ -372,3 +372,48 @@ def test_the_policies_of_the_allocator_place_pods_and_give_no_gpu_twice(scenario
         assert held[lane] <= 1000
     again = run(path, scheduler=f"allocation:{policy}")
     assert outputs.task_rows(again) == outputs.task_rows(result)
+
+
+DRAWN = (
+    "fleet: {hosts: 64}\nseed: 5\nscheduler: easy\nworkload:\n  generate:\n    count: 300\n"
+    "    users: 4\n    arrivals: {process: poisson, over: 1d}\n"
+    "    duration: {distribution: lognormal, median: 20m, sigma: 1.2}\n"
+    "    overestimate: {least: 1.5, most: 5}\n    jobs:\n    - {weight: 3, machines: 1}\n"
+    "    - {weight: 2, machines: {distribution: powers, least: 2, most: 64}}\n"
+    "    - {weight: 1, machines: {distribution: uniform, least: 3, most: 7}, duration: 5m, user: x}\n"
+)
+
+
+def test_rigid_jobs_are_drawn_with_sizes_run_times_and_overestimated_walltimes(scenario):
+    loaded = scenarios.load(scenario(DRAWN))
+    jobs = loaded.work.jobs.jobs
+    assert len(jobs) == 300
+    widths = {job.width for job in jobs}
+    assert widths <= {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}
+    assert {1, 64} <= widths
+    lengths = loaded.work.jobs.profiles
+    for job in jobs:
+        assert 1.5 <= job.walltime / lengths[job.profile].duration < 5.01
+    assert {job.user for job in jobs} == {"x", *(f"user-{n}" for n in range(4))}
+    assert metrics.of(run(scenario(DRAWN)))["succeeded"] == 300
+    assert scenarios.load(scenario(DRAWN)).work == loaded.work
+    assert scenarios.load(scenario(DRAWN), seed=6).work != loaded.work
+    # Drawn sizes do not change when run times do.
+    other = scenarios.load(scenario(DRAWN.replace("20m", "40m"))).work.jobs.jobs
+    assert [job.width for job in other] == [job.width for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("hosts: 64", "hosts: 32", r"generate.jobs: job-\d+ drew 64 machines; there are 32"),
+        ("least: 2, most: 64", "least: 5, most: 7", "no power of two"),
+        ("least: 2, most: 64", "least: 5, most: 3", "must be from 5"),
+        ("powers", "primes", "'primes' is none of uniform, powers"),
+        ("least: 1.5", "least: 0.5", "at least 1"),
+        ("weight: 3", "weight: x", "must be a number"),
+    ],
+)
+def test_jobs_that_cannot_be_drawn_are_named(scenario, old, new, problem):
+    with pytest.raises(InputError, match=problem):
+        scenarios.load(scenario(DRAWN.replace(old, new)))

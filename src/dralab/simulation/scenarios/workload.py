@@ -1,24 +1,18 @@
 """`workload:` of a scenario: what arrives when, from whatever format it is described in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
-from dralab.kernel.randomness import Randomness
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.pods.model import Pod
-from dralab.simulation.scenarios import manifests
+from dralab.simulation.scenarios import generated, manifests
 from dralab.simulation.scenarios.fields import Fields
-from dralab.simulation.workloads import batsim, generate, openb, swf
+from dralab.simulation.workloads import batsim, openb, swf
 from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.openb import WHOLE_GPU, Shape
+from dralab.simulation.workloads.openb import Shape
 from dralab.simulation.workloads.profiles import Delay
 from dralab.values.quantity import QuantityError, parse_any
-
-MOST_TASKS: Final = 5_000_000
-DISTRIBUTIONS: Final = ("constant", "uniform", "exponential", "lognormal", "weibull")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ def read(scenario: Fields, seed: int, complaints: Complaints, *, hosts: int | No
             "manifests": lambda f: _manifests(f, complaints),
             "pods": lambda f: Work(pods=tuple(_listed(f))),
             "jobs": lambda f: Work(jobs=_jobs(f, complaints, hosts)),
-            "generate": lambda f: Work(pods=tuple(_generated(f.mapping("generate"), seed))),
+            "generate": lambda f: _generated(f.mapping("generate"), seed, complaints, hosts),
         }
     )
     fields.done()
@@ -61,6 +55,12 @@ def _manifests(fields: Fields, complaints: Complaints) -> Work:
 
 def _batsim(fields: Fields, complaints: Complaints, hosts: int | None) -> Work:
     return Work(jobs=batsim.read(fields.file("batsim"), complaints=complaints, hosts=hosts))
+
+
+def _generated(fields: Fields, seed: int, complaints: Complaints, hosts: int | None) -> Work:
+    if fields.has("jobs"):
+        return Work(jobs=generated.jobs(fields, seed, complaints, hosts))
+    return Work(pods=tuple(generated.pods(fields, seed)))
 
 
 def _swf(fields: Fields, complaints: Complaints, hosts: int | None) -> Work:
@@ -127,7 +127,7 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
 def _listed(fields: Fields) -> Iterator[Pod]:
     seen: set[str] = set()
     for entry in fields.mappings("pods"):
-        base = _pod(entry)
+        base = generated.asked(entry)
         count, every = entry.whole("count", 1, least=1), entry.duration("every", 0)
         name, arrives = entry.text("name"), entry.duration("at", 0)
         length = entry.duration("duration") if entry.has("duration") else None
@@ -138,24 +138,6 @@ def _listed(fields: Fields) -> Iterator[Pod]:
                 raise entry.error("name", f"there are two pods {full!r}")
             seen.add(full)
             yield Pod(name=full, arrives=arrives + index * every, duration=length, **base)
-
-
-def _pod(entry: Fields) -> dict[str, Any]:
-    """What pods of any origin may say of themselves."""
-    gpus = entry.whole("gpus", 0)
-    milli = entry.whole("gpu_milli", WHOLE_GPU, least=1) if gpus else 0
-    if milli > WHOLE_GPU:
-        raise entry.error("gpu_milli", f"is of one GPU: at most {WHOLE_GPU}")
-    models = entry.text("models", "") if gpus else ""
-    labels = ",".join(sorted(entry.labels("node_labels")))
-    return {
-        "shape": Shape(entry.quantity("cpu", "0", scale=1000), milli, gpus, models, labels),
-        "memory": entry.quantity("memory", "0"),
-        "priority": entry.whole("priority", 0, least=-(2**31)),
-        "queue": entry.text("queue", ""),
-        "user": entry.text("user", ""),
-        "scheduler": entry.text("scheduler", ""),
-    }
 
 
 def _jobs(fields: Fields, complaints: Complaints, hosts: int | None) -> Workload:
@@ -191,80 +173,3 @@ def _jobs(fields: Fields, complaints: Complaints, hosts: int | None) -> Workload
         machines=max((job.width for job in jobs.values()), default=0),
         source=str(fields.place.path),
     )
-
-
-def _generated(fields: Fields, seed: int) -> Iterator[Pod]:
-    count = fields.whole("count", least=1)
-    if count > MOST_TASKS:
-        raise fields.error("count", f"must be at most {MOST_TASKS}")
-    how = fields.mapping("arrivals")
-    arrivals = generate.Arrivals(
-        process=how.choice("process", generate.PROCESSES, "poisson"),
-        over=how.duration("over", 0) / SECOND,
-        every=how.duration("every", 0) / SECOND,
-        peak=how.number("peak", 1.8, least=1.0),
-    )
-    how.done()
-    if arrivals.process in {"poisson", "daily", "uniform"} and not arrivals.over:
-        raise how.error("over", "must be given, as a duration above 0")
-    kinds, weights = [], []
-    durations = []
-    for entry in fields.mappings("pods"):
-        weights.append(entry.number("weight", 1.0))
-        kinds.append((_pod(entry), entry.whole("gang", 1, least=1)))
-        durations.append(_distribution(entry if entry.has("duration") else fields))
-        entry.done()
-    if not kinds or not sum(weights):
-        raise fields.error("pods", "must list at least one kind of pod with a weight above 0")
-    users = fields.whole("users", 1, least=1)
-    name = fields.text("name", "pod")
-    fields.raw("duration")
-    fields.done()
-    chance = Randomness(seed)
-    times = generate.arrivals(arrivals, count, chance.stream("workload/arrivals"))
-    picks = chance.stream("workload/kinds").choices(range(len(kinds)), weights, k=count)
-    lengths, owners = chance.stream("workload/durations"), chance.stream("workload/users")
-    for index, (when, pick) in enumerate(zip(times, picks, strict=True)):
-        base, gang = kinds[pick]
-        length = max(1, round(durations[pick](lengths) * SECOND))
-        user = base["user"] or f"user-{owners.randrange(users)}"
-        for rank in range(gang):
-            yield Pod(
-                **(base | {"user": user}),
-                name=f"{name}-{index}" if gang == 1 else f"{name}-{index}-{rank}",
-                arrives=when,
-                duration=length,
-                gang=f"{name}-{index}" if gang > 1 else "",
-            )
-
-
-def _distribution(fields: Fields) -> generate.Draw:
-    value = fields.raw("duration")
-    if not isinstance(value, Mapping):
-        return generate.constant(fields.duration("duration") / SECOND)
-    how = fields.mapping("duration")
-    name = how.choice("distribution", dict.fromkeys(DISTRIBUTIONS), "constant")
-
-    def seconds(key: str) -> float:
-        found = how.duration(key) / SECOND
-        if not found:
-            raise how.error(key, "must be above 0")
-        return found
-
-    if name == "uniform":
-        draw = generate.uniform(how.duration("least", 0) / SECOND, seconds("most"))
-    elif name == "exponential":
-        draw = generate.exponential(seconds("mean"))
-    elif name == "lognormal":
-        draw = generate.lognormal(seconds("median"), how.number("sigma", 1.0))
-    elif name == "weibull":
-        draw = generate.weibull(seconds("scale"), how.number("shape", 0.7))
-    else:
-        draw = generate.constant(seconds("value"))
-    how.done()
-    return draw
-
-
-def source_of(fields: Fields) -> Path:
-    """Return the file of the scenario, for messages about what it names."""
-    return fields.place.path
