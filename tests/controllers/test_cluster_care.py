@@ -169,7 +169,17 @@ class TestNamespaces:
         assert lab.names(CONFIG_MAPS, "team") == ["held"]
         namespace = lab.get(NAMESPACES, "team")
         assert namespace["status"]["phase"] == "Terminating"
-        assert "configmaps has 1" in namespace["status"]["conditions"][0]["message"]
+        told = {c["type"]: (c["status"], c["message"]) for c in namespace["status"]["conditions"]}
+        assert len(told) == 5
+        assert told["NamespaceContentRemaining"] == (
+            "True",
+            "Some resources are remaining: configmaps. has 1 resource instances",
+        )
+        assert told["NamespaceFinalizersRemaining"] == (
+            "True",
+            "Some content in the namespace has finalizers remaining: "
+            "example.com/x in 1 resource instances",
+        )
         lab.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "team")
         lab.wait(6)
         assert lab.find(NAMESPACES, "team") is None

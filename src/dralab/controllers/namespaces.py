@@ -1,6 +1,8 @@
 """Namespaces: when one is deleted its contents go first, then the namespace itself."""
 
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
@@ -14,6 +16,25 @@ from dralab.runtime.resources import NAMESPACES
 # namespace first, find the rest as long as this.
 GRACE: Final = SECOND
 AGAIN: Final = 5 * SECOND
+
+# Trouble that does not come: kinds are known beforehand, and what fails is tried again.
+FINE: Final = (
+    (
+        "NamespaceDeletionDiscoveryFailure",
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+)
 
 
 class Namespaces:
@@ -40,13 +61,16 @@ class Namespaces:
         namespace = self.namespaces.get(key)
         if namespace is None or not is_deleting(namespace):
             return None
-        left: dict[str, int] = {}
+        left: Counter[str] = Counter()
+        held: Counter[str] = Counter()
         for resource in self._resources():
             remaining = self._empty(resource, key.name)
             if remaining:
-                left[f"{resource.plural}.{resource.group}".rstrip(".")] = remaining
+                left[f"{resource.plural}.{resource.group}"] = len(remaining)
+            for obj in remaining:
+                held.update(obj["metadata"].get("finalizers") or ())
         if left:
-            self._tell(namespace, left)
+            self._tell(namespace, left, held)
             return AGAIN
         finalizers = (namespace.get("spec") or {}).get("finalizers") or []
         if "kubernetes" not in finalizers:
@@ -69,12 +93,13 @@ class Namespaces:
                 found[f"{resource.group}/{resource.plural}"] = resource
         return sorted(found.values(), key=lambda resource: (resource.plural == "pods", resource))
 
-    def _empty(self, resource: Resource, namespace: str) -> int:
+    def _empty(self, resource: Resource, namespace: str) -> Sequence[Object]:
+        """Delete what there is of a kind; return what is there still."""
         try:
             items = self.client.list(resource, namespace).items
         except ApiError as error:
             if error.code in {404, 405}:
-                return 0
+                return ()
             raise
         for obj in items:
             if is_deleting(obj):
@@ -88,23 +113,33 @@ class Namespaces:
             except ApiError as error:
                 if error.reason not in {"NotFound", "Conflict"}:
                     raise
-        return len(self.client.list(resource, namespace).items) if items else 0
+        return self.client.list(resource, namespace).items if items else ()
 
-    def _tell(self, namespace: Object, left: dict[str, int]) -> None:
-        counted = ", ".join(
-            f"{name} has {count} resource instances" for name, count in left.items()
-        )
+    def _tell(self, namespace: Object, left: Counter[str], held: Counter[str]) -> None:
         status = namespace.get("status") or {}
-        condition = {
-            "type": "NamespaceContentRemaining",
-            "status": "True",
-            "reason": "SomeResourcesRemain",
-            "message": f"Some resources are remaining: {counted}",
-        }
-        conditions = with_condition(
-            status.get("conditions") or (), condition, now=self.manager.now()
-        )
-        if conditions == status.get("conditions"):
+        before = conditions = list(status.get("conditions") or ())
+        for type_, value, reason, message in _conditions(left, held):
+            condition = {"type": type_, "status": value, "reason": reason, "message": message}
+            conditions = with_condition(conditions, condition, now=self.manager.now())
+        if conditions == before:
             return
         body = {**namespace, "status": {**status, "conditions": conditions}}
         self.namespaces.learn(self.client.update(NAMESPACES, body, subresource="status"))
+
+
+def _conditions(
+    left: Counter[str], held: Counter[str]
+) -> Iterator[tuple[str, Literal["True", "False"], str, str]]:
+    """Yield a namespace's conditions, in kube-controller-manager's words: what keeps it."""
+    for type_, reason, message in FINE:
+        yield type_, "False", reason, message
+    counted = ", ".join(f"{name} has {left[name]} resource instances" for name in sorted(left))
+    message = f"Some resources are remaining: {counted}"
+    yield "NamespaceContentRemaining", "True", "SomeResourcesRemain", message
+    if held:
+        counted = ", ".join(f"{name} in {held[name]} resource instances" for name in sorted(held))
+        message = f"Some content in the namespace has finalizers remaining: {counted}"
+        yield "NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", message
+    else:
+        message = "All content-preserving finalizers finished"
+        yield "NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", message
