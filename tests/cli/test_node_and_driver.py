@@ -112,6 +112,14 @@ def test_a_driver_that_cannot_be_imported_is_bad_input(tmp_path, monkeypatch, co
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("where", ["0.0.0.0:0", "[::]:10250", "127.0.0.1", "10250"])
+def test_a_node_listens_where_the_server_finds_it(tmp_path, where):
+    words = ["node", "--name", "n1", "--kubeconfig", config(tmp_path), "--listen", where]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "--listen" in result.stderr
+
+
 COMMANDS = [["driver", "run", "gpu", "--node", "n1"], ["node", "--name", "n1"]]
 
 

@@ -72,7 +72,7 @@ def node(
     from dralab.runtime.manager import Manager
     from dralab.runtime.objects import uid_of
 
-    host, port = address_of(listen, "127.0.0.1:10250")
+    host, port = _address(listen)
     try:
         commands = image_map(images)
     except ImageMapError as error:
@@ -127,3 +127,13 @@ def node(
         kubelets.stop()
         endpoint.stop()
         client.close()
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, port = address_of(listen, "127.0.0.1:10250")
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - refused
+        raise click.BadParameter(
+            f"{host} is no address at which the server finds the node: name one of this machine's",
+            param_hint="--listen",
+        )
+    return host, port
