@@ -73,6 +73,11 @@ COMMANDS = {
         "k8s.io/kubernetes/cmd/kube-scheduler",
         "k8s.io/kubernetes v1.30.4",
     ),
+    "kube-controller-manager-1.30": (
+        "DRALAB_OLD_CONTROLLER_MANAGER",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "k8s.io/kubernetes v1.30.4",
+    ),
 }
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {

@@ -475,11 +475,13 @@ class Kubelets:
         client = self.manager.client
         selector = f"spec.driver={driver}," if driver else ""
         try:
+            self.named_slices.wipe(kubelet.name, driver)
             client.delete_collection(
                 SLICES, field_selector=f"{selector}spec.nodeName={kubelet.name}"
             )
-            self.named_slices.wipe(kubelet.name, driver)
-        except ApiError:
+        except ApiError as error:
+            if error.reason == "NotFound":
+                return  # a server of before 1.31 has no such slices
             later = partial(self.wipe, kubelet, driver, min(2 * again, LONGEST_WIPE_DELAY))
             self.manager.engine.after(again, later)
 

@@ -1,6 +1,6 @@
-"""The unmodified kube-scheduler of Kubernetes 1.30 gives our fake driver's devices, in both flavours.
+"""Kubernetes 1.30's own scheduler and controllers, unmodified, give our fake driver's devices.
 
-It is the other half of the contract that `test_old_driver` holds our scheduler to.
+In both flavours: the other half of the contract that `test_old_driver` holds ours to.
 """
 
 import os
@@ -16,16 +16,16 @@ from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NAMESPAC
 from fakelab import EXAMPLES
 from processes import Processes
 
-BINARY = os.environ.get("DRALAB_OLD_SCHEDULER") or shutil.which("kube-scheduler-1.30")
+pytestmark = pytest.mark.conformance
+SCHEDULER = os.environ.get("DRALAB_OLD_SCHEDULER") or shutil.which("kube-scheduler-1.30")
+MANAGER = os.environ.get("DRALAB_OLD_CONTROLLER_MANAGER") or shutil.which(
+    "kube-controller-manager-1.30"
+)
 NODE = "fake-dra-driver-cluster-worker"
-pytestmark = [
-    pytest.mark.conformance,
-    pytest.mark.skipif(
-        not BINARY,
-        reason="DRALAB_OLD_SCHEDULER names no kube-scheduler of 1.30; "
-        "tools/build_clients.py FOLDER kube-scheduler-1.30",
-    ),
-]
+GATES = "--feature-gates=DynamicResourceAllocation=true"
+# Our server has no protobuf for what only 1.30 knew.
+JSON = "application/json"
+BUILD = "tools/build_clients.py FOLDER"
 CLASSIC = EXAMPLES / "50-fake-driver"
 MANIFESTS = {
     **{f"test{number}": CLASSIC / f"fake-test{number}.yaml" for number in range(1, 7)},
@@ -33,26 +33,30 @@ MANIFESTS = {
 }
 
 
-@pytest.fixture
-def lab():
-    options = ["--profile", "v1,classic", "--without", "scheduler", "--driver", "fake"]
-    with Processes(*options) as running:
-        config = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {
-                "kubeconfig": str(running.kubeconfig),
-                # Our server has no protobuf for what only 1.30 knew.
-                "contentType": "application/json",
-                "acceptContentTypes": "application/json",
-            },
-        }
-        path = running.root / "scheduler.yaml"
-        path.write_text(yaml.safe_dump(config))
-        gates = "--feature-gates=DynamicResourceAllocation=true"
-        running.run("scheduler", [BINARY, "--config", path, gates, "--secure-port=0", "-v=2"])
-        yield running
+def scheduler(lab):
+    if not SCHEDULER:
+        pytest.skip(f"DRALAB_OLD_SCHEDULER names no program; {BUILD} kube-scheduler-1.30")
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {
+            "kubeconfig": str(lab.kubeconfig), "contentType": JSON, "acceptContentTypes": JSON,
+        },
+    }  # fmt: skip
+    path = lab.root / "scheduler.yaml"
+    path.write_text(yaml.safe_dump(config))
+    lab.run("scheduler", [SCHEDULER, "--config", path, GATES, "--secure-port=0"])
+
+
+def controllers(lab):
+    if not MANAGER:
+        pytest.skip(
+            f"DRALAB_OLD_CONTROLLER_MANAGER names no program; {BUILD} kube-controller-manager-1.30"
+        )
+    access = ["--kubeconfig", lab.kubeconfig, f"--kube-api-content-type={JSON}"]
+    command = [MANAGER, *access, GATES, "--secure-port=0", "--leader-elect=false"]
+    lab.run("controllers", command)
 
 
 def apply(lab, namespace):
@@ -80,7 +84,21 @@ def ends(lab, *namespaces):
     lab.until(lambda: not lab.client.list(CLASSIC_CLAIMS).items, "scheduler")
 
 
-def test_the_demonstrations_run(lab):
+def test_the_demonstrations_run_with_its_scheduler():
+    with Processes("--profile", "v1,classic", "--without", "scheduler", "--driver", "fake") as lab:
+        scheduler(lab)
+        runs_the_demonstrations(lab)
+
+
+def test_the_demonstrations_run_with_its_scheduler_and_its_controllers():
+    # Without today's version, whose objects its controllers would take for those of the group.
+    with Processes("--profile", "classic", "--driver", "fake") as lab:
+        scheduler(lab)
+        controllers(lab)
+        runs_the_demonstrations(lab)
+
+
+def runs_the_demonstrations(lab):
     counts = {"test1": 2, "test2": 1, "test3": 2, "test4": 1}
     for namespace in counts:
         apply(lab, namespace)
