@@ -38,8 +38,8 @@ bench: $(READY) ## measure; each benchmark prints a ratio to something named
 docs: $(READY) ## check links and examples of the documentation, make its generated pages anew
 	$(BIN)/python tools/docs.py
 
-conformance: $(READY) ## slow suites and real clients
-	$(BIN)/python -m pytest -q -m conformance
+conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a part
+	$(BIN)/python -m pytest -q -m conformance $(ONLY)
 
 generate: $(READY) ## make the generated data anew
 	$(BIN)/python tools/generate.py
