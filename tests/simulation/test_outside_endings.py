@@ -122,11 +122,28 @@ def test_a_scheduler_that_says_nothing_is_not_waited_for_for_ever(scenario):
     assert any(note.startswith("5 pods got no answer in time") for note in result.notes)
 
 
+LISTS_THRICE = """
+import os, threading, urllib.request
+for _ in range(3):
+    urllib.request.urlopen("http://" + os.environ["SERVER"] + "/api/v1/pods").read()
+threading.Event().wait()
+"""
+
+
+def test_one_that_has_stopped_to_poll_is_not_waited_for_for_ever(scenario):
+    result, found = run(
+        scenario("{name: p, count: 5, duration: 10s, cpu: 1, every: 5s}", program=LISTS_THRICE,
+                 patience=0.1, hope=0.1)
+    )  # fmt: skip
+    assert (result.complete, found["never_started"]) == (True, 5)
+    assert any(note.startswith("5 pods got no answer in time") for note in result.notes)
+
+
 def test_a_scheduler_that_is_never_silent_is_not_waited_for_for_ever(scenario):
     result, found = run(
         scenario("{name: p, count: 2, duration: 10s, cpu: 1, every: 5s}, "
                  "{name: large, cpu: 2, duration: 1s}", program=WATCHING,
-                 arguments=("default-scheduler", "restless"), patience=0.1, start_patience=0.3)
+                 arguments=("default-scheduler", "restless"), patience=0.1)
     )  # fmt: skip
     assert (result.complete, found["succeeded"], found["makespan"]) == (True, 2, 15)
 

@@ -128,14 +128,16 @@ class Driver:
         `reads` is how many lists or watches of pods there have to be: one for each of them.
         """
         manners, activity = self.manners, self.activity
-        reads = self.schedulers if reads is None else reads
+        reads, met = self.schedulers if reads is None else reads, 0
 
         def ready(silence: float) -> bool:
-            if activity.pod_reads >= reads and silence >= manners.start_settle:
-                return True
-            # Who lists again and again, and watches nothing, is never silent.
-            if activity.pod_reads >= reads + 2 and not activity.pod_watches:
-                return True
+            nonlocal met
+            if activity.pod_reads >= reads:
+                met = met or activity.clock.now()
+                if silence >= manners.start_settle:
+                    return True
+                # Who lists again and again is never silent.
+                return activity.clock.now() - met > RESTLESS * manners.start_settle * SECOND
             if trouble := self.trouble():
                 raise DecisionError(f"did not ask for pods: {trouble}")
             if self._stop():
@@ -143,7 +145,7 @@ class Driver:
             return False
 
         activity.polls = False  # until it is known: silence includes that of lists
-        if not activity.wait(ready, manners.start_patience) and activity.pod_reads < reads:
+        if not activity.wait(ready, manners.start_patience):
             raise DecisionError(f"did not ask for pods in {manners.start_patience:g} s")
         activity.polls = manners.polls or not activity.pod_watches
         self.report.polls = activity.polls
@@ -248,8 +250,10 @@ class Driver:
             if not self._wait(
                 lambda _: decisions.any or activity.quiet_rounds > 0, self._answers_no_more
             ):
-                self._give_answers_up()
-            elif not self._take_in():
+                self._give_answers_up(deaf=True)
+                return
+            self._deaf = 0
+            if not self._take_in():
                 break
         decisions.awaited = set()
 
@@ -268,10 +272,7 @@ class Driver:
             return
         if not self.world.room.placeable() & decisions.awaited and not decisions.refusals:
             self.report.terse = True
-        self._give_answers_up()
-        self._deaf = 0 if activity.requests > requests else self._deaf + 1
-        if self._deaf >= GONE:
-            raise _Stopped("the scheduler has gone silent")
+        self._give_answers_up(deaf=activity.requests == requests)
 
     def _answered(self, silence: float) -> bool:
         """Whether there is no pod to wait for, or something to take in before that is known."""
@@ -297,17 +298,21 @@ class Driver:
             return False
         return self.decisions.refusals > 0 and not self._outranked()
 
-    def _give_answers_up(self) -> None:
+    def _give_answers_up(self, *, deaf: bool) -> None:
+        """Take down who got no answer; `deaf`: nothing at all was heard of the scheduler."""
         awaited, self.decisions.awaited = self.decisions.awaited, set()
         if self.report.terse:
             awaited &= self.world.room.placeable()
         self.report.unanswered += sorted(awaited - set(self.report.unanswered))
+        self._deaf = self._deaf + 1 if deaf else 0
+        if self._deaf >= GONE:
+            raise _Stopped("the scheduler has gone silent")
 
     def _answers_no_more(self) -> bool:
         """Whether it is no use to wait for answers any longer."""
         activity, decisions, patience = self.activity, self.decisions, self.manners.patience
         if activity.polls:
-            return activity.unheard() > patience
+            return activity.unheard() > (min(patience, SHORT) if self._deaf >= DEAF else patience)
         if decisions.answers >= KNOWN:
             patience = min(patience, max(SHORT, PAUSES * decisions.latency))
         if self._deaf >= DEAF:
