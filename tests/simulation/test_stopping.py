@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import signal
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from dralab.cli import _progress
 from dralab.cli.main import main
 from dralab.simulation import checkpoints
+from dralab.simulation.batch import outputs, runs
 from dralab.simulation.errors import InputError
 
 JOBS = {
@@ -71,6 +73,49 @@ COMMANDS = {
     "pods": (["run", "pods.yaml", "--report", "{}"], "{}/checkpoint"),
     "cluster": (["run", "cluster.yaml", "--report", "{}"], "{}/checkpoint"),
 }  # fmt: skip
+
+
+def pressing_before(module, name, monkeypatch):
+    """Press Ctrl-C once, whenever the function is about to be called."""
+    original = getattr(module, name)
+
+    def pressed(*arguments, **named):
+        signal.raise_signal(signal.SIGINT)
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(module, name, pressed)
+
+
+def test_a_run_stopped_while_its_files_are_read_leaves_a_checkpoint_of_its_beginning(
+    files, monkeypatch
+):
+    whole = call("swf", "--trace", "log.swf", "--out", "whole/r")
+    with monkeypatch.context() as patched:
+        pressing_before(runs, "of_swf", patched)
+        stopped = call("swf", "--trace", "log.swf", "--out", "parts/r")
+    assert stopped.exit_code == 1
+    assert "go on with --resume parts/r_checkpoint" in stopped.stderr
+    resumed = call(
+        "swf", "--trace", "log.swf", "--out", "parts/r", "--resume", "parts/r_checkpoint"
+    )
+    assert resumed.stdout == whole.stdout
+    assert written(files / "parts") == written(files / "whole")
+
+
+def test_results_are_written_to_the_end_though_ctrl_c_is_pressed_meanwhile(files, monkeypatch):
+    whole = call("swf", "--trace", "log.swf", "--out", "whole/r")
+    pressing_before(outputs, "write", monkeypatch)
+    pressed = call("swf", "--trace", "log.swf", "--out", "parts/r")
+    assert (pressed.exit_code, pressed.stdout) == (0, whole.stdout)
+    assert written(files / "parts") == written(files / "whole")
+
+
+def test_a_second_ctrl_c_leaves_at_once(files, monkeypatch):
+    pressing_before(runs, "of_swf", monkeypatch)
+    pressing_before(outputs, "write", monkeypatch)
+    left = call("swf", "--trace", "log.swf", "--out", "parts/r")
+    assert left.exit_code == 1
+    assert not (files / "parts").exists()
 
 
 @pytest.mark.parametrize("kind", COMMANDS)

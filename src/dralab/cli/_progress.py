@@ -1,22 +1,74 @@
 """A progress bar for simulated time, on stderr, only where that is a terminal."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import wraps
 from types import FrameType
+from typing import ParamSpec, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dralab.kernel.clock import SECOND, WallClock
 
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class Patience:
+    """Whether Ctrl-C was pressed once."""
+
+    pressed: bool = False
+
+
+_PATIENCE: ContextVar[Patience | None] = ContextVar("patience", default=None)
+
+
+@contextmanager
+def _patient() -> Iterator[Patience]:
+    """A first Ctrl-C is noted, a second one stops at once."""
+    outer = _PATIENCE.get()
+    if outer is not None:
+        yield outer
+        return
+    patience = Patience()
+
+    def ask(_: int, __: FrameType | None) -> None:
+        patience.pressed = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    token, before = _PATIENCE.set(patience), signal.signal(signal.SIGINT, ask)
+    try:
+        yield patience
+    finally:
+        signal.signal(signal.SIGINT, before)
+        _PATIENCE.reset(token)
+
+
+def patiently(command: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+    """Let Ctrl-C neither lose what a command has found nor what it has not yet begun.
+
+    While files are read it stops the run before its first step, with a checkpoint; while results
+    are written they are written to the end.
+    """
+
+    @wraps(command)
+    def call(*given: Parameters.args, **named: Parameters.kwargs) -> Answer:
+        with _patient():
+            return command(*given, **named)
+
+    return call
+
 
 @dataclass(slots=True)
 class Watcher:
     """Shows how far a run is, and knows whether Ctrl-C was pressed."""
 
-    interrupted: bool = False
+    patience: Patience
     bar: Progress | None = None
     task: int = 0
     clock: WallClock = field(default_factory=WallClock)
@@ -39,22 +91,16 @@ class Watcher:
 
     def stop(self) -> bool:
         """Return whether the run shall leave off."""
-        return self.interrupted
+        return self.patience.pressed
 
 
 @contextmanager
 def watching(title: str) -> Iterator[Watcher]:
     """Yield a watcher; Ctrl-C asks it to stop, a second Ctrl-C stops at once."""
-    watcher = Watcher()
-    watcher.began = watcher.clock.now()
-
-    def ask(_: int, __: FrameType | None) -> None:
-        watcher.interrupted = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, ask)
     console = Console(stderr=True)
-    try:
+    with _patient() as patience:
+        watcher = Watcher(patience)
+        watcher.began = watcher.clock.now()
         if not console.is_terminal:
             yield watcher
             return
@@ -69,5 +115,3 @@ def watching(title: str) -> Iterator[Watcher]:
             bar.add_task(title, when="", speed="")
             watcher.bar = bar
             yield watcher
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dralab.cli._progress import watching
+from dralab.cli._progress import patiently, watching
 from dralab.cli._runs import (
     FILE,
     FOLDER,
@@ -57,6 +57,7 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
 @RESUME
 @LENIENT
 @OUTPUT
+@patiently
 def openb(
     nodes: Path,
     pods: Path,
@@ -128,6 +129,7 @@ def openb(
 )
 @LENIENT
 @OUTPUT
+@patiently
 def run(
     scenario: Path,
     scheduler: str | None,
@@ -199,6 +201,7 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
 @click.option("--preemption", is_flag=True, help="Delete pods of lower priority to make room.")
 @click.option("--until", type=click.IntRange(min=1), help="Stop after so many simulated seconds.")
 @OUTPUT
+@patiently
 def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output: str) -> None:
     """Run a k8s-cluster-simulator configuration, tick by tick; write its metrics.
 

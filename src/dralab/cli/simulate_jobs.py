@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dralab.cli._progress import patiently
 from dralab.cli._runs import (
     FILE,
     LENIENT,
@@ -46,6 +47,7 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 @RESUME
 @LENIENT
 @OUTPUT
+@patiently
 def batsim(
     workloads: tuple[Path, ...],
     platform: Path | None,
@@ -120,6 +122,7 @@ def batsim(
 @RESUME
 @LENIENT
 @OUTPUT
+@patiently
 def swf(
     trace: Path,
     hosts: int | None,
