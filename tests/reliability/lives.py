@@ -203,7 +203,7 @@ def live(lab, watcher, total, *, seed, kill, each=0.16, least=0):
         lab.ask("DELETE", f"{CLAIMS}/{name}")
     assert at_last(lab, pause, lambda items: not items) == []
     assert lab.ask("GET", PODS)[1]["items"] == []
-    assert watcher.wrong == []
+    assert watcher.wrong == [], watcher.wrong
     assert watcher.events > 4 * total
 
 

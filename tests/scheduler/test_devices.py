@@ -302,3 +302,27 @@ def test_an_allocation_that_others_use_is_not_given_up(cluster):
     assert "allocation" in cluster.get(CLAIMS, "c")["status"]
     assert "node(s) were unschedulable" in cluster.why("second")
     assert "resourceclaim not available on the node" in cluster.why("second")
+
+
+def test_devices_stay_held_while_nobody_knows_what_a_dying_server_has_stored(cluster):
+    """It stores an allocation and dies; when it is back, its watch tells of that much later."""
+    cluster.add(CLAIMS, *(named(name, request("r", "gpu", f'{MODEL} == "b"')) for name in "cd"))
+    for watch in cluster.server.watches:
+        if watch.resource is CLAIMS:
+            watch.next = lambda timeout=None: None
+    store, answers = cluster.server.update, iter([False])
+
+    def dying(resource, body, *, subresource=""):
+        stored = store(resource, body, subresource=subresource)
+        if resource is CLAIMS and subresource == "status" and not next(answers, True):
+            cluster.server.fail_next("list", "resourceclaims", gone)
+            raise gone
+        return stored
+
+    gone = ApiError("ServiceUnavailable", "the server does not answer")
+    cluster.server.update = dying
+    cluster.add(PODS, pod("p", claims={"gpu": "c"}), pod("q", claims={"gpu": "d"}))
+    cluster.wait(30)
+    assert next(answers, True), "the server has died"
+    assert (allocated(cluster, "c"), allocated(cluster, "d")) == (["n1/gpu-0"], [])
+    assert (cluster.node_of("p"), cluster.node_of("q")) == ("n1", None)

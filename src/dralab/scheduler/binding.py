@@ -33,6 +33,12 @@ def write_claims(client: Client, placement: Placement, now: str) -> list[Object]
     return claims
 
 
+def may_have_been_written(error: Exception, placement: Placement) -> bool:
+    """Return whether a failure of `write_claims` leaves open what is stored now."""
+    refused = isinstance(error, ApiError) and error.reason not in {"ServiceUnavailable", "Timeout"}
+    return not refused or len(placement.plans) > 1
+
+
 def _tell_pod(client: Client, placement: Placement, claims: list[Object]) -> None:
     """Write into the pod's status what its devices take of the node."""
     pod = placement.pod

@@ -47,6 +47,7 @@ from dralab.scheduler.waking import awaited, claim_names, forget, is_given_up, m
 from dralab.values import labels
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once more
 EARLY: Final = SECOND  # a pod's claims may come so much later than the pod
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 FLUSH_PERIOD: Final = 30 * SECOND
@@ -449,7 +450,10 @@ class Scheduler:
         self, item: Waiting, placement: Placement, result: list[Object] | Exception
     ) -> None:
         if isinstance(result, Exception):
-            self._failed(item, placement, result)
+            if binding.may_have_been_written(result, placement):
+                self._find_out(item, placement, result)
+            else:
+                self._failed(item, placement, result)
             return
         for claim in binding.synthetic_claims(placement, result):
             self.state.devices.adopt(placement.pod, claim)
@@ -472,6 +476,26 @@ class Scheduler:
         self._pending[placement.pod.uid] = _Pending(item, placement, keys, volumes, until)
         self.manager.engine.at(until, partial(self._look_at, placement.pod.uid))
         self._look_at(placement.pod.uid)
+
+    def _find_out(self, item: Waiting, placement: Placement, error: Exception) -> None:
+        """Learn what became of claims that may have been written all the same.
+
+        A server that dies may have stored what it never answered. Until it says so, the devices
+        stay held: the watch might tell only after they were given to another claim.
+        """
+        client, namespace = self.manager.client, placement.pod.key.namespace
+
+        def found(result: list[Object] | Exception) -> None:
+            if isinstance(result, Exception):
+                self.manager.engine.after(AGAIN, lambda: self._find_out(item, placement, error))
+                return
+            for claim in result:
+                self._claims.learn(claim)
+            self._failed(item, placement, error)
+
+        self.manager.engine.offload(
+            lambda: list(client.list(resources.CLAIMS, namespace).items), found
+        )
 
     def _check_pending(self, key: Key) -> None:
         for uid, waiting in list(self._pending.items()):
