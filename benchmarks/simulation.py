@@ -1,7 +1,7 @@
 """Simulated weeks per real minute.
 
     python -m benchmarks.simulation                 all rows, each in a process of its own
-    python -m benchmarks.simulation openb swf       some: openb swf fleet kube-scheduler
+    python -m benchmarks.simulation openb swf       some: openb swf fleet cluster kube-scheduler
 
 `openb` and `swf` need the reference traces beside the project, `kube-scheduler` one in PATH or
 DRALAB_KUBE_SCHEDULER. Beside: the FGD authors' own simulator (10 minutes on 2 vCPU, their
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dralab.simulation import worlds
 from dralab.simulation.batch import outputs, runs
 from dralab.simulation.openb import experiment
 from dralab.simulation.outside import run as outside
@@ -90,6 +91,26 @@ def rows_fleet() -> Iterator[Row]:
         yield name, took, simulation.events.now() / SECOND / took, "real time"
 
 
+def rows_cluster() -> Iterator[Row]:
+    cases = [
+        ("2,000 pods x 170 s, 160 nodes", "count: 160, cpu: 1", "count: 2000, cpu: 1"),
+        ("2,000 pods with a GPU each, 20 nodes x 8", "count: 20, cpu: 64, gpus: 8",
+         "count: 2000, cpu: 1, gpus: 1"),
+    ]  # fmt: skip
+    for name, nodes, pods in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "scenario.yaml"
+            path.write_text(
+                f"fleet: {{nodes: [{{name: n, {nodes}}}]}}\nscheduler: dralab\n"
+                f"workload: {{pods: [{{name: p, {pods}, duration: 170s}}]}}\n"
+            )
+            began = time.perf_counter()
+            result = worlds.begin(scenarios.load(path)).go()
+            took = time.perf_counter() - began
+        assert all(task.state == "Succeeded" for task in result.tasks)
+        yield f"whole cluster: {name}", took, result.end / SECOND / took, "real time"
+
+
 def rows_kube_scheduler() -> Iterator[Row]:
     program = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
     if program is None:
@@ -120,6 +141,7 @@ ROWS = {
     "openb": rows_openb,
     "swf": rows_swf,
     "fleet": rows_fleet,
+    "cluster": rows_cluster,
     "kube-scheduler": rows_kube_scheduler,
 }
 

@@ -103,3 +103,13 @@ def test_drivers_on_nodes_need_the_world_that_asks_them(tmp_path):
     )
     with pytest.raises(InputError, match="--scheduler dralab"):
         begin(loaded)
+
+
+def test_pods_that_name_another_scheduler_are_decided_for_and_that_is_said(tmp_path):
+    loaded = load(
+        tmp_path, "fleet: {nodes: [{name: n, cpu: 4}]}\nworkload: {manifests: pods.yaml}\n",
+        pod("p", spec="  schedulerName: elsewhere\n") + pod("q"),
+    )  # fmt: skip
+    found = begin(loaded).go()
+    assert [task.state for task in found.tasks] == ["Succeeded", "Succeeded"]
+    assert found.notes == ["pods that name another scheduler: 1; here dralab decides for all"]

@@ -5,7 +5,7 @@ what decides there, to the byte. GPUs are devices of a driver, and a part of one
 capacity that several claims may share. Only containers are other: they take the time they say.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,8 +27,9 @@ from dralab.simulation.inside.containers import Containers
 from dralab.simulation.inside.faults import Faults
 from dralab.simulation.inside.nodes import SimulatedNodes
 from dralab.simulation.inside.queues import Queues
-from dralab.simulation.inside.submission import GATE, Bodies, gangs_of
+from dralab.simulation.inside.submission import GATE, SCHEDULER, Bodies, gangs_of
 from dralab.simulation.inside.tasks import Gpus, Seen, Tasks, lanes_of
+from dralab.simulation.pods.model import Pod
 from dralab.simulation.results import Result
 from dralab.simulation.scenarios import collect, custom, manifests
 from dralab.simulation.scenarios.execute import digest
@@ -385,6 +386,11 @@ class InsideRun:
                     seen.state, seen.started = "Bound", None
                 seen.reason = "its node went down"
 
+    def _notes(self) -> Iterator[str]:
+        others = sum(map(_names_another, self.work))
+        if others:
+            yield f"pods that name another scheduler: {others}; here dralab decides for all"
+
     # --- the end ------------------------------------------------------------------------------
 
     def result(self) -> Result:
@@ -412,8 +418,14 @@ class InsideRun:
             end=end - self.begin,
             outages=outages,
             refusals=dict(self.tasks.refusals),
+            notes=list(self._notes()),
             complete=self.complete,
         )
+
+
+def _names_another(pod: Pod) -> bool:
+    named = pod.scheduler or ((pod.body or {}).get("spec") or {}).get("schedulerName")
+    return named not in {None, "", SCHEDULER, "default"}
 
 
 def _tolerated(pod: object) -> int:
