@@ -95,6 +95,15 @@ def test_what_an_installation_cannot_write_is_refused_before_the_run(monkeypatch
         assert not (tmp_path / "out").exists()
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(TEXT)
+    place = scenario / "below-a-file"
+    found = CliRunner().invoke(main, ["simulate", "run", str(scenario), "--report", str(place)])
+    assert found.exit_code == 2
+    assert found.stderr == f"Error: {place}: nothing can be written there: not a directory\n"
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_charts_can_be_a_picture(result, tmp_path, kind):

@@ -156,7 +156,7 @@ def run(
         loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, complaints=complaints)
         wanted = loaded.outputs.but(report=report, parquet=parquet, picture=picture)
         checkpoint = (wanted.report or Path()) / "checkpoint"
-        outputs.check(parquet=wanted.parquet, picture=wanted.picture)
+        outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
         work = None
         if loaded.scheduler != scenarios.EXTERNAL:
             work = worlds.begin(loaded, resume)

@@ -20,8 +20,13 @@ SAMPLE_COLUMNS: Final = ("time", *Sample._fields[1:-1])
 Row = tuple[Any, ...]
 
 
-def check(*, parquet: bool | None = None, picture: str | None = None) -> None:
-    """Refuse what this installation cannot write: better before a run than after. InputError."""
+def check(
+    folder: Path | None = None, *, parquet: bool | None = None, picture: str | None = None
+) -> None:
+    """Make the folder, and refuse what cannot be written: better before a run than after.
+
+    InputError.
+    """
     for extra, wanted, module in (
         ("parquet", parquet, "pyarrow"),
         ("picture", picture, "matplotlib"),
@@ -29,6 +34,12 @@ def check(*, parquet: bool | None = None, picture: str | None = None) -> None:
         if wanted and find_spec(module) is None:
             problem = f"needs an extra that is not installed: pip install 'dralab[{extra}]'"
             raise InputError(f"--{extra}", problem)
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise InputError(folder, f"nothing can be written there: {why}") from None
 
 
 def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[Path]:
@@ -38,8 +49,7 @@ def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[
     """
     if parquet is None:
         parquet = find_spec("pyarrow") is not None
-    check(parquet=parquet)
-    folder.mkdir(parents=True, exist_ok=True)
+    check(folder, parquet=parquet)
     paths = [folder / "summary.json", folder / "tasks.csv", folder / "samples.csv"]
     paths[0].write_bytes(
         orjson.dumps(summary(result), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
