@@ -89,5 +89,7 @@ class LazyGroup(click.Group):
 def main() -> None:
     """A dry lab for Kubernetes devices.
 
+    Exit codes: 0 done, or yes; 1 no, or it failed on the way; 2 what was given cannot be used.
+
     Example: `dralab up` serves a cluster on 127.0.0.1:55441 and writes a kubeconfig.
     """
