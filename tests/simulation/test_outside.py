@@ -139,7 +139,7 @@ def test_a_scheduler_that_polls_is_waited_for_until_a_round_without_a_write(scen
     assert (found["succeeded"], found["wait_max"], found["makespan"]) == (6, 0, 130)
 
 
-KUBECTL = os.environ.get("DRALAB_KUBECTL") or shutil.which("kubectl")
+KUBECTL = os.environ.get("DRALAB_KUBECTL", "").split(os.pathsep)[0] or shutil.which("kubectl")
 
 
 @pytest.mark.conformance
