@@ -1,6 +1,7 @@
 """The engine and the schedulers, on small cases that can be worked out by hand."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -51,6 +52,22 @@ def test_easy_starts_a_later_job_that_conservative_keeps_behind_a_reservation():
     jobs = [(0, 3, 10, 10), (0, 4, 10, 10), (0, 2, 10, 10), (1, 1, 9, 9), (1, 3, 10, 10)]
     assert starts("easy", *jobs)[3] == 1
     assert starts("conservative", *jobs)[3] == 1
+
+
+def test_jobs_that_back_filling_rejects_are_a_warning_that_says_why():
+    given = workload((0, 1, 5, 5), (0, 1, 5, 5))
+    endless = replace(given, jobs=(given.jobs[0], replace(given.jobs[1], walltime=None)))
+    told = {}
+    for name in ("easy", "fcfs"):
+        simulation = Simulation(plain(2), [endless], SCHEDULERS[name]())
+        simulation.run()
+        told[name] = list(runs.warnings(simulation))
+    assert told == {
+        "easy": [
+            "1 jobs were rejected, 1 the first of them: it has no walltime, which back-filling needs"
+        ],
+        "fcfs": [],
+    }
 
 
 def test_a_job_that_outlives_its_walltime_ends_there_and_equality_is_success():

@@ -307,6 +307,21 @@ def test_users_schedulers_are_python_files_beside_the_scenario(scenario, tmp_pat
         scenarios.load(path, scheduler="../mine.py:Fullest")
 
 
+@pytest.mark.parametrize("answer", ["'x'", "[]", "float('inf')", "float('nan')", "1e300"])
+def test_a_users_scheduler_that_returns_no_number_is_told_so_in_one_line(
+    scenario, tmp_path, answer
+):
+    (tmp_path / "mine.py").write_text(
+        f"class Odd:\n    def prefer(self, pod, node):\n        return {answer}\n"
+    )
+    path = scenario(
+        FLEET + "workload: {pods: [{name: p, cpu: 1, duration: 1s}]}\nscheduler: mine.py:Odd\n"
+    )
+    done = CliRunner().invoke(main, ["simulate", "run", str(path)])
+    assert done.exit_code == 2
+    assert "Error: Odd.prefer: must return a number between" in done.stderr
+
+
 def test_the_command_prints_a_summary_and_writes_files(scenario, tmp_path):
     path = scenario(WEEK)
     done = CliRunner().invoke(main, ["simulate", "run", str(path), "--report", str(tmp_path / "r")])

@@ -142,6 +142,12 @@ def warnings(simulation: Simulation) -> Iterator[str]:
             f"{simulation.shared_links} jobs sent over a link that another job was using: "
             "their times are those of having it alone, and so too short"
         )
+    rejected = [record for record in simulation.finished if record.state == "REJECTED"]
+    if rejected:
+        first, why = rejected[0].job.id, rejected[0].reason
+        yield f"{len(rejected)} jobs were rejected, {first} the first of them" + (
+            f": it {why}" if why else ""
+        )
     if simulation.waiting:
         first = simulation.waiting[0].job.id
         yield f"{len(simulation.waiting)} jobs were never started, {first} the first of them"

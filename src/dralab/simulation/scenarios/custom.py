@@ -21,6 +21,8 @@ from dralab.simulation.openb.policies import Policy
 from dralab.simulation.workloads.openb import WHOLE_GPU, Shape
 
 SCALE = 1_000_000
+# Scores are whole and not negative; what a user says may be neither.
+MIDDLE = 1 << 60
 
 
 class PodView(NamedTuple):
@@ -67,9 +69,21 @@ class PreferencePolicy:
         for position, index in enumerate(nodes.tolist()):
             wish = self.user.prefer(pod, _view(cluster, index))
             if wish is not None:
-                # Scores are whole and not negative; what a user says may be neither.
-                scores[position] = (1 << 60) + round(float(wish) * SCALE)
+                scores[position] = MIDDLE + self._scaled(wish)
         return scores, None
+
+    def _scaled(self, wish: Any) -> int:
+        try:
+            scaled = round(float(wish) * SCALE)
+        except (TypeError, ValueError, OverflowError):
+            scaled = MIDDLE
+        if abs(scaled) >= MIDDLE:
+            most = MIDDLE // SCALE
+            raise InputError(
+                f"{type(self.user).__name__}.prefer",
+                f"must return a number between {-most} and {most}, or None, and returned {wish!r}",
+            )
+        return scaled
 
 
 def _view(cluster: GpuCluster, index: int) -> NodeView:
