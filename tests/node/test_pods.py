@@ -150,6 +150,8 @@ def test_a_deleted_pod_has_its_grace_period(lab, trap, seconds):
     run(lab, body)
     lab.client.delete(PODS, "p", "default")
     lab.wait(15)
+    # Its containers run, and are as ready as they were.
+    assert not seconds or is_ready(lab.pods("default")["p"])
     left = [each["metadata"]["name"] for each in lab.client.list(PODS, "default").items]
     assert left == (["p"] if seconds else [])
     lab.wait(10)

@@ -67,7 +67,7 @@ class Running:
         if self.init and not self.sidecar:
             return self.exit is not None and self.exit.code == 0
         probe = self.probes.get("readinessProbe")
-        return self.has_started and not self.stopping and (probe is None or probe.good)
+        return self.has_started and (probe is None or probe.good)
 
     def ended(self, exit: Exit, now: int) -> None:
         """Take it that the run is over."""
