@@ -307,6 +307,20 @@ def test_users_schedulers_are_python_files_beside_the_scenario(scenario, tmp_pat
         scenarios.load(path, scheduler="../mine.py:Fullest")
 
 
+@pytest.mark.parametrize(("strict", "waits"), [("true", [0, 90, 80]), ("false", [0, 90, 0])])
+def test_in_strict_order_a_late_small_pod_waits_behind_the_head(scenario, strict, waits):
+    pods = (
+        "[{name: j, cpu: 5900m, duration: 100s}, {name: w, at: 10s, cpu: 5, duration: 50s},"
+        " {name: s, at: 20s, cpu: 100m, duration: 5s}]"
+    )
+    path = scenario(
+        f"fleet: {{nodes: [{{name: n, cpu: 6}}]}}\nworkload: {{pods: {pods}}}\n"
+        f"scheduler: {{name: firstfit, strict_order: {strict}}}\n"
+    )
+    tasks = run(path).tasks
+    assert [(task.started - task.submitted) // S for task in tasks] == waits
+
+
 @pytest.mark.parametrize("answer", ["'x'", "[]", "float('inf')", "float('nan')", "1e300"])
 def test_a_users_scheduler_that_returns_no_number_is_told_so_in_one_line(
     scenario, tmp_path, answer

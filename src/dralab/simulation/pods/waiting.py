@@ -78,11 +78,12 @@ class Waiting:
     ) -> int:
         """Try pods in order until the first failure of their class; return how many were taken.
 
-        `attempt` gets one pod, or all of a gang. With `blocking`, the first failure ends the round.
+        `attempt` gets one pod, or all of a gang. With `blocking`, the first failure ends the round,
+        and the head of all that wait comes first, whatever may have changed for it.
         """
         heads = [
             (-kind.priority, self._classes[kind][0][0], kind)
-            for kind in set(kinds)
+            for kind in set(self._classes if blocking else kinds)
             if kind in self._classes
         ]
         heapq.heapify(heads)
