@@ -321,6 +321,16 @@ def test_in_strict_order_a_late_small_pod_waits_behind_the_head(scenario, strict
     assert [(task.started - task.submitted) // S for task in tasks] == waits
 
 
+@pytest.mark.parametrize("name", ["dralab", "external"])
+def test_a_strict_order_is_refused_where_the_scheduler_has_its_own(scenario, name):
+    path = scenario(
+        FLEET + "workload: {pods: [{name: p, duration: 1s}]}\n"
+        f"scheduler: {{name: {name}, strict_order: true}}\n"
+    )
+    with pytest.raises(InputError, match="strict_order is for built-in policies"):
+        scenarios.load(path)
+
+
 @pytest.mark.parametrize("answer", ["'x'", "[]", "float('inf')", "float('nan')", "1e300"])
 def test_a_users_scheduler_that_returns_no_number_is_told_so_in_one_line(
     scenario, tmp_path, answer

@@ -125,6 +125,10 @@ def load(
             known = ", ".join([*SCHEDULERS, *POLICIES, *NAMES, OWN, EXTERNAL, "file.py:Class"])
             raise fields.error("scheduler", f"{chosen!r} is none of {known}")
         custom.check(chosen, path)
+    if blocking and chosen in {EXTERNAL, OWN}:
+        raise fields.error(
+            "scheduler", f"{chosen} has an order of its own: strict_order is for built-in policies"
+        )
     used_seed = own_seed if seed is None else seed
     machines = fleet.read(fields, complaints)
     batch = chosen in SCHEDULERS
