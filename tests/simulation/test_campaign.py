@@ -97,6 +97,28 @@ def test_the_command_runs_a_grid_of_an_openb_trace_too(files):
     assert [row["scheduler"] for row in json.loads(done.stdout)] == ["random", "fgd"]
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, workers):
+    folder = files / "out"
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 2000"))
+    command = ["campaign", str(files / "grid.yaml"), "--out", str(folder), "--workers", workers]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dralab", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not list(folder.glob("runs/*.json")):
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    _, told = process.communicate(timeout=60)
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}
+    assert (process.returncode, told.count("\n")) == (1, 1), told
+    assert told.startswith("stopped: what is done is kept in ")
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
 @pytest.mark.conformance
 def test_many_processes_give_the_same_as_one(files):
     campaign = grid.read(files / "grid.yaml")

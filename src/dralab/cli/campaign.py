@@ -29,6 +29,8 @@ def campaign(
 ) -> None:
     """Run scenarios x schedulers x seeds; finished runs are kept and never repeated.
 
+    Ctrl-C ends those that are not finished; the same command goes on.
+
     Example: `dralab campaign grid.yaml --workers 4`
     """
     from dralab.simulation.campaigns import comparison, grid, work
@@ -44,7 +46,13 @@ def campaign(
             if sys.stderr.isatty():
                 click.echo(f"\r{done}/{total} runs ({reused} kept)", err=True, nl=False)
 
-        numbers = work.run(found.cases, folder, chosen, progress=tell)
+        try:
+            numbers = work.run(found.cases, folder, chosen, progress=tell)
+        except KeyboardInterrupt:
+            click.echo(
+                f"stopped: what is done is kept in {folder}; run this again to go on", err=True
+            )
+            raise SystemExit(1) from None
         table = comparison.write(found, numbers, folder)
     click.echo(f"runs, campaign.csv and report.html are in {folder}", err=True)
     if output == "json":

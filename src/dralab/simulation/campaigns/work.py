@@ -5,11 +5,14 @@ whose scenario changed is a new run. Files are written aside and moved: none is 
 """
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, Protocol
 
 import orjson
@@ -41,14 +44,31 @@ class Processes:
                 yield case, _answer(case.run)
             return
         # Spawned, not forked: threads and sockets of a server do not survive a fork.
+        others = set(active_children())
         with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
-            futures = {pool.submit(Case.run, case): case for case in cases}
+            with _deaf():
+                futures = {pool.submit(Case.run, case): case for case in cases}
+            workers = set(active_children()) - others
             try:
                 for future in _done(futures):
                     yield futures[future], _answer(future.result)
-            finally:
-                for future in futures:
-                    future.cancel()
+            except BaseException:
+                for process in workers:
+                    process.terminate()
+                raise
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Let processes that start here not hear Ctrl-C: whoever started them ends them."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Dask:
