@@ -45,3 +45,11 @@ def test_a_text_that_is_no_schedule_is_refused(text, why):
 
 def test_a_schedule_that_never_comes_ends_its_search():
     assert list(islice(cron.parse("0 0 30 2 *").after(datetime(2026, 1, 1, tzinfo=UTC)), 1)) == []
+
+
+@pytest.mark.parametrize(
+    "zone", ["Nowhere/Land", "../etc/passwd", "/etc/passwd", "Europe", "a" * 5000]
+)
+def test_what_is_no_time_zone_is_refused(zone):
+    with pytest.raises(cron.ScheduleError, match="unknown time zone"):
+        cron.parse("* * * * *", zone)

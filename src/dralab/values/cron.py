@@ -104,7 +104,7 @@ def _zone(name: str | None) -> ZoneInfo | None:
         return None
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: too long for a file
         raise ScheduleError(f"unknown time zone {name}") from error
 
 
