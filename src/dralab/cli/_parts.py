@@ -39,6 +39,22 @@ CDI = click.option(
     help="Where CDI files lie.",
 )
 
+RUNTIME = click.option(
+    "--runtime",
+    type=click.Choice(["pretend", "process"]),
+    default="pretend",
+    show_default=True,
+    help="Act containers out, or run their commands as processes of this machine.",
+)
+IMAGE_MAP = click.option(
+    "--image-map",
+    "images",
+    multiple=True,
+    metavar="IMAGE=COMMAND",
+    help="With --runtime process: the program of this machine that stands for an image; "
+    "@FILE for a YAML file of them.",
+)
+
 
 def address_of(text: str, example: str) -> tuple[str, int]:
     """Return the host and port of --listen. BadParameter."""

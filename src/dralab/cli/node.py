@@ -5,7 +5,16 @@ from typing import Any
 
 import click
 
-from dralab.cli._parts import CDI, KUBECONFIG, ROOT, address_of, connected, run_until_told
+from dralab.cli._parts import (
+    CDI,
+    IMAGE_MAP,
+    KUBECONFIG,
+    ROOT,
+    RUNTIME,
+    address_of,
+    connected,
+    run_until_told,
+)
 from dralab.cli.errors import Unusable
 
 
@@ -14,21 +23,8 @@ from dralab.cli.errors import Unusable
 @click.option("--name", required=True, help="The node's name.")
 @ROOT
 @CDI
-@click.option(
-    "--runtime",
-    type=click.Choice(["pretend", "process"]),
-    default="pretend",
-    show_default=True,
-    help="Act containers out, or run their commands as processes of this machine.",
-)
-@click.option(
-    "--image-map",
-    "images",
-    multiple=True,
-    metavar="IMAGE=COMMAND",
-    help="With --runtime process: the program of this machine that stands for an image; "
-    "@FILE for a YAML file of them.",
-)
+@RUNTIME
+@IMAGE_MAP
 @click.option(
     "--listen",
     default="127.0.0.1:0",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dralab.cli._parts import IMAGE_MAP, RUNTIME
 from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
@@ -40,21 +41,8 @@ if TYPE_CHECKING:
     type=click.Choice(["fake", "gpu", "nic", "cpu"]),
     help="Run a driver on every node; several times for several.",
 )
-@click.option(
-    "--runtime",
-    type=click.Choice(["pretend", "process"]),
-    default="pretend",
-    show_default=True,
-    help="Act containers out, or run their commands as processes of this machine.",
-)
-@click.option(
-    "--image-map",
-    "images",
-    multiple=True,
-    metavar="IMAGE=COMMAND",
-    help="With --runtime process: the program of this machine that stands for an image; "
-    "@FILE for a YAML file of them.",
-)
+@RUNTIME
+@IMAGE_MAP
 @click.option(
     "--root",
     type=click.Path(file_okay=False, path_type=Path),
