@@ -110,3 +110,13 @@ def test_of_two_who_see_it_run_out_one_gets_it(engine, server):
     others = [Candidate(engine, server, name) for name in ("b", "c")]
     wait(engine, 3 * DURATION)
     assert sum(each.holds for each in others) == 1
+
+
+def test_who_stops_does_not_give_back_what_another_holds_by_now(engine, server):
+    first = Candidate(engine, server, "a")
+    wait(engine, SECOND)
+    lease = server.get(LEASES, "lead", NAMESPACE)
+    server.update(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "b"}})
+    assert first.holds, "it has not heard of it"
+    first.stop()
+    assert holder(server) == "b"

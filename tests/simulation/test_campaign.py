@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,21 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
     assert told.startswith("stopped: what is done is kept in ")
     assert CliRunner().invoke(main, command).exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
+def test_workers_do_not_hear_ctrl_c_from_their_start_on(files):
+    others = set(active_children())
+    answers = work.Processes(2).run(grid.read(files / "grid.yaml").cases)
+    next(answers)
+    workers = set(active_children()) - others
+    assert workers
+    for worker in workers:
+        status = Path(f"/proc/{worker.pid}/status").read_text()
+        ignored = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16)
+        assert ignored & 1 << signal.SIGINT - 1
+    answers.close()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.conformance
