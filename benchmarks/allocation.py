@@ -21,8 +21,8 @@ from typing import Any
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.placements import Placement
-from dralab.allocation.policies import FragmentationAware
+from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.policy.policies import FragmentationAware
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelEnvironment
 

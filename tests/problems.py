@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from builders import ask, claim, counter_set, device, device_class, node, pool, taint
 from dralab.allocation import v1
+from dralab.allocation.check.verification import Choice, Held, Key, Verifier
 from dralab.allocation.problem import Features, Problem
-from dralab.allocation.verification import Choice, Held, Key, Verifier
 from dralab.cel import compile_selector, device_of
 
 DRIVERS = ("a", "b")

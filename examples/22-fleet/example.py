@@ -1,8 +1,8 @@
 """A fleet that is loaded once: allocate, ask what if, choose by a policy of one's own."""
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.placements import Placement
-from dralab.allocation.policies import Look, Pack
+from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.policy.policies import Look, Pack
 
 DRIVER = "gpu.example.com"
 

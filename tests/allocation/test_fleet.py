@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.placements import Placement
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelEnvironment
 
@@ -382,8 +382,8 @@ def test_equal_nodes_share_their_plans(count: int) -> None:
 
 def test_what_a_fleet_forgets_it_works_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dralab.allocation.fleet.MOST_KINDS", 2)
-    monkeypatch.setattr("dralab.allocation.pool_states.MOST_STATES", 2)
-    monkeypatch.setattr("dralab.allocation.plans.MOST_PLANS", 1)
+    monkeypatch.setattr("dralab.allocation.inventory.pool_states.MOST_STATES", 2)
+    monkeypatch.setattr("dralab.allocation.inventory.plans.MOST_PLANS", 1)
     devices = [{"name": f"d{i}"} for i in range(8)]
     fleet = Fleet([node("node-0")], slices_of("p", {"nodeName": "node-0"}, devices), CLASSES)
     taken = []

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allocation.policy.test_policies import ask, gpu, plain
 from allocation.test_fleet import CLASSES, node, slices_of
-from allocation.test_policies import ask, gpu, plain
 from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.optimum import allocate_batch
-from dralab.allocation.placements import Placement
 
 pytest.importorskip("ortools", reason="the optimum needs OR-Tools")
 Wire = dict[str, Any]

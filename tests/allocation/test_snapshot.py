@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders import claim, device, device_class, node, pool, request
-from dralab.allocation.policies import POLICIES
+from dralab.allocation.check.verification import Verifier, held_by
+from dralab.allocation.policy.policies import POLICIES
 from dralab.allocation.snapshot import Snapshot
-from dralab.allocation.verification import Verifier, held_by
 from problems import by_cel, cases
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dralab.allocation.enumeration import assignments
+from dralab.allocation.check.enumeration import assignments
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.mending import mend
 from dralab.prototypes.k8srm.world import World

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from dralab.allocation.board import Board
-from dralab.allocation.choosing import Demand, chosen_by, demand_of, worth_on
-from dralab.allocation.eligibility import SearchError
-from dralab.allocation.exact import solve
-from dralab.allocation.observers import SILENT, Observer
 from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
-from dralab.allocation.plain import BudgetError, Effort
-from dralab.allocation.policies import Policy
+from dralab.allocation.policy.choosing import Demand, chosen_by, demand_of, worth_on
+from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import Catalog, View
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.results import ShareIds, allocations
-from dralab.allocation.setup import Setup, prepare
-from dralab.allocation.terms import RefusedError
+from dralab.allocation.search.alternatives import RefusedError
+from dralab.allocation.search.backtracking import BudgetError, Effort
+from dralab.allocation.search.eligibility import SearchError
+from dralab.allocation.search.node_devices import Board
+from dralab.allocation.search.observers import SILENT, Observer
+from dralab.allocation.search.reduction import solve
+from dralab.allocation.search.setup import Setup, prepare
 from dralab.values.labels import SelectorError
 
 DEFAULT_BUDGET = 1_000_000

@@ -14,15 +14,23 @@ import orjson
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
-from dralab.allocation.board import bits
-from dralab.allocation.choosing import demand_of
-from dralab.allocation.openings import Openings
+from dralab.allocation.inventory.feasible_nodes import Openings
+from dralab.allocation.inventory.placements import Placement, placement
+from dralab.allocation.inventory.plans import (
+    ERROR,
+    Kind,
+    NodeShape,
+    Plan,
+    Planned,
+    Trouble,
+    reads_of,
+)
+from dralab.allocation.inventory.pool_records import PoolRecord, Pools
+from dralab.allocation.inventory.pool_states import PoolState, Shapes
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.placements import Placement, placement
-from dralab.allocation.plans import ERROR, Kind, NodeShape, Plan, Planned, Trouble, reads_of
-from dralab.allocation.policies import Policy
-from dralab.allocation.pool_records import PoolRecord, Pools
-from dralab.allocation.pool_states import PoolState, Shapes
+from dralab.allocation.policy.choosing import demand_of
+from dralab.allocation.policy.policies import Policy
+from dralab.allocation.policy.ranking import NodeState, Ranking
 from dralab.allocation.pools import PoolId, View
 from dralab.allocation.problem import (
     Device,
@@ -35,8 +43,8 @@ from dralab.allocation.problem import (
     ShareId,
     Slice,
 )
-from dralab.allocation.ranking import NodeState, Ranking
 from dralab.allocation.results import ShareIds
+from dralab.allocation.search.node_devices import bits
 from dralab.allocation.selectors import CelEnvironment
 from dralab.values.labels import SelectorError
 from dralab.values.quantity import Number, parse_any

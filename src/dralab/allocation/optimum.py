@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dralab.allocation.exact import solve
 from dralab.allocation.fleet import Fleet, Wire
+from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.plans import Kind
 from dralab.allocation.patterns import Part, parts_of
-from dralab.allocation.placements import Placement
-from dralab.allocation.plain import BudgetError, Effort
-from dralab.allocation.plans import Kind
-from dralab.allocation.ranking import NodeState
-from dralab.allocation.units import Vector
+from dralab.allocation.policy.ranking import NodeState
+from dralab.allocation.search.backtracking import BudgetError, Effort
+from dralab.allocation.search.counter_groups import Vector
+from dralab.allocation.search.reduction import solve
 
 EFFORT: Final = 20.0
 

@@ -8,11 +8,11 @@ small problem (see `optimum`).
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from dralab.allocation.board import Draw, bits
-from dralab.allocation.plain import Effort
-from dralab.allocation.plans import Kind, Planner
-from dralab.allocation.ranking import NodeState
-from dralab.allocation.units import Member, UnitKey, Vector, maximal, served
+from dralab.allocation.inventory.plans import Kind, Planner
+from dralab.allocation.policy.ranking import NodeState
+from dralab.allocation.search.backtracking import Effort
+from dralab.allocation.search.counter_groups import Member, UnitKey, Vector, maximal, served
+from dralab.allocation.search.node_devices import Draw, bits
 
 MOST_PATTERNS: Final = 2_000
 MOST_STATES: Final = 50_000

@@ -6,10 +6,10 @@ Source of the rules: the allocator of k8s.io/dynamic-resource-allocation.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dralab.allocation.board import Board
 from dralab.allocation.outcome import Chosen, ChosenConfig, ClaimAllocation
 from dralab.allocation.problem import Claim, Node
-from dralab.allocation.setup import Picked, Setup
+from dralab.allocation.search.node_devices import Board
+from dralab.allocation.search.setup import Picked, Setup
 
 ShareIds = Callable[[], str]
 

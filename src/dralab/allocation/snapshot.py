@@ -14,9 +14,9 @@ from typing import Any, Final
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
 from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.optimum import Optimum, allocate_batch
-from dralab.allocation.placements import Placement
-from dralab.allocation.policies import Policy
+from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment

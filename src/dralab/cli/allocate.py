@@ -11,7 +11,7 @@ import orjson
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event
 from dralab.allocation.optimum import MissingSolverError
-from dralab.allocation.policies import POLICIES, Policy
+from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli.generations import files_option

@@ -39,7 +39,7 @@ def allocations(
 
     Exit code 1 where there is none.
     """
-    from dralab.allocation.plain import BudgetError
+    from dralab.allocation.search.backtracking import BudgetError
 
     names = (*files, pod_file)
     api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
@@ -87,7 +87,7 @@ def _key(pod: Any) -> tuple[str, str]:
 
 def _sets(world: Any, pod: Any, node: str | None, budget: int) -> Iterator[tuple[str, list[str]]]:
     """Yield (node, devices) once for every different set, in the order of the search."""
-    from dralab.allocation.enumeration import assignments
+    from dralab.allocation.check.enumeration import assignments
 
     for place, problem in world.problems(pod):
         if node is not None and place.name != node:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dralab.allocation.conformance import judged, readable
+from dralab.allocation.check.conformance import judged, readable
 from dralab.cli.conformance import content
 
 

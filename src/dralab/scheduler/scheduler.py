@@ -40,10 +40,10 @@ from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduler.preemption import eviction_for
 from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
+from dralab.scheduler.queueing_hints import awaited, claim_names, forget, is_given_up, matters
 from dralab.scheduler.reasons import Reasons
 from dralab.scheduler.topology import is_awaited
 from dralab.scheduler.volumes import Volumes
-from dralab.scheduler.waking import awaited, claim_names, forget, is_given_up, matters
 from dralab.values import labels
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"

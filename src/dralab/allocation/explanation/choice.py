@@ -10,7 +10,7 @@ from dralab.allocation.explanation.phrases import devices, left_out, listed
 from dralab.allocation.facts import Excluded
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import DeviceId, Node, Problem
-from dralab.allocation.terms import Term
+from dralab.allocation.search.alternatives import Term
 
 MOST_PASSED: Final = 8
 

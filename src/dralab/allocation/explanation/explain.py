@@ -19,7 +19,7 @@ from dralab.allocation.explanation.conditions import (
     without,
 )
 from dralab.allocation.explanation.findings import findings
-from dralab.allocation.explanation.reduction import conflict, remedies
+from dralab.allocation.explanation.minimal_conflict import conflict, remedies
 from dralab.allocation.facts import Excluded, Fact, RequestFacts
 from dralab.allocation.outcome import Allocated, Unknown
 from dralab.allocation.pools import Catalog, Offer, View

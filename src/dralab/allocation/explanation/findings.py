@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
-from dralab.allocation.board import Board, State, bits
-from dralab.allocation.eligibility import Eligibility, SearchError, selector_sentence
 from dralab.allocation.facts import (
     BadRequest,
     ConstraintOffers,
@@ -22,10 +20,12 @@ from dralab.allocation.facts import (
     Shortage,
     TooManyDevices,
 )
-from dralab.allocation.matching import Shortfall, matched
 from dralab.allocation.pools import View
 from dralab.allocation.problem import Attribute, Constraint, InUse, Problem, SelectorError
-from dralab.allocation.terms import RefusedError, Term, terms_of
+from dralab.allocation.search.alternatives import RefusedError, Term, terms_of
+from dralab.allocation.search.eligibility import Eligibility, SearchError, selector_sentence
+from dralab.allocation.search.matching import Shortfall, matched
+from dralab.allocation.search.node_devices import Board, State, bits
 from dralab.values.quantity import Number
 
 MOST_OFFERS: Final = 8

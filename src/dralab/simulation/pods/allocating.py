@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.placements import Placement
-from dralab.allocation.policies import POLICIES
+from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.policy.policies import POLICIES
 from dralab.simulation.openb.cluster import GpuCluster
 from dralab.simulation.openb.policies import FirstFit, Scores
 from dralab.simulation.pods import gpu_claims

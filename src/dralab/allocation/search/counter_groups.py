@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dralab.allocation.board import Draw, Left
+from dralab.allocation.search.node_devices import Draw, Left
 from dralab.values.quantity import Number
 
 Vector = tuple[int, ...]

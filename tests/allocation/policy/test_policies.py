@@ -20,9 +20,16 @@ from allocation.test_fleet import (
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate_on, numbered_shares, place
 from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.placements import Placement
-from dralab.allocation.policies import FragmentationAware, Look, Pack, Policy, Spread, policy_named
+from dralab.allocation.policy.policies import (
+    FragmentationAware,
+    Look,
+    Pack,
+    Policy,
+    Spread,
+    policy_named,
+)
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Problem
 

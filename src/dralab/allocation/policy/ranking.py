@@ -7,15 +7,23 @@ a kind keeps its states sorted by cost. An allocation makes at most one new stat
 from bisect import insort
 from typing import NamedTuple, Protocol
 
-from dralab.allocation.choosing import Demand, chosen_by, worth_on
-from dralab.allocation.eligibility import SearchError
-from dralab.allocation.plain import BudgetError, Effort
-from dralab.allocation.plans import ERROR, UNKNOWN, Kind, NodeShape, Plan, Planned, Planner
-from dralab.allocation.policies import Policy
-from dralab.allocation.pool_states import PoolState
-from dralab.allocation.scoring import Worth
-from dralab.allocation.setup import fixed_devices
-from dralab.allocation.terms import RefusedError
+from dralab.allocation.inventory.plans import (
+    ERROR,
+    UNKNOWN,
+    Kind,
+    NodeShape,
+    Plan,
+    Planned,
+    Planner,
+)
+from dralab.allocation.inventory.pool_states import PoolState
+from dralab.allocation.policy.choosing import Demand, chosen_by, worth_on
+from dralab.allocation.policy.policies import Policy
+from dralab.allocation.policy.scoring import Worth
+from dralab.allocation.search.alternatives import RefusedError
+from dralab.allocation.search.backtracking import BudgetError, Effort
+from dralab.allocation.search.eligibility import SearchError
+from dralab.allocation.search.setup import fixed_devices
 
 
 class NodeState(NamedTuple):

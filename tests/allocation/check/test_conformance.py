@@ -8,15 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.allocation import v1
-from dralab.allocation.conformance import solved
+from dralab.allocation.check.conformance import solved
 from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.outcome import Unsatisfiable
-from dralab.allocation.placements import Placement
 from dralab.allocation.problem import Features
 from dralab.allocation.selectors import CelEnvironment
 from dralab.cli.conformance_allocator import command
 
-CASES = Path(__file__).parents[2] / ".." / "shared" / "cases"
+CASES = Path(__file__).parents[3] / ".." / "shared" / "cases"
 pytestmark = pytest.mark.skipif(
     not CASES.is_dir(), reason="the case files are not beside the project"
 )

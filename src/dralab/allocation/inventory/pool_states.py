@@ -8,9 +8,9 @@ for one node holds for every other that comes to look the same.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from dralab.allocation.board import Board, Left, State, bits, overdrawn
 from dralab.allocation.pools import Pool, View
 from dralab.allocation.problem import NO_REACH, Device, Features, Node, Path, Slice
+from dralab.allocation.search.node_devices import Board, Left, State, bits, overdrawn
 from dralab.values.quantity import Number
 
 Amounts = tuple[Number, ...] | None

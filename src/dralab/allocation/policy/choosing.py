@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dralab.allocation import v1
-from dralab.allocation.board import Board, State, bits
-from dralab.allocation.eligibility import Eligibility
-from dralab.allocation.exact import Cost, cheapest
-from dralab.allocation.plain import Effort
-from dralab.allocation.policies import Policy
+from dralab.allocation.policy.policies import Policy
+from dralab.allocation.policy.scoring import Look, Wanted, Worth
 from dralab.allocation.problem import DeviceClass, Features
-from dralab.allocation.scoring import Look, Wanted, Worth
+from dralab.allocation.search.alternatives import RefusedError, Term
+from dralab.allocation.search.backtracking import Effort
+from dralab.allocation.search.eligibility import Eligibility
+from dralab.allocation.search.node_devices import Board, State, bits
+from dralab.allocation.search.reduction import Cost, cheapest
+from dralab.allocation.search.setup import Picked, Setup, prepare_terms
 from dralab.allocation.selectors import CelEnvironment
-from dralab.allocation.setup import Picked, Setup, prepare_terms
-from dralab.allocation.terms import RefusedError, Term
 
 Demand = Sequence[tuple[Term, float]]
 

@@ -9,11 +9,8 @@ has none, the search goes on depth first, remembers what failed, and stops at it
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from dralab.allocation.board import State, lowest_first
-from dralab.allocation.eligibility import SearchError, Values
-from dralab.allocation.observers import Answer
-from dralab.allocation.oracle import Bound, Oracle
-from dralab.allocation.plain import (
+from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.backtracking import (
     BudgetError,
     Effort,
     Position,
@@ -22,9 +19,12 @@ from dralab.allocation.plain import (
     taken_by,
     walked,
 )
-from dralab.allocation.rules import Match, agreed
-from dralab.allocation.setup import Picked, Setup
-from dralab.allocation.terms import Term
+from dralab.allocation.search.eligibility import SearchError, Values
+from dralab.allocation.search.feasibility import Bound, Oracle
+from dralab.allocation.search.node_devices import State, lowest_first
+from dralab.allocation.search.observers import Answer
+from dralab.allocation.search.rules import Match, agreed
+from dralab.allocation.search.setup import Picked, Setup
 
 # How long errors of selectors are looked for in Kubernetes' own order (see `solve`).
 REPLAY = 20_000

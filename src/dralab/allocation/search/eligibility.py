@@ -8,9 +8,9 @@ and `rules`.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from dralab.allocation.board import Board
 from dralab.allocation.problem import Attribute, Device, Scalar, SelectorError
-from dralab.allocation.terms import Term
+from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.node_devices import Board
 from dralab.values.quantity import Number
 
 Values = frozenset[tuple[str, Scalar]]

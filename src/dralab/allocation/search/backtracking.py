@@ -7,11 +7,11 @@ also how every allocation begins, because it asks selectors in the order of Kube
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dralab.allocation.board import State, lowest_first
-from dralab.allocation.eligibility import SearchError
-from dralab.allocation.rules import Rules, agreed
-from dralab.allocation.setup import Picked, Setup
-from dralab.allocation.terms import Term
+from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.eligibility import SearchError
+from dralab.allocation.search.node_devices import State, lowest_first
+from dralab.allocation.search.rules import Rules, agreed
+from dralab.allocation.search.setup import Picked, Setup
 
 
 class BudgetError(Exception):

@@ -17,7 +17,7 @@ from builders import (
     request,
     taint,
 )
-from dralab.allocation.verification import Choice, Held, Key, Verifier
+from dralab.allocation.check.verification import Choice, Held, Key, Verifier
 from problems import Case, TooBigError, by_cel, cases, of_driver, of_kind, tried
 
 PLAIN = pool(

@@ -18,16 +18,16 @@ from itertools import islice
 from math import prod
 from typing import Final, NamedTuple
 
-from dralab.allocation.board import Draw, Left, State, bits, mask_of
-from dralab.allocation.eligibility import Carried, SearchError, Values
-from dralab.allocation.matching import Shortfall, matched
-from dralab.allocation.observers import Answer
-from dralab.allocation.plain import Effort
 from dralab.allocation.problem import Scalar
-from dralab.allocation.rules import Distinct, Match, Rule, Total
-from dralab.allocation.setup import Setup
-from dralab.allocation.terms import Term
-from dralab.allocation.units import Member, UnitKey, Vector, folded, served
+from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.backtracking import Effort
+from dralab.allocation.search.counter_groups import Member, UnitKey, Vector, folded, served
+from dralab.allocation.search.eligibility import Carried, SearchError, Values
+from dralab.allocation.search.matching import Shortfall, matched
+from dralab.allocation.search.node_devices import Draw, Left, State, bits, mask_of
+from dralab.allocation.search.observers import Answer
+from dralab.allocation.search.rules import Distinct, Match, Rule, Total
+from dralab.allocation.search.setup import Setup
 
 # Beyond these sizes the dynamic programme gives up, and the search looks for itself.
 MOST_VECTORS: Final = 300

@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 from allocation import builders as b
 from allocation.hard import hard
 from dralab.allocation.allocator import allocate
-from dralab.allocation.board import Board
-from dralab.allocation.eligibility import SearchError
-from dralab.allocation.exact import solve
-from dralab.allocation.observers import Counting, Transcript
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.plain import BudgetError, Effort, first, walked
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Problem, Reach
-from dralab.allocation.setup import Setup, prepare
-from dralab.allocation.terms import RefusedError
+from dralab.allocation.search.alternatives import RefusedError
+from dralab.allocation.search.backtracking import BudgetError, Effort, first, walked
+from dralab.allocation.search.eligibility import SearchError
+from dralab.allocation.search.node_devices import Board
+from dralab.allocation.search.observers import Counting, Transcript
+from dralab.allocation.search.reduction import solve
+from dralab.allocation.search.setup import Setup, prepare
 
 STEPS = 200_000
 

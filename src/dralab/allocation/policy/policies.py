@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
-from dralab.allocation.scoring import Look
+from dralab.allocation.policy.scoring import Look
 
 __all__ = ["FragmentationAware", "Look", "Pack", "Policy", "Spread", "policy_named"]
 

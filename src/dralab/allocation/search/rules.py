@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from dralab.allocation.eligibility import Eligibility, Values
 from dralab.allocation.problem import Constraint
-from dralab.allocation.terms import Term
+from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.eligibility import Eligibility, Values
 from dralab.values.quantity import Number
 
 

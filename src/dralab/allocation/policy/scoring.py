@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dralab.allocation.board import Board, Draw, Left, State, bits
-from dralab.allocation.eligibility import Eligibility, SearchError
-from dralab.allocation.terms import Term
+from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.eligibility import Eligibility, SearchError
+from dralab.allocation.search.node_devices import Board, Draw, Left, State, bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from dralab.allocation.board import Board, State, bits, mask_of
-from dralab.allocation.eligibility import WHOLE, Eligibility, SearchError
-from dralab.allocation.exact import solve
+from dralab.allocation.inventory.pool_states import PoolShape, PoolState
 from dralab.allocation.outcome import Chosen
-from dralab.allocation.plain import BudgetError, Effort
-from dralab.allocation.pool_states import PoolShape, PoolState
 from dralab.allocation.pools import Pool, View
 from dralab.allocation.problem import Claim, DeviceClass, Features, Node, Path
 from dralab.allocation.results import configs_of, node_selector, only
-from dralab.allocation.rules import rules_of
-from dralab.allocation.setup import Picked, Setup, fixed_devices, prepare_terms
-from dralab.allocation.terms import RefusedError, Term
+from dralab.allocation.search.alternatives import RefusedError, Term
+from dralab.allocation.search.backtracking import BudgetError, Effort
+from dralab.allocation.search.eligibility import WHOLE, Eligibility, SearchError
+from dralab.allocation.search.node_devices import Board, State, bits, mask_of
+from dralab.allocation.search.reduction import solve
+from dralab.allocation.search.rules import rules_of
+from dralab.allocation.search.setup import Picked, Setup, fixed_devices, prepare_terms
 
 # Plans that one planner remembers; beyond it they are forgotten, which costs time alone.
 MOST_PLANS: Final = 100_000

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from dralab.allocation.board import Board, State
-from dralab.allocation.plain import Effort, solutions
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import DeviceId, Node, Problem
-from dralab.allocation.setup import prepare
+from dralab.allocation.search.backtracking import Effort, solutions
+from dralab.allocation.search.node_devices import Board, State
+from dralab.allocation.search.setup import prepare
 
 Assignment = tuple[tuple[str, tuple[DeviceId, ...]], ...]
 

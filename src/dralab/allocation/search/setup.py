@@ -4,12 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dralab.allocation.board import Board, State
-from dralab.allocation.eligibility import Eligibility
-from dralab.allocation.observers import SILENT, Observer
 from dralab.allocation.problem import Claim, DeviceClass, Features, InUse
-from dralab.allocation.rules import Rules, rules_of
-from dralab.allocation.terms import RefusedError, Term, check_constraints, terms_of, too_many
+from dralab.allocation.search.alternatives import (
+    RefusedError,
+    Term,
+    check_constraints,
+    terms_of,
+    too_many,
+)
+from dralab.allocation.search.eligibility import Eligibility
+from dralab.allocation.search.node_devices import Board, State
+from dralab.allocation.search.observers import SILENT, Observer
+from dralab.allocation.search.rules import Rules, rules_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

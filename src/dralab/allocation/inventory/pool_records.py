@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
-from dralab.allocation.board import bits, mask_of
-from dralab.allocation.pool_states import PoolShape, PoolState, Shapes
+from dralab.allocation.inventory.pool_states import PoolShape, PoolState, Shapes
 from dralab.allocation.pools import Catalog, Offer, Pool, PoolId, View, assembled, waits
 from dralab.allocation.problem import Device, DeviceId, Features, Node, Slice
+from dralab.allocation.search.node_devices import bits, mask_of
 from dralab.values.labels import SelectorError
 
 Names = tuple[str, ...]

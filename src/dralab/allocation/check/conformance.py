@@ -11,10 +11,10 @@ from typing import Any
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
+from dralab.allocation.check.verification import Held, Key, Verifier
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.problem import DeviceId, Features, InUse, Problem, SelectorError, ShareId
 from dralab.allocation.selectors import CelEnvironment
-from dralab.allocation.verification import Held, Key, Verifier
 from dralab.values.quantity import parse_any
 
 Wire = Mapping[str, Any]
