@@ -236,7 +236,9 @@ def test_a_cluster_tells_when_it_has_answered_all_that_was_sent():
                 for _ in range(20)
             ]
             for number, one in enumerate(sockets):
-                one.sendall(b"GET /api/v1/namespaces/n%d HTTP/1.1\r\nhost: x\r\n\r\n" % number)
+                one.sendall(
+                    b"GET /api/v1/namespaces/n%d HTTP/1.1\r\nhost: localhost\r\n\r\n" % number
+                )
             cluster.when_idle(lambda: (told.set(), seen.append("idle")))
         assert told.wait(10)
         assert len(seen) == 21

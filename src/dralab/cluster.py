@@ -62,6 +62,8 @@ class Options:
     `profiles` say which meanings of the device API are served (`parts.profiles`), `features`
     which gates of it are on; None stands for those of 1.36.
     In `node_networks` (CIDR), beside the loopback, nodes of other processes may be asked.
+    `accept_hosts` are names by which clients call the server, beside those of the loopback: where
+    no token is asked for, requests for any other name are refused.
     """
 
     host: str = "127.0.0.1"
@@ -76,6 +78,7 @@ class Options:
     profiles: Sequence[str] = profiles.DEFAULT
     features: Features | None = None
     node_networks: Sequence[str] = ()
+    accept_hosts: Sequence[str] = ()
 
 
 class Cluster:
@@ -250,7 +253,9 @@ class Cluster:
                     from dralab.apiserver.http import tls
 
                     place = self._kept() / "tls"
-                    certificate = tls.certificate(place, WallClock().now(), [options.host])
+                    certificate = tls.certificate(
+                        place, WallClock().now(), [options.host, *options.accept_hosts]
+                    )
                     self._tokens = {tls.token(place): "admin"}
                     self._ca = certificate.ca
                 self._address = "{}:{}".format(*address(listener))
@@ -278,6 +283,7 @@ class Cluster:
             service_accounts=self.options.service_accounts,
             features=self.options.features,
             networks=[*LOOPBACK, *map(ipaddress.ip_network, self.options.node_networks)],
+            accept_hosts=self.options.accept_hosts,
         )
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)

@@ -353,6 +353,18 @@ def test_a_page_of_another_server_opens_nothing(lab):
     for path in ("exec?command=echo", "attach", "portforward"):
         with lab.open(f"page/{path}", origin="http://example.com") as session:
             assert session.status == 403
+            assert "may not use this server" in session.refusal()
+
+
+def test_a_name_that_was_rebound_to_this_machine_opens_nothing(lab):
+    lab.run("rebound", "sleep 60", node="pretend")
+    port = lab.host.rpartition(":")[2]
+    path = f"{PODS_PATH}/rebound/exec?command=id&stdout=1"
+    with WebSocket(
+        lab.host, path, Host=f"evil.example:{port}", origin=f"http://evil.example:{port}"
+    ) as s:
+        assert s.status == 403
+        assert "evil.example" in s.refusal()
 
 
 @pytest.fixture

@@ -378,7 +378,7 @@ def raw_nonsense(server: ServerProcess, count: int, seed: int) -> None:
     """Send what is no HTTP at all, and leave in the middle of requests."""
     rng = random.Random(seed)
     whole = (
-        b"POST /api/v1/namespaces/default/pods HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n"
+        b"POST /api/v1/namespaces/default/pods HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n"
         + b"x" * 50
     )
     for _ in range(count):

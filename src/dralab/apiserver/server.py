@@ -37,6 +37,7 @@ class ApiServer:
         service_accounts: bool = True,
         features: Features | None = None,
         networks: Sequence[Network] = LOOPBACK,
+        accept_hosts: Sequence[str] = (),
     ) -> None:
         clock = clock or WallClock()
         self.store = store
@@ -50,9 +51,15 @@ class ApiServer:
             features=features,
         )
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
-        self.application = Application(self.resources, authenticator=authenticator, address=address)
+        self.application = Application(
+            self.resources, authenticator=authenticator, address=address, accept_hosts=accept_hosts
+        )
         self.nodes = Nodes(self.resources, networks)
         self.application.connectors.update(self.nodes.connectors())
+
+    def admit(self, request: HttpRequest) -> None:
+        """Look at a request from a socket before its body is read. ApiError: it is refused."""
+        self.application.admit(request)
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request."""

@@ -66,6 +66,13 @@ def server_options(command: Command) -> Command:
                 "--tls", is_flag=True, help="Serve https by a CA of its own, and ask for a token."
             ),
             click.option(
+                "--accept-hosts",
+                metavar="NAME[,NAME]",
+                default="",
+                help="Names by which clients call the server, beside localhost: its certificate "
+                "has them, and without a token requests for other names are refused.",
+            ),
+            click.option(
                 "--node-network",
                 "node_networks",
                 multiple=True,
@@ -119,6 +126,7 @@ def serve(
     tls: bool,
     feature_gates: str = "",
     node_networks: Sequence[str] = (),
+    accept_hosts: str = "",
     token: str = "",
     service_accounts: bool = True,
     all_versions: bool = True,
@@ -150,6 +158,7 @@ def serve(
         profiles=profiles,
         features=features,
         node_networks=[_network(text) for text in node_networks],
+        accept_hosts=[name.strip() for name in accept_hosts.split(",") if name.strip()],
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"

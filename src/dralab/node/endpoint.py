@@ -18,6 +18,7 @@ from dralab.apiserver.http import tls
 from dralab.apiserver.http.answering import Answering, Outcome, refused
 from dralab.apiserver.http.application import JSON, TEXT, query_of
 from dralab.apiserver.http.authentication import bearer, unauthorized
+from dralab.apiserver.http.guard import Guard
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.routing import not_found, segments_of
 from dralab.apiserver.http.serving import HttpServer, address, listen
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dralab.runtime.client import Client, Object
 
 SECRET_TYPE: Final = "dralab.dev/kubelet"
+HEALTH: Final = ["healthz"]
 NAMES_OF_STREAMS: Final = {theirs: ours for ours, theirs in STREAMS.items()}
 
 
@@ -42,6 +44,16 @@ class Answers(Answering):
         self._streams = PodStreams(kubelets)
         self._node = node
         self._token = token.encode()
+        self._guard = Guard()
+
+    def admit(self, request: HttpRequest) -> None:
+        """Ask for the token, but for the health. ApiError."""
+        if segments_of(request.path) == HEALTH:
+            self._guard.check(request)
+            return
+        shown = bearer(request.headers.get("authorization", "")).encode()
+        if not hmac.compare_digest(shown, self._token):
+            raise unauthorized()
 
     async def submit(self, request: HttpRequest) -> Outcome:
         """Answer a request."""
@@ -52,11 +64,8 @@ class Answers(Answering):
 
     def _answer(self, request: HttpRequest) -> Outcome:
         parts = segments_of(request.path)
-        if parts == ["healthz"]:
+        if parts == HEALTH:
             return HttpResponse(headers=TEXT, body=b"ok")
-        shown = bearer(request.headers.get("authorization", "")).encode()
-        if not hmac.compare_digest(shown, self._token):
-            raise unauthorized()
         if request.method not in {"GET", "POST"}:
             raise ApiError("MethodNotAllowed", "GET is what this endpoint answers")
         if parts in (["pods"], ["runningpods"]):

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from dralab.api.status import ApiError
 from dralab.apiserver.http.asgi import Edge, EdgeLimits
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
@@ -45,6 +46,10 @@ class Tiny:
         self.requests: list[HttpRequest] = []
         self.batches: list[int] = []
         self.store.subscribe(lambda changes: self.batches.append(len(changes)))
+
+    def admit(self, request: HttpRequest) -> None:
+        if "refused" in request.headers:
+            raise ApiError("Forbidden", "not you", details={})
 
     def handle(self, request: HttpRequest) -> Answer:
         self.requests.append(request)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -32,6 +32,7 @@ Send = Callable[[Message], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
 JSON: Final = ("content-type", "application/json")
+CLOSE: Final = ("connection", "close")
 GZIP_FROM: Final = 128 * 1024  # as k8s.io/apiserver: smaller answers are sent as they are
 LOOPBACK: Final = ("127.", "::1")
 
@@ -87,6 +88,10 @@ class Answering(ABC):
             await self._websocket(scope, receive, send)
 
     @abstractmethod
+    def admit(self, request: HttpRequest) -> None:
+        """Look at a request before its body is read. ApiError: it is refused."""
+
+    @abstractmethod
     def submit(self, request: HttpRequest) -> "Awaitable[Outcome]":
         """Answer a request, in the thread of the loop."""
 
@@ -108,14 +113,20 @@ class Answering(ABC):
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
-        body = b""
+        request = _request(scope, headers)
+        try:
+            self.admit(request)
+        except ApiError as error:
+            # A body is thrown away as it comes; one without an end would come for ever.
+            endless = "transfer-encoding" in headers or self._too_long(headers)
+            await _respond(refused(error, *((CLOSE,) if endless else ())), send)
+            return
         if "content-length" in headers or "transfer-encoding" in headers:
             read = await self._body(headers, receive)
             if isinstance(read, HttpResponse):
                 await _respond(read, send)
                 return
-            body = read
-        request = _request(scope, headers, body)
+            request.body = read
         outcome = await self._outcome(request)
         if isinstance(outcome, HttpResponse):
             if "accept-encoding" in headers:
@@ -149,8 +160,7 @@ class Answering(ABC):
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | HttpResponse:
         limit = self.limits.body
-        announced = headers.get("content-length", "0")
-        if announced.isdigit() and int(announced) > limit:
+        if self._too_long(headers):
             return _too_large(limit)
         message = await receive()
         body: bytes = message.get("body", b"")
@@ -168,6 +178,10 @@ class Answering(ABC):
                 )
             body = b"".join(parts)
         return body if len(body) <= limit else _too_large(limit)
+
+    def _too_long(self, headers: Mapping[str, str]) -> bool:
+        announced = headers.get("content-length", "0")
+        return announced.isdigit() and int(announced) > self.limits.body
 
     # --- streams --------------------------------------------------------------------------
 
@@ -224,7 +238,13 @@ class Answering(ABC):
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
-        outcome = await self._outcome(_request(scope, _headers(scope), b"", method="GET"))
+        request = _request(scope, _headers(scope), method="GET")
+        try:
+            self.admit(request)
+        except ApiError as error:
+            await _deny(scope, refused(error), send)
+            return
+        outcome = await self._outcome(request)
         if not isinstance(outcome, Upgrade):
             if isinstance(outcome, HttpResponse) and outcome.status < HTTPStatus.BAD_REQUEST:
                 outcome = refused(ApiError.bad_request("this path speaks no WebSocket"))
@@ -305,16 +325,13 @@ def _headers(scope: Message) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
 
 
-def _request(
-    scope: Message, headers: dict[str, str], body: bytes, *, method: str = ""
-) -> HttpRequest:
+def _request(scope: Message, headers: dict[str, str], *, method: str = "") -> HttpRequest:
     client = scope.get("client")
     return HttpRequest(
         method=method or scope["method"],
         path=scope["path"],
         query=scope["query_string"].decode("latin-1"),
         headers=headers,
-        body=body,
         peer=client[0] if client else "",
     )
 
@@ -363,7 +380,7 @@ async def _respond(answer: HttpResponse, send: Send) -> None:
 def _too_large(limit: int) -> HttpResponse:
     # The rest of the body is not read, so the connection cannot go on.
     text = f"Request entity too large: limit is {limit}"
-    return refused(ApiError("RequestEntityTooLarge", text), ("connection", "close"))
+    return refused(ApiError("RequestEntityTooLarge", text), CLOSE)
 
 
 def _compressed(request: HttpRequest, answer: HttpResponse) -> HttpResponse:

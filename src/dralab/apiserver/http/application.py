@@ -16,6 +16,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http import bodies, negotiation, routing
 from dralab.apiserver.http.authentication import Authenticator, Everyone, bearer, unauthorized
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
+from dralab.apiserver.http.guard import Guard, name_of
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.negotiation import Form
 from dralab.apiserver.http.pages import Pages, ServerVersion
@@ -74,6 +75,7 @@ Connector = Callable[[HttpRequest, Route, User], Answer]
 class Application:
     """Answers requests.
 
+    Where it asks for no credential, `accept_hosts` are names for it beside those of the loopback.
     `connectors` answer the subresources that lead out of the server (`("pods", "log")`), by
     hub and subresource; `apiserver.nodes` has those of pods.
     """
@@ -85,8 +87,10 @@ class Application:
         authenticator: Authenticator | None = None,
         version: ServerVersion | None = None,
         address: str = "127.0.0.1:6443",
+        accept_hosts: Sequence[str] = (),
     ) -> None:
         self.resources = resources
+        self.guard = Guard([name_of(address), *accept_hosts])
         self.authenticator = authenticator or Everyone()
         self.anonymous = isinstance(self.authenticator, Everyone)
         if not self.anonymous:
@@ -96,10 +100,16 @@ class Application:
         self._encoders: dict[int, ObjectEncoder] = {}
         resources.on_kinds_changed(self._encoders.clear)
 
+    def admit(self, request: HttpRequest) -> None:
+        """Find out by its head who sends a request from a socket. ApiError: it is refused."""
+        if self.anonymous:
+            self.guard.check(request)
+        request.user = self._user(request)
+
     def handle(self, request: HttpRequest) -> Answer:
         """Answer one request; every refusal is a Status."""
         try:
-            user = self._user(request)
+            user = request.user or self._user(request)
             answer = self._answer(request, user)
         except ApiError as error:
             answer = refusal(error)

@@ -41,6 +41,10 @@ class Served(Protocol):
     store: Store
     hub: Hub
 
+    def admit(self, request: HttpRequest) -> None:
+        """Look at a request before its body is read. ApiError: it is refused."""
+        ...
+
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request; it raises nothing that a client could cause."""
         ...
@@ -66,6 +70,10 @@ class Edge(Answering):
             self._bookmarks.cancel()
         self._bookmarks = None
         super().close()
+
+    def admit(self, request: HttpRequest) -> None:
+        """Look at a request before its body is read. ApiError: it is refused."""
+        self.served.admit(request)
 
     # --- one batch per turn of the loop ---------------------------------------------------
 

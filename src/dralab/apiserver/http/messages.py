@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.watching.seams import Spelling
 
@@ -17,7 +18,8 @@ from dralab.apiserver.watching.seams import Spelling
 class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
 
-    `peer` is the address of the client, for what is written about it alone.
+    `peer` is the address of the client, for what is written about it alone. `user` is who asks,
+    where the edge has found out before it read the body.
     """
 
     method: str
@@ -26,6 +28,7 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     peer: str = ""
+    user: User | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,113 @@
+"""Which requests are answered where no credential is asked for: those of programs, not of pages.
+
+A browser sends requests to this machine for every page that it shows, and with a name whose
+address changes (DNS rebinding) it takes the server for the page's own. A request says enough of
+where it comes from: Host, Origin, Sec-Fetch-Site and Content-Type, which pages cannot forge.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.messages import HttpRequest
+
+# Of https://www.w3.org/TR/fetch-metadata: a page of another port of this machine is same-site.
+FOREIGN: Final = frozenset({"cross-site", "same-site"})
+LONGEST_NAME: Final = 253
+
+
+class Guard:
+    """Refuses what a web page may have sent; `hosts` are accepted beside the loopback's names.
+
+    >>> guard = Guard(["lab.example"])
+    >>> guard.check(HttpRequest(method="GET", path="/", headers={"host": "lab.example:8080"}))
+    >>> guard.check(HttpRequest(method="GET", path="/", headers={"host": "rebound.example"}))
+    Traceback (most recent call last):
+    dralab.api.status.ApiError: the Host "rebound.example" is not a name of this server: ...
+    """
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        self.hosts = frozenset(_plain(host) for host in hosts)
+
+    def check(self, request: HttpRequest) -> None:
+        """Refuse a request by its head. ApiError: 403; 415 for a body without a Content-Type."""
+        headers = request.headers
+        host = headers.get("host", "")
+        name = name_of(host)
+        if name not in self.hosts and not is_loopback(name):
+            shown = name[:LONGEST_NAME] or host[:LONGEST_NAME]
+            raise _forbidden(
+                f'the Host "{shown}" is not a name of this server: without credentials it answers '
+                f"on the loopback alone; --accept-hosts {shown or 'NAME'} accepts the name"
+            )
+        origin = headers.get("origin")
+        # Only now: a rebound name is Host and Origin at once.
+        if origin is not None and not _is_of(origin, host):
+            raise _forbidden(f'pages of "{origin}" may not use this server')
+        site = headers.get("sec-fetch-site")
+        if site in FOREIGN:
+            raise _forbidden(
+                f"pages of other servers may not use this one (Sec-Fetch-Site: {site})"
+            )
+        if has_body(request) and not headers.get("content-type"):
+            raise ApiError("UnsupportedMediaType", "a body needs a Content-Type", details={})
+
+
+def has_body(request: HttpRequest) -> bool:
+    """Return whether a request's head announces a body."""
+    headers = request.headers
+    return "transfer-encoding" in headers or headers.get("content-length", "").strip("0") != ""
+
+
+@lru_cache(maxsize=256)
+def name_of(host: str) -> str:
+    """Return the name or address in a Host header, without its port; empty if it is malformed.
+
+    >>> name_of("[::1]:6443"), name_of("LOCALHOST."), name_of("127.0.0.1:80")
+    ('::1', 'localhost', '127.0.0.1')
+    """
+    if host.startswith("["):
+        name, closed, rest = host[1:].partition("]")
+        port = rest.removeprefix(":")
+        if not closed or (rest and not rest.startswith(":")):
+            return ""
+    else:
+        name, _, port = host.partition(":")
+    return _plain(name) if not port or port.isdigit() else ""
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address can lead to this machine alone.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.8.0.1", "::1", "127.0.0.1.example.com")]
+    [True, True, True, False]
+    """
+    if _plain(host) == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _is_of(origin: str, host: str) -> bool:
+    """Return whether an Origin is the server at a Host that was found to be good."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and parts.netloc.lower() == host.lower()
+
+
+def _forbidden(message: str) -> ApiError:
+    return ApiError("Forbidden", message, details={})
