@@ -19,13 +19,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dralab.simulation import worlds
-from dralab.simulation.batch import outputs, runs
-from dralab.simulation.openb import experiment
-from dralab.simulation.outside import run as outside
-from dralab.simulation.pods.engine import PodSimulation
-from dralab.simulation.pods.model import Pod
-from dralab.simulation.scenarios import scenario as scenarios
+from dralab.simulation.engines import worlds
+from dralab.simulation.engines.batch import outputs, runs
+from dralab.simulation.engines.external import run as outside
+from dralab.simulation.engines.gpu.engine import PodSimulation
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.reproductions.fgd import experiment
+from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode, Shape
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from dralab.simulation.batch.engine import Simulation
+from dralab.simulation.engines.batch.engine import Simulation
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Delay

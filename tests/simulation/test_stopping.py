@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dralab.cli import _progress
 from dralab.cli.main import main
 from dralab.simulation import checkpoints
-from dralab.simulation.batch import outputs, runs
+from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.errors import InputError
 
 JOBS = {
@@ -181,8 +181,8 @@ def test_the_digest_of_a_scenario_is_the_same_in_another_process(files):
         "workload: {pods: [{name: p, cpu: 1, node_labels: {a: b, e: f}}]}\nscheduler: fgd\n"
     )
     code = (
-        "from pathlib import Path; from dralab.simulation.scenarios import execute, scenario;"
-        "print(execute.digest(scenario.load(Path('labels.yaml'))))"
+        "from pathlib import Path; from dralab.simulation.scenario.digest import digest; from dralab.simulation.scenario import scenario;"
+        "print(digest(scenario.load(Path('labels.yaml'))))"
     )
     found = {
         subprocess.run(

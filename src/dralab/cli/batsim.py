@@ -20,8 +20,8 @@ def batsim(socket: str, scheduler: str, once: bool) -> None:
 
     Example: `dralab batsim --socket 'tcp://*:28000' --scheduler conservative`
     """
-    from dralab.simulation.batch.remote import serve
-    from dralab.simulation.batch.schedulers import SCHEDULERS as MAKERS
+    from dralab.simulation.engines.batch.remote import serve
+    from dralab.simulation.engines.batch.schedulers import SCHEDULERS as MAKERS
 
     with bad_input():
         while True:

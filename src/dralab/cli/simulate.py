@@ -75,7 +75,7 @@ def openb(
     Example: `dralab simulate openb --nodes nodes.csv --pods pods.csv --policy fgd --seed 42`
     """
     from dralab.simulation import checkpoints
-    from dralab.simulation.openb import experiment
+    from dralab.simulation.reproductions.fgd import experiment
     from dralab.simulation.workloads import openb as traces
 
     complaints = Complaints(lenient=lenient)
@@ -100,7 +100,7 @@ def openb(
     if curve is not None:
         experiment.write_curve(outcome, curve)
     if report is not None:
-        from dralab.simulation.reports import openb as pages
+        from dralab.simulation.reproductions.fgd import page as pages
 
         pages.write(outcome, report)
     show(outcome.table(), output)
@@ -146,10 +146,12 @@ def run(
 
     Example: `dralab simulate run scenario.yaml --report results/`
     """
-    from dralab.simulation import outputs, worlds
-    from dralab.simulation.outside import run as outside
+    from dralab.simulation.engines import worlds
+    from dralab.simulation.engines.external import run as outside
     from dralab.simulation.reports import run as reports
-    from dralab.simulation.scenarios import scenario as scenarios
+    from dralab.simulation.results import outputs
+    from dralab.simulation.scenario import scenario as scenarios
+    from dralab.simulation.scenario.schedulers import EXTERNAL
 
     complaints = Complaints(lenient=lenient)
     with bad_input():
@@ -158,7 +160,7 @@ def run(
         checkpoint = (wanted.report or Path()) / "checkpoint"
         outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
         work = None
-        if loaded.scheduler != scenarios.EXTERNAL:
+        if loaded.scheduler != EXTERNAL:
             work = worlds.begin(loaded, resume)
     report_skipped(complaints)
     if work is None:
@@ -207,9 +209,9 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
 
     Example: `dralab simulate ticks config.yaml --pods pods.yaml`
     """
-    from dralab.simulation.ticks import config as configs
-    from dralab.simulation.ticks.schedulers import GenericScheduler
-    from dralab.simulation.ticks.simulator import TickSimulator
+    from dralab.simulation.engines.ticks import config as configs
+    from dralab.simulation.engines.ticks.schedulers import GenericScheduler
+    from dralab.simulation.engines.ticks.simulator import TickSimulator
 
     with bad_input():
         found = configs.read(config)

@@ -21,7 +21,7 @@ from dralab.cli._runs import (
 from dralab.simulation.errors import Complaints
 
 if TYPE_CHECKING:
-    from dralab.simulation.batch.runs import JobRun
+    from dralab.simulation.engines.batch.runs import JobRun
 
 SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 
@@ -73,8 +73,8 @@ def batsim(
     Example: `dralab simulate batsim --workload jobs.json --platform cluster.xml --out run1`
     """
     from dralab.simulation import checkpoints
-    from dralab.simulation.batch import outputs, runs
-    from dralab.simulation.batch.engine import Options
+    from dralab.simulation.engines.batch import outputs, runs
+    from dralab.simulation.engines.batch.engine import Options
 
     complaints = Complaints(lenient=lenient)
     with bad_input():
@@ -141,7 +141,7 @@ def swf(
     Example: `dralab simulate swf --trace log.swf --hosts 128 --scheduler easy -o json`
     """
     from dralab.simulation import checkpoints
-    from dralab.simulation.batch import outputs, runs
+    from dralab.simulation.engines.batch import outputs, runs
     from dralab.simulation.workloads.swf import Conversion
 
     complaints = Complaints(lenient=lenient)
@@ -178,13 +178,13 @@ def swf(
 
 def _tell(run: "JobRun", report: Path | None, name: str, scheduler: str, *, complete: bool) -> None:
     """Say what a reader of the numbers should know; write the page, where it is wanted."""
-    from dralab.simulation.batch import runs
+    from dralab.simulation.engines.batch import runs
 
     for warning in runs.warnings(run.simulation):
         click.echo(f"warning: {warning}", err=True)
     if report is not None:
+        from dralab.simulation.engines import collect
         from dralab.simulation.reports import run as reports
-        from dralab.simulation.scenarios import collect
 
         found = collect.of_jobs(run.simulation, name=name, scheduler=scheduler, complete=complete)
         reports.write(found, report)

@@ -1,7 +1,7 @@
 """Weeks of workload in seconds: what comes in, who decides, what comes out.
 
-`workloads` and `platforms` read what other tools write. `batch` runs rigid jobs on whole machines
-(Batsim's world); `openb` places GPU pods in an order without time (the FGD experiment); `pods`
-runs pods on nodes with devices in simulated time. Serving an API to an outside scheduler while
-time is simulated is in `outside`. Nothing here knows HTTP, threads or the wall clock but `outside`.
+A `scenario` names a fleet (`platforms`), a workload (`workloads`), a scheduler and what goes wrong;
+one of the `engines` runs it, by the rules of `lifecycle`. `results` has the numbers, `reports` the
+pages, `campaigns` grids of runs, `reproductions` published experiments. Nothing here knows HTTP,
+threads or the wall clock but `engines.external`.
 """

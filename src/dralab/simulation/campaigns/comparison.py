@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dralab.simulation import metrics
 from dralab.simulation.campaigns.grid import Campaign, Case, Numbers
 from dralab.simulation.reports.page import Chart, Page
+from dralab.simulation.results import metrics
 
 COLUMNS = (
     "scenario", "scheduler", "metric", "runs", "mean", "sd", "ci95", "difference", "significant",

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.simulation import checkpoints, metrics, worlds
-from dralab.simulation.batch.schedulers import SCHEDULERS
+from dralab.simulation import checkpoints
+from dralab.simulation.engines import worlds
 from dralab.simulation.errors import InputError
-from dralab.simulation.openb import experiment
-from dralab.simulation.openb.policies import POLICIES
-from dralab.simulation.pods.allocating import NAMES
-from dralab.simulation.scenarios import custom, execute, scenario
-from dralab.simulation.scenarios.fields import Fields, load
+from dralab.simulation.reproductions.fgd import experiment
+from dralab.simulation.results import metrics
+from dralab.simulation.scenario import custom, scenario
+from dralab.simulation.scenario.digest import digest
+from dralab.simulation.scenario.fields import Fields, load
+from dralab.simulation.scenario.schedulers import BUILT_IN
 from dralab.simulation.workloads import openb
 
 MOST_CASES: Final = 100_000
@@ -38,7 +39,7 @@ class Case:
         """Return what the result depends on as a short text: the same text, the same result."""
         if self.nodes is None:
             loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-            return execute.digest(loaded)[:32]
+            return digest(loaded)[:32]
         parts = (self.scheduler, self.seed, self.ratio)
         return checkpoints.digest(parts, (self.nodes, self.scenario))[:32]
 
@@ -75,7 +76,7 @@ def read(path: Path) -> Campaign:
     fields = load(path)
     schedulers = _texts(fields, "schedulers")
     for name in schedulers:
-        known = name in {*SCHEDULERS, *POLICIES, *NAMES, scenario.OWN} or custom.is_file(name)
+        known = name in BUILT_IN or custom.is_file(name)
         if not known:
             raise fields.error("schedulers", f"{name!r} is no scheduler that can run here")
     seeds = list(_seeds(fields))

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation import metrics
 from dralab.simulation.reports.page import Chart
-from dralab.simulation.results import Result, Sample
+from dralab.simulation.results import metrics
+from dralab.simulation.results.result import Result, Sample
 
 MOST_RECTS: Final = 20_000
 MOST_LANES: Final = 200

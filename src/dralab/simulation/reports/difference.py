@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from dralab.simulation import metrics
 from dralab.simulation.errors import InputError
 from dralab.simulation.reports.charts import MOST_LANES, MOST_RECTS
 from dralab.simulation.reports.page import Chart, Page
+from dralab.simulation.results import metrics
 
 COLUMNS: Final = ("id", "submitted", "started", "ended", "wait", "places")
 MOST_ROWS: Final = 2000

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation import metrics
 from dralab.simulation.reports.charts import gantt
 from dralab.simulation.reports.page import Chart
-from dralab.simulation.results import Result
+from dralab.simulation.results import metrics
+from dralab.simulation.results.result import Result
 
 FIGURE = (12.0, 10.0)
 

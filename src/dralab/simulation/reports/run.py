@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation import metrics, outputs
 from dralab.simulation.reports.charts import gantt, thin
 from dralab.simulation.reports.page import Chart, Page
-from dralab.simulation.results import Result
+from dralab.simulation.results import metrics, outputs
+from dralab.simulation.results.result import Result
 
 MOST_POINTS: Final = 1500
 MOST_ROWS: Final = 2000

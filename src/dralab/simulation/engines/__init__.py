@@ -1,0 +1,6 @@
+"""Ways to run a scenario, each behind the same protocol.
+
+`batch`: rigid jobs on whole machines (Batsim's world). `gpu`: pods on nodes with GPUs, built-in
+policies. `cluster`: the scheduler, controllers and kubelets of `dralab up`, in simulated time.
+`external`: any scheduler, unmodified, over HTTP. `ticks`: k8s-cluster-simulator's world.
+"""

@@ -1,0 +1,387 @@
+"""Rigid jobs in simulated time: who runs where from when to when.
+
+The rules are Batsim 4's: one message per instant, ends before submissions before calls; a job runs
+for the shorter of its profile and its walltime (equal is success); decisions for unknown or started
+jobs, or for busy or unavailable machines, stop the run with the name of the job.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from operator import or_
+from typing import Any, cast, get_args
+
+from dralab.kernel.events import BEGINNING, DECIDING, ENDING, NORMAL, Event, Events
+from dralab.simulation.engines.batch.durations import Durations, Run
+from dralab.simulation.engines.batch.external import ExternalEvent
+from dralab.simulation.engines.batch.hosts import Hosts
+from dralab.simulation.engines.batch.messages import (
+    Annotate,
+    Answer,
+    Ask,
+    Beginning,
+    CallMe,
+    ChangeState,
+    Decision,
+    Ended,
+    Kill,
+    News,
+    Register,
+    RegisterProfile,
+    RegistrationFinished,
+    Reject,
+    Scheduler,
+    Start,
+    State,
+    Switch,
+)
+from dralab.simulation.errors import DecisionError
+from dralab.simulation.host_sets import all_machines, members, render
+from dralab.simulation.platforms.platform import Platform, Way
+from dralab.simulation.workloads.batsim_profiles import profile_of
+from dralab.simulation.workloads.jobs import Job, Workload
+from dralab.simulation.workloads.profiles import Profile, SmpiTrace
+
+
+@dataclass(slots=True)
+class Record:
+    """What became of a job. Times in nanoseconds; `state` None while it is not over."""
+
+    job: Job
+    state: State | None = None
+    started: int | None = None
+    ended: int | None = None
+    machines: int = 0
+    metadata: str = ""
+    joules: float = 0.0
+    reason: str = ""
+    run: Run | None = None
+    end_event: Event | None = None
+    known: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs now."""
+        return self.started is not None and self.ended is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Batsim's switches that change what is allowed or measured."""
+
+    energy: bool = False
+    share_machines: bool = False
+    dynamic_jobs: bool = False
+    forward_unknown_events: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Simulation:
+    """One run. `run()` ends when nothing can happen any more."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        workloads: Sequence[Workload],
+        scheduler: Scheduler,
+        *,
+        options: Options | None = None,
+        external: Iterable[ExternalEvent] = (),
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.platform = platform
+        self.workloads = {workload.name: workload for workload in workloads}
+        self.scheduler = scheduler
+        self.options = Options() if options is None else options
+        self.progress = progress
+        self.events = Events()
+        self.records: dict[str, Record] = {}
+        self.finished: list[Record] = []
+        self.hosts = Hosts(platform, energy=self.options.energy)
+        self.messages = 0
+        self.shared_links = 0
+        self._durations = {w.name: Durations(w, platform) for w in workloads}
+        self._everything = all_machines(platform.width)
+        self._news: dict[str, Any] = {}
+        self._asking: Event | None = None
+        self._busy_until = 0
+        self._begun = False
+        self._registering = self.options.dynamic_jobs
+        self._talking: dict[Way, int] = {}
+        self._static_left = 0
+        self._external_left = 0
+        self._load(workloads, external)
+
+    def _load(self, workloads: Sequence[Workload], external: Iterable[ExternalEvent]) -> None:
+        for workload in workloads:
+            for job in workload.jobs:
+                self.records[job.key] = Record(job)
+        # A stable sort: jobs of one instant stay in the order of the file.
+        for record in sorted(self.records.values(), key=lambda record: record.job.submitted):
+            self._static_left += 1
+            self.events.at(
+                record.job.submitted,
+                partial(self._submit, record, static=True),
+                priority=BEGINNING,
+            )
+        for event in sorted(external, key=lambda event: event.when):
+            self._external_left += 1
+            self.events.at(event.when, partial(self._happen, event), priority=NORMAL)
+
+    # --- the run ----------------------------------------------------------------------------
+
+    def run(
+        self,
+        until: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        ended: int | None = None,
+    ) -> bool:
+        """Run to the end, to a time, or until so many `ended`; who still runs then has no end.
+
+        Return False where `stop` asked to leave off earlier; `run` again goes on from there.
+        """
+        if not self._begun:
+            self._begin()
+        while (when := self.events.next_time()) is not None and (until is None or when <= until):
+            self.events.step()
+            if stop is not None and stop():
+                return False
+            if ended is not None and len(self.finished) >= ended:
+                break
+        self.scheduler.end(self.events.now())
+        return True
+
+    def _begin(self) -> None:
+        self._begun = True
+        answer = self.scheduler.begin(
+            Beginning(
+                platform=self.platform,
+                workloads=tuple(self.workloads.values()),
+                options={
+                    "dynamic-jobs-enabled": self.options.dynamic_jobs,
+                    "forward-unknown-events": self.options.forward_unknown_events,
+                    "allow_compute_sharing": self.options.share_machines,
+                    **self.options.settings,
+                },
+            )
+        )
+        if answer is not None:
+            self._busy_until = answer.busy_until or 0
+            self._carry_out(answer, 0)
+
+    @property
+    def waiting(self) -> list[Record]:
+        """Jobs that were submitted and neither ran nor were refused."""
+        return [r for r in self.records.values() if r.known and r.started is None and not r.state]
+
+    def _tell(self, kind: str, *items: object) -> None:
+        """Put something into the next message, and see that there is one."""
+        if kind:
+            self._news.setdefault(kind, []).extend(items)
+        if self._asking is None:
+            when = max(self.events.now(), self._busy_until)
+            self._asking = self.events.at(when, self._ask, priority=DECIDING)
+
+    def _ask(self) -> None:
+        self._asking = None
+        news, self._news = self._news, {}
+        fields: dict[str, Any] = {kind: tuple(items) for kind, items in news.items()}
+        for kind in ("available", "unavailable"):
+            fields[kind] = reduce(or_, fields.get(kind, ()), 0)
+        for kind in ("no_more_jobs", "no_more_events"):
+            fields[kind] = kind in fields
+        self.messages += 1
+        now = self.events.now()
+        answer = self.scheduler.decide(News(now=now, **fields))
+        self._busy_until = max(now, answer.busy_until or now)
+        self._carry_out(answer, now)
+        if self.progress is not None:
+            self.progress(now, len(self.finished))
+
+    def _carry_out(self, answer: Answer, now: int) -> None:
+        for decision in answer.decisions:
+            at = getattr(decision, "at", None)
+            if at is not None and at > now:
+                self.events.at(at, partial(self._do, decision), priority=DECIDING)
+            else:
+                self._do(decision)
+
+    def _do(self, decision: Decision) -> None:
+        match decision:
+            case Start():
+                self._start(decision)
+            case Reject():
+                self._reject(decision)
+            case Kill():
+                self._kill(decision)
+            case CallMe():
+                when = max(decision.when, self.events.now())
+                self.events.at(when, partial(self._tell, "called", when), priority=NORMAL)
+            case Switch():
+                self._switch(decision)
+            case Annotate():
+                self._known(decision.key).metadata = decision.metadata
+            case Register():
+                self._register(decision.job)
+            case RegisterProfile():
+                self._add_profile(decision)
+            case Ask():
+                self._tell("answers", self.hosts.joules)
+            case ChangeState():
+                self._change_state(decision)
+            case RegistrationFinished():
+                self._registering = decision.again
+
+    # --- jobs -------------------------------------------------------------------------------
+
+    def _submit(self, record: Record, *, static: bool = False) -> None:
+        record.known = True
+        self._tell("submitted", record.job)
+        if static:
+            self._static_left -= 1
+            if not self._static_left:
+                self._tell("no_more_jobs", True)  # noqa: FBT003 - a flag in the message
+
+    def _known(self, key: str) -> Record:
+        record = self.records.get(key)
+        if record is None or not record.known:
+            raise DecisionError(f"decided about job {key!r}, which it was never told of")
+        return record
+
+    def _start(self, decision: Start) -> None:
+        record, now = self._known(decision.job.key), self.events.now()
+        key, machines = decision.job.key, decision.machines
+        if record.started is not None or record.state is not None:
+            raise DecisionError(f"started job {key!r}, which had already been started or refused")
+        if machines & ~self._everything:
+            raise DecisionError(f"started job {key!r} on machines that do not exist")
+        if machines.bit_count() != record.job.width and not decision.mapping:
+            raise DecisionError(
+                f"started job {key!r} on {machines.bit_count()} machines; "
+                f"it asks for {record.job.width}"
+            )
+        problem = self.hosts.problem(machines, share=self.options.share_machines)
+        if problem:
+            raise DecisionError(f"started job {key!r} on machines {render(machines)}: {problem}")
+        chosen = tuple(self.platform.compute[index] for index in members(machines))
+        if decision.mapping:
+            ranks = sorted(decision.mapping.items(), key=lambda item: int(item[0]))
+            chosen = tuple(chosen[int(index)] for _, index in ranks)
+        record.run = run = self._durations[record.job.workload].of(record.job, chosen)
+        record.started, record.machines = now, machines
+        limit = record.job.walltime
+        profile = self.workloads[record.job.workload].profiles[record.job.profile]
+        code, length = profile.code, run.duration
+        state: State = "COMPLETED_FAILED" if code else "COMPLETED_SUCCESSFULLY"
+        if limit is not None and limit < length and not isinstance(profile, SmpiTrace):
+            state, length = "COMPLETED_WALLTIME_REACHED", limit
+        self._share_links(run)
+        self.hosts.start(machines, run, now)
+        record.end_event = self.events.after(
+            length,
+            partial(self._end, record, state, code),
+            priority=ENDING,
+        )
+
+    def _share_links(self, run: Run) -> None:
+        """Count jobs whose time is optimistic: another one was sending over the same link."""
+        if any(self._talking.get(way) for way in run.ways):
+            self.shared_links += 1
+        for way in run.ways:
+            self._talking[way] = self._talking.get(way, 0) + 1
+
+    def _end(self, record: Record, state: State, code: int) -> None:
+        now = self.events.now()
+        record.state, record.ended = state, now
+        run = record.run
+        if run is not None and record.started is not None:
+            record.joules = self.hosts.end(record.machines, run, record.started, now)
+            for way in run.ways:
+                self._talking[way] -= 1
+        self.finished.append(record)
+        self._tell("ended", Ended(record.job, state, code, record.machines, now))
+
+    def _reject(self, decision: Reject) -> None:
+        record = self._known(decision.job.key)
+        if record.started is not None or record.state is not None:
+            raise DecisionError(f"refused job {decision.job.key!r} after it had been decided")
+        record.state, record.reason = "REJECTED", decision.reason
+        self.finished.append(record)
+
+    def _kill(self, decision: Kill) -> None:
+        killed = []
+        for key in decision.keys:
+            record = self._known(key)
+            if record.started is None:
+                raise DecisionError(f"killed job {key!r}, which does not run")
+            if record.ended is None and record.end_event is not None:
+                record.end_event.cancel()
+                length = record.run.duration if record.run else 0
+                done = (self.events.now() - record.started) / length if length else 1.0
+                killed.append((record.job, done))
+                self._end(record, "COMPLETED_KILLED", -1)
+        self._tell("killed", *killed)
+
+    def _register(self, job: Job) -> None:
+        if not self.options.dynamic_jobs:
+            raise DecisionError(f"registered job {job.key!r}, but dynamic jobs are not enabled")
+        if job.key in self.records:
+            raise DecisionError(f"registered job {job.key!r}, which there already is")
+        if job.profile not in self._profiles_of(job):
+            raise DecisionError(f"registered job {job.key!r} with the unknown {job.profile!r}")
+        record = self.records[job.key] = Record(job)
+        record.known = True
+        if self.options.settings.get("dynamic-jobs-acknowledged"):
+            self._tell("submitted", job)
+
+    def _profiles_of(self, job: Job) -> Mapping[str, Profile]:
+        workload = self.workloads.get(job.workload)
+        return {} if workload is None else workload.profiles
+
+    def _add_profile(self, decision: RegisterProfile) -> None:
+        old = self.workloads.get(decision.workload) or Workload(
+            name=decision.workload, jobs=(), profiles={}, machines=0
+        )
+        profile = profile_of(decision.workload, decision.name, decision.profile)
+        workload = replace(old, profiles={**old.profiles, decision.name: profile})
+        self.workloads[decision.workload] = workload
+        self._durations[decision.workload] = Durations(workload, self.platform)
+
+    def _change_state(self, decision: ChangeState) -> None:
+        record = self._known(decision.key)
+        if record.runs or decision.state not in get_args(State):
+            raise DecisionError(f"cannot set job {decision.key!r} to {decision.state!r}")
+        record.state = cast("State", decision.state)
+
+    # --- machines ---------------------------------------------------------------------------
+
+    def _happen(self, event: ExternalEvent) -> None:
+        self._external_left -= 1
+        if event.machines & ~self._everything:
+            raise DecisionError(
+                f"machines {render(event.machines)} of an event do not exist", scheduler="events"
+            )
+        if event.type == "machine_unavailable":
+            self.hosts.withdraw(event.machines, event.when)
+            self._tell("unavailable", event.machines)
+        elif event.type == "machine_available":
+            self.hosts.restore(event.machines, event.when)
+            self._tell("available", event.machines)
+        elif self.options.forward_unknown_events:
+            self._tell("unknown", event.source)
+        if not self._external_left:
+            self._tell("no_more_events", True)  # noqa: FBT003 - a flag in the message
+
+    def _switch(self, decision: Switch) -> None:
+        for until, pstate in self.hosts.switch(
+            decision.machines, decision.pstate, self.events.now()
+        ):
+            self.events.at(
+                until.when,
+                partial(self._switched, until.machines, pstate),
+                priority=NORMAL,
+            )
+
+    def _switched(self, machines: int, pstate: int) -> None:
+        self.hosts.switched(machines, pstate, self.events.now())
+        self._tell("switched", (machines, pstate))

@@ -1,0 +1,111 @@
+"""Batsim's two ends of a ZeroMQ socket (extra: zeromq).
+
+`RemoteScheduler` is Batsim's end: it connects, asks, and simulated time stands still until the
+answer is there. `serve` is the other end: a built-in scheduler that a real Batsim asks.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import orjson
+
+from dralab.simulation.engines.batch import protocol
+from dralab.simulation.engines.batch.decision_side import DecisionSide
+from dralab.simulation.engines.batch.messages import Answer, Beginning, News, Scheduler
+from dralab.simulation.errors import DecisionError
+
+DEFAULT: Final = "tcp://localhost:28000"
+PATIENCE: Final = 60.0
+
+
+class RemoteScheduler:
+    """A decision process behind a socket; for the engine it is a scheduler as any other."""
+
+    def __init__(self, endpoint: str = DEFAULT, *, patience: float = PATIENCE) -> None:
+        zmq = _zmq()
+        self.endpoint = endpoint
+        self.socket = zmq.Context.instance().socket(zmq.REQ)
+        self.socket.setsockopt(zmq.RCVTIMEO, int(patience * 1000))
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(endpoint)
+        self.reader = protocol.Reader()
+        self.profiles: dict[str, Any] | None = None
+
+    def begin(self, beginning: Beginning) -> Answer | None:
+        """Say hello."""
+        if beginning.options.get("profiles-forwarded-on-submission"):
+            self.profiles = {
+                f"{workload.name}!{name}": source
+                for workload in beginning.workloads
+                for name, source in workload.profile_sources.items()
+            }
+        return self._ask(protocol.beginning(beginning), 0)
+
+    def decide(self, news: News) -> Answer:
+        """Ask for decisions."""
+        self.reader.learn(news.submitted)
+        return self._ask(protocol.news(news, self.profiles), news.now)
+
+    def end(self, now: int) -> None:
+        """Say goodbye."""
+        self._ask(protocol.ending(now), now)
+        self.socket.close()
+
+    def _ask(self, message: protocol.Message, now: int) -> Answer:
+        zmq = _zmq()
+        self.socket.send(orjson.dumps(message))
+        try:
+            raw = self.socket.recv()
+        except zmq.Again:
+            raise DecisionError(f"did not answer on {self.endpoint}") from None
+        try:
+            reply = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raise DecisionError(f"answered with what is no JSON: {error.msg}") from None
+        return self.reader.answer(reply, now)
+
+
+def serve(
+    scheduler: Scheduler, endpoint: str, *, ready: Callable[[str], None] | None = None
+) -> int:
+    """Answer a Batsim until its simulation ends; return how many messages there were."""
+    with _replying(endpoint) as (socket, address):
+        if ready is not None:
+            ready(address)
+        side = DecisionSide(scheduler)
+        while not side.over:
+            socket.send(orjson.dumps(side.reply(_loaded(socket.recv()))))
+        return side.messages
+
+
+@contextmanager
+def _replying(endpoint: str) -> Iterator[tuple[Any, str]]:
+    zmq = _zmq()
+    socket = zmq.Context.instance().socket(zmq.REP)
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        raise DecisionError(f"cannot listen on {endpoint}: {error}") from None
+    try:
+        yield socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    finally:
+        # The last reply must still leave.
+        socket.close(linger=1000)
+
+
+def _loaded(raw: bytes) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise DecisionError(f"sent what is no JSON: {error.msg}", scheduler="Batsim") from None
+
+
+def _zmq() -> Any:
+    try:
+        import zmq
+    except ImportError:
+        raise DecisionError(
+            "ZeroMQ needs an extra: pip install 'dralab[zeromq]'", scheduler="dralab"
+        ) from None
+    return zmq

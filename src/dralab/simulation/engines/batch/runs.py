@@ -1,0 +1,159 @@
+"""From files to a finished run, for the command line and for scenarios."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dralab.simulation import checkpoints
+from dralab.simulation.engines.batch import external
+from dralab.simulation.engines.batch.engine import Options, Simulation
+from dralab.simulation.engines.batch.remote import RemoteScheduler
+from dralab.simulation.engines.batch.schedulers import SCHEDULERS
+from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.platforms import xml
+from dralab.simulation.platforms.platform import Platform, plain
+from dralab.simulation.workloads import batsim as batsim_files
+from dralab.simulation.workloads import swf as swf_files
+
+
+def batsim(
+    workloads: Sequence[Path],
+    *,
+    platform: Path | None,
+    scheduler: str,
+    events: Path | None = None,
+    master: str = "master_host",
+    hosts: int | None = None,
+    options: Options | None = None,
+    socket: str | None = None,
+    complaints: Complaints | None = None,
+) -> Simulation:
+    """Run Batsim workloads to the end; InputError where a file cannot be used."""
+    simulation = of_batsim(
+        workloads,
+        platform=platform,
+        scheduler=scheduler,
+        events=events,
+        master=master,
+        hosts=hosts,
+        options=options,
+        socket=socket,
+        complaints=complaints,
+    )
+    simulation.run()
+    return simulation
+
+
+def of_batsim(
+    workloads: Sequence[Path],
+    *,
+    platform: Path | None,
+    scheduler: str,
+    events: Path | None = None,
+    master: str = "master_host",
+    hosts: int | None = None,
+    options: Options | None = None,
+    socket: str | None = None,
+    complaints: Complaints | None = None,
+) -> Simulation:
+    """Return a run of Batsim workloads that has not begun."""
+    machines = None if platform is None else xml.read(platform, master=master)
+    if hosts is not None:
+        machines = _narrowed(machines, hosts) if machines is not None else plain(hosts)
+    width = None if machines is None else machines.width
+    read = [
+        batsim_files.read(path, name=f"w{index}", complaints=complaints, hosts=width)
+        for index, path in enumerate(workloads)
+    ]
+    if machines is None:
+        machines = plain(max(workload.machines for workload in read))
+        if not machines.width:
+            raise InputError(workloads[0], "nb_res is 0: name a platform", where="nb_res")
+    happenings = (
+        []
+        if events is None
+        else external.read(events, complaints=complaints, machines=machines.width)
+    )
+    return Simulation(
+        machines,
+        read,
+        SCHEDULERS[scheduler]() if socket is None else RemoteScheduler(socket),
+        options=options,
+        external=happenings,
+    )
+
+
+def of_swf(
+    trace: Path,
+    *,
+    hosts: int | None,
+    scheduler: str,
+    conversion: swf_files.Conversion | None = None,
+    complaints: Complaints | None = None,
+) -> Simulation:
+    """Return a run of an SWF trace that has not begun."""
+    entries = swf_files.read(trace, complaints=complaints)
+    width = hosts or entries.processors
+    if not width:
+        raise InputError(trace, "says neither MaxProcs nor MaxNodes: give the number of hosts")
+    jobs = swf_files.jobs(entries, conversion, hosts=width, complaints=complaints)
+    return Simulation(plain(width), [jobs], SCHEDULERS[scheduler]())
+
+
+class JobRun:
+    """A run that can be stopped and gone on with; `key` says what it depends on."""
+
+    def __init__(self, simulation: Simulation, key: str, resume: Path | None = None) -> None:
+        self.key = key
+        self.simulation = (
+            simulation if resume is None else checkpoints.read(resume, key, Simulation)
+        )
+
+    def go(
+        self,
+        progress: Callable[[int, int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Run on; return whether that was to the end."""
+        simulation = self.simulation
+        if progress is not None:
+            total = len(simulation.records)
+            simulation.progress = lambda now, over: progress(now, over, total)
+        try:
+            return simulation.run(stop=stop)
+        finally:
+            simulation.progress = None
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint. InputError: another process decides, and cannot be kept."""
+        if isinstance(self.simulation.scheduler, RemoteScheduler):
+            raise InputError(path, "cannot be written: the decision process is not ours to keep")
+        checkpoints.write(path, self.key, self.simulation)
+
+
+def warnings(simulation: Simulation) -> Iterator[str]:
+    """Yield what a reader of the numbers should know."""
+    for workload in simulation.workloads.values():
+        if workload.dropped:
+            listed = ", ".join(f"{n} with {why}" for why, n in sorted(workload.dropped.items()))
+            yield f"of some lines Batsim's converter makes no job: {listed}"
+    if simulation.shared_links:
+        yield (
+            f"{simulation.shared_links} jobs sent over a link that another job was using: "
+            "their times are those of having it alone, and so too short"
+        )
+    rejected = [record for record in simulation.finished if record.state == "REJECTED"]
+    if rejected:
+        first, why = rejected[0].job.id, rejected[0].reason
+        yield f"{len(rejected)} jobs were rejected, {first} the first of them" + (
+            f": it {why}" if why else ""
+        )
+    if simulation.waiting:
+        first = simulation.waiting[0].job.id
+        yield f"{len(simulation.waiting)} jobs were never started, {first} the first of them"
+
+
+def _narrowed(platform: Platform, hosts: int) -> Platform:
+    if hosts > platform.width:
+        raise InputError(platform.name, f"has {platform.width} hosts, not {hosts}")
+    return replace(platform, compute=platform.compute[:hosts])

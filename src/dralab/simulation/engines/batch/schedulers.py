@@ -1,0 +1,276 @@
+"""The built-in schedulers of rigid jobs.
+
+- `fcfs`: strictly in order; the head blocks everything behind it.
+- `easy`: EASY back-filling that knows machines, leftmost first (batsched's `easy_bf`).
+- `easy-counting`: EASY back-filling that only counts processors, as the textbook has it.
+- `conservative`: every job has a reservation (batsched's `conservative_bf`).
+
+A job wider than the machines, or without walltime where a reservation needs one, is rejected.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dralab.simulation.engines.batch.availability import Availability, Placement
+from dralab.simulation.engines.batch.messages import (
+    Answer,
+    Beginning,
+    Decision,
+    News,
+    Reject,
+    Scheduler,
+    Start,
+)
+from dralab.simulation.host_sets import all_machines, lowest
+from dralab.simulation.workloads.jobs import Job
+
+WIDE: Final = "asks for more machines than there are"
+ENDLESS: Final = "has no walltime, which back-filling needs"
+
+
+class _Queueing(ABC):
+    """What all have in common: the queue, the free machines, and refusing what can never run."""
+
+    needs_walltime = True
+
+    def __init__(self) -> None:
+        self.width = 0
+        self.free = 0
+        self.unavailable = 0
+        self.queue: dict[str, Job] = {}
+        self.decisions: list[Decision] = []
+
+    def begin(self, beginning: Beginning) -> None:
+        """Start with all machines free."""
+        self.width = beginning.platform.width
+        self.free = all_machines(self.width)
+
+    def end(self, now: int) -> None:  # noqa: B027 - nothing to close
+        """Nothing is kept."""
+
+    def decide(self, news: News) -> Answer:
+        """Take in the news and let the policy act."""
+        self.decisions = []
+        self.unavailable = (self.unavailable | news.unavailable) & ~news.available
+        for ended in news.ended:
+            self.free |= ended.machines
+            self.over(ended.job, news.now)
+        fresh = [job for job in news.submitted if self._accepts(job)]
+        self.queue |= {job.key: job for job in fresh}
+        self.act(news, fresh)
+        return Answer(self.decisions)
+
+    def _accepts(self, job: Job) -> bool:
+        reason = ""
+        if job.width > self.width:
+            reason = WIDE
+        elif job.walltime is None and self.needs_walltime:
+            reason = ENDLESS
+        if reason:
+            self.decisions.append(Reject(job, reason))
+        return not reason
+
+    def start(self, job: Job, machines: int) -> None:
+        """Run a queued job now."""
+        del self.queue[job.key]
+        self.free &= ~machines
+        self.decisions.append(Start(job, machines))
+
+    @property
+    def usable(self) -> int:
+        """Machines that are free and available."""
+        return self.free & ~self.unavailable
+
+    def over(self, job: Job, now: int) -> None:  # noqa: B027 - not every policy keeps books
+        """A job that ran has ended."""
+
+    @abstractmethod
+    def act(self, news: News, fresh: list[Job]) -> None:
+        """Start what the policy allows."""
+
+
+class Fcfs(_Queueing):
+    """First come, first served; the first job that does not fit blocks the rest."""
+
+    needs_walltime = False
+
+    def act(self, news: News, fresh: list[Job]) -> None:  # noqa: ARG002 - the policy's shape
+        """Start from the head until one does not fit."""
+        for job in list(self.queue.values()):
+            if job.width > self.usable.bit_count():
+                return
+            self.start(job, lowest(self.usable, job.width))
+
+
+class CountingEasy(_Queueing):
+    """EASY by counting: no back-filled job may delay the head, whichever machines they get."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected: dict[str, tuple[int, int]] = {}
+
+    def over(self, job: Job, now: int) -> None:  # noqa: ARG002 - the policy's shape
+        """Forget when it was expected to end."""
+        self.expected.pop(job.key, None)
+
+    def act(self, news: News, fresh: list[Job]) -> None:  # noqa: ARG002 - the policy's shape
+        """Start the head while it fits, then whatever ends before it could or leaves it room."""
+        waiting = iter(list(self.queue.values()))
+        for head in waiting:
+            if head.width > self.usable.bit_count():
+                shadow, extra = self._shadow(head)
+                for job in waiting:
+                    if self.usable == 0:
+                        break
+                    if job.width > self.usable.bit_count():
+                        continue
+                    if news.now + _walltime(job) <= shadow:
+                        self._start_now(job, news.now)
+                    elif job.width <= extra:
+                        extra -= job.width
+                        self._start_now(job, news.now)
+                return
+            self._start_now(head, news.now)
+
+    def _start_now(self, job: Job, now: int) -> None:
+        self.expected[job.key] = (now + _walltime(job), job.width)
+        self.start(job, lowest(self.usable, job.width))
+
+    def _shadow(self, head: Job) -> tuple[float, int]:
+        """Return when the head can start, and how many processors are left over then."""
+        count = self.usable.bit_count()
+        for end, width in sorted(self.expected.values()):
+            count += width
+            if count >= head.width:
+                return end, count - head.width
+        return float("inf"), 0
+
+
+class _Reserving(_Queueing):
+    """Those that plan ahead with an `Availability`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plan = Availability(0)
+        self.held: dict[str, Placement] = {}
+        self.reserved: dict[str, Placement] = {}
+
+    def begin(self, beginning: Beginning) -> None:
+        """Plan with all machines."""
+        super().begin(beginning)
+        self.plan = Availability(self.free)
+
+    def over(self, job: Job, now: int) -> None:
+        """Give back the rest of the walltime it had been promised."""
+        placement = self.held.pop(job.key, None)
+        if placement is not None:
+            self.plan.remove(placement, now)
+
+    def renew(self, news: News) -> bool:
+        """Cut the plan at now; return whether machines came or went, which voids reservations."""
+        self.plan.cut(news.now)
+        if not (news.unavailable or news.available):
+            return False
+        self.plan = Availability(all_machines(self.width) & ~self.unavailable, news.now)
+        self.reserved = {}
+        for placement in self.held.values():
+            if placement.end > news.now:
+                self.plan.hold(Placement(news.now, placement.end, placement.machines))
+        return True
+
+    def place(self, job: Job) -> bool:
+        """Place a job anew; start it and return True where that is now."""
+        placement = self.plan.add(job.width, _walltime(job))
+        if placement.start != self.plan.now:
+            self.reserved[job.key] = placement
+            return False
+        self.held[job.key] = placement
+        self.start(job, placement.machines)
+        return True
+
+    def release(self, job: Job) -> None:
+        """Give up the reservation of a job, where it has one."""
+        placement = self.reserved.pop(job.key, None)
+        if placement is not None:
+            self.plan.remove(placement, self.plan.now)
+
+    def fits_ever(self, job: Job) -> bool:
+        """Return whether enough machines are available, were they all free."""
+        return job.width <= self.width - self.unavailable.bit_count()
+
+
+class Easy(_Reserving):
+    """EASY back-filling with machines: only the head has a reservation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head: str | None = None
+
+    def act(self, news: News, fresh: list[Job]) -> None:
+        """Start heads; keep the reservation of the one that waits; fill what stays free."""
+        changed = self.renew(news)
+        before = self.head
+        if changed or before is None or before not in self.queue:
+            self._advance_head()
+        if news.ended or changed:
+            self._refill()
+        else:
+            for job in fresh:
+                if not self.usable:
+                    break
+                if job.key in self.queue and job.key != self.head:
+                    self._try(job)
+
+    def _advance_head(self) -> None:
+        for job in list(self.queue.values()):
+            if self.fits_ever(job) and self.place(job):
+                continue
+            self.head = job.key
+            return
+        self.head = None
+
+    def _refill(self) -> None:
+        for job in list(self.queue.values()):
+            if not self.usable:
+                return
+            self.release(job)
+            if not self._try(job) and job.key == self.head and self.fits_ever(job):
+                self.place(job)
+            elif job.key == self.head and job.key not in self.queue:
+                self.head = next(iter(self.queue), None)
+
+    def _try(self, job: Job) -> bool:
+        """Start a job if it can start now; otherwise leave no trace of it in the plan."""
+        if job.width > self.usable.bit_count():
+            return False
+        if self.place(job):
+            return True
+        self.release(job)
+        return False
+
+
+class Conservative(_Reserving):
+    """Conservative back-filling: no job is ever delayed by one that came after it."""
+
+    def act(self, news: News, fresh: list[Job]) -> None:
+        """Place the new jobs; where something ended, place every queued job anew, in order."""
+        changed = self.renew(news)
+        for job in list(self.queue.values()) if news.ended or changed else fresh:
+            self.release(job)
+            if self.fits_ever(job):
+                self.place(job)
+
+
+def _walltime(job: Job) -> int:
+    if job.walltime is None:
+        raise ValueError(f"job {job.id} has no walltime")
+    return job.walltime
+
+
+SCHEDULERS: Final[Mapping[str, Callable[[], Scheduler]]] = {
+    "fcfs": Fcfs,
+    "easy": Easy,
+    "easy-counting": CountingEasy,
+    "conservative": Conservative,
+}

@@ -1,0 +1,111 @@
+"""Objects that a scenario brings along: of its fleet's manifests, and of its workload's."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dralab.contracts.cdi import ContainerEdits
+from dralab.drivers.driver import Claim, Driver, Result
+from dralab.parts.simulated import SimulatedCluster
+from dralab.runtime.client import Object, Resource
+from dralab.simulation.engines.cluster.containers import annotation
+from dralab.simulation.errors import InputError
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.scenario.fleet import GPU_RESOURCES
+from dralab.simulation.scenario.manifests import RUNS
+
+# Made before what may refer to them.
+FIRST: Final = ("Namespace", "PriorityClass", "DeviceClass")
+
+
+class WrittenDown(Driver):
+    """A driver whose slices somebody else has written down: it makes all of them ready."""
+
+    def __init__(self, node: str, name: str) -> None:
+        super().__init__(node)
+        self.name = name
+
+    def prepare(self, claim: Claim) -> Mapping[Result, ContainerEdits]:
+        """Make every device ready."""
+        return {result: self.edits(claim, result) for result in claim.results}
+
+
+class Brought:
+    """Creates objects as they were written, and knows the drivers that their slices need."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.devices: dict[str, list[str]] = {}
+        self._drivers: dict[str, set[str]] = {}
+
+    @staticmethod
+    def ordered(objects: Sequence[Object]) -> list[Object]:
+        """Return objects so that none comes before what it refers to."""
+        return sorted(objects, key=lambda obj: obj.get("kind") not in FIRST)
+
+    def drivers(self, node: str) -> list[Driver]:
+        """Return the drivers of the slices that a node may use."""
+        names = self._drivers.get(node, set()) | self._drivers.get("", set())
+        return [WrittenDown(node, name) for name in sorted(names)]
+
+    def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> None:
+        """Create an object; ApiError: the server refuses it. Pods tell how long Jobs run."""
+        body: Object = copy.deepcopy(dict(given))
+        kind = str(body.get("kind", ""))
+        resource = self._resource(body)
+        metadata = body.setdefault("metadata", {})
+        metadata.pop("resourceVersion", None)
+        metadata.pop("uid", None)
+        namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
+        if kind == "Node":
+            self._node(body)
+        elif kind == "Job":
+            owner = f"Job {namespace}/{metadata.get('name')}"
+            self._job(body, next((pod for pod in pods if pod.owner == owner), None))
+        elif kind == "ResourceSlice":
+            self._slice(body)
+        self.cluster.client.create(resource, body, namespace)
+
+    def _resource(self, body: Object) -> Resource:
+        group, _, version = str(body.get("apiVersion", "")).rpartition("/")
+        for kind in self.cluster.server.resources.kinds:
+            if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
+                return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+        title = f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
+        raise InputError("workload", f"no kind {body.get('apiVersion')} is served", where=title)
+
+    @staticmethod
+    def _node(body: Object) -> None:
+        metadata, status = body["metadata"], body.setdefault("status", {})
+        labels = metadata.setdefault("labels", {})
+        for key, value in (
+            ("kubernetes.io/hostname", metadata.get("name")),
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", "amd64"),
+        ):
+            labels.setdefault(key, value)
+        for part in ("capacity", "allocatable"):
+            amounts = status.get(part) or {}
+            # GPUs are devices here, not a number.
+            status[part] = {k: v for k, v in amounts.items() if k not in GPU_RESOURCES}
+        # Who is ready says so itself.
+        status.pop("conditions", None)
+        status.pop("nodeInfo", None)
+
+    @staticmethod
+    def _job(body: Object, pod: Pod | None) -> None:
+        if pod is None or pod.duration is None:
+            return
+        template = body["spec"].setdefault("template", {})
+        metadata = template.setdefault("metadata", {})
+        metadata["annotations"] = {
+            **(metadata.get("annotations") or {}), RUNS: annotation(pod.duration),
+        }  # fmt: skip
+
+    def _slice(self, obj: Object) -> None:
+        spec = obj.get("spec") or {}
+        node = str(spec.get("nodeName") or "")
+        self._drivers.setdefault(node, set()).add(str(spec.get("driver")))
+        if node:
+            names = [str(device["name"]) for device in spec.get("devices") or ()]
+            self.devices.setdefault(node, []).extend(names)

@@ -1,0 +1,209 @@
+"""Containers of a simulation: they take as long as the pod says, and fail as chance has it.
+
+A pod says how long it runs by the annotation `simulation.dralab.dev/runs`; for one that does not,
+the pretended runtime of `dralab up` acts its command out.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from dralab.kernel.clock import SECOND
+from dralab.kernel.events import ENDING, Event
+from dralab.kernel.randomness import Randomness
+from dralab.node.containers import (
+    Container,
+    ContainerStart,
+    Exit,
+    NotYet,
+    Session,
+    StartError,
+)
+from dralab.node.pretend import PretendRuntime
+from dralab.runtime.simulated import SimulatedEngine
+from dralab.simulation.lifecycle.model import LifeCycle, Stage
+from dralab.simulation.scenario.fields import duration
+from dralab.simulation.scenario.manifests import RUNS
+
+TERMINATED: Final = 143
+
+
+class Audience(Protocol):
+    """Who hears of containers, by the UID of their pod."""
+
+    def started(self, uid: str) -> None:
+        """A container runs."""
+        ...
+
+    def ended(self, uid: str, code: int) -> None:
+        """A container has done its work, or failed; what it held is given back later."""
+        ...
+
+
+class Containers:
+    """The runtime of all nodes. `start` of the life cycle comes before a pod's first container."""
+
+    name = "dralab-simulated"
+    version = "1.0.0"
+    ports_at = ""
+
+    def __init__(
+        self, engine: SimulatedEngine, life: LifeCycle, chance: Randomness, audience: Audience
+    ) -> None:
+        self.engine = engine
+        self.life = life
+        self.chance = chance
+        self.audience = audience
+        self.pretend = PretendRuntime(engine)
+        self._fetched: set[str] = set()
+        # How many run whose end is certain.
+        self.busy = 0
+        self._timed: dict[str, list[_Timed]] = {}
+        self._by_node: dict[str, set[str]] = {}
+
+    def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
+        """Start a container, once its image has been fetched."""
+        uid = start.pod_uid
+        if uid not in self._fetched:
+            self._fetched.add(uid)
+            delay = self._drawn(self.life.start, "start")
+            if delay:
+                raise NotYet(delay)
+        self._by_node.setdefault(start.node, set()).add(uid)
+        text = start.annotations.get(RUNS)
+        if text is None:
+            container = self.pretend.start(start, lambda over: self._acted(uid, over, ended))
+        else:
+            container = self._timed_one(start, _length(text), ended)
+        self.audience.started(uid)
+        return container
+
+    def forget(self, pod_uid: str) -> None:
+        """A pod is gone."""
+        self._fetched.discard(pod_uid)
+        for timed in self._timed.pop(pod_uid, ()):
+            timed.silence()
+        for uids in self._by_node.values():
+            uids.discard(pod_uid)
+
+    def lose(self, node: str) -> None:
+        """A node is down: what ran there is no more, and nobody is told."""
+        for uid in sorted(self._by_node.pop(node, ())):
+            self.forget(uid)
+
+    def _timed_one(
+        self, start: ContainerStart, length: int, ended: Callable[[Exit], None]
+    ) -> "_Timed":
+        code = 0
+        if self.life.failure:
+            chance = self.chance.stream("failure")
+            if chance.random() < self.life.failure:
+                code, length = 1, int(length * chance.random())
+        timed = _Timed(self, start, ended)
+        self._timed.setdefault(start.pod_uid, []).append(timed)
+        timed.work(length, code)
+        return timed
+
+    def _acted(self, uid: str, over: Exit, ended: Callable[[Exit], None]) -> None:
+        self.audience.ended(uid, over.code)
+        ended(over)
+
+    def _drawn(self, stage: Stage, name: str) -> int:
+        if not stage.jitter:
+            return stage.delay
+        return stage.delay + int(self.chance.stream(name).random() * stage.jitter)
+
+    def released_after(self) -> int:
+        """Return how long the node needs to see that a container has ended."""
+        return self._drawn(self.life.release, "release")
+
+
+class _Timed:
+    """A container that works for a given time."""
+
+    def __init__(
+        self, runtime: Containers, start: ContainerStart, ended: Callable[[Exit], None]
+    ) -> None:
+        self.runtime = runtime
+        self._start = start
+        self._ended = ended
+        self._timer: Event | None = None
+        self._over = False
+
+    def work(self, length: int, code: int) -> None:
+        """Begin to work, and end with this code."""
+        self._later(length, lambda: self._worked(code))
+
+    def silence(self) -> None:
+        """Let nobody hear of its end."""
+        self._over = True
+        self._cancel()
+
+    def stop(self, grace: float) -> None:
+        """End at once, as most programs do when they are told to."""
+        del grace
+        self._cancel()
+        self._tell(TERMINATED)
+
+    def _later(self, delay: int, action: Callable[[], None]) -> None:
+        self.runtime.busy += 1
+
+        def run() -> None:
+            self.runtime.busy -= 1
+            self._timer = None
+            action()
+
+        self._timer = self.runtime.engine.after(delay, run, priority=ENDING)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self.runtime.busy -= 1
+            self._timer.cancel()
+            self._timer = None
+
+    def _worked(self, code: int) -> None:
+        self.runtime.audience.ended(self._start.pod_uid, code)
+        delay = self.runtime.released_after()
+        if delay:
+            self._later(delay, lambda: self._tell(code))
+        else:
+            self._tell(code)
+
+    def run(
+        self,
+        argv: object,
+        output: object,
+        session: Session | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Refuse: there is no shell in it. StartError."""
+        del argv, output, session, timeout
+        raise StartError("a container of a simulation runs no commands")
+
+    def _tell(self, code: int) -> None:
+        if not self._over:
+            self._over = True
+            self._start.log.end()
+            self._ended(Exit(code, "Completed" if code == 0 else "Error"))
+
+
+def _length(text: str) -> int:
+    try:
+        return duration(_number(text))
+    except ValueError as error:
+        raise StartError(f"annotation {RUNS}: {error}") from None
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def annotation(length: int) -> str:
+    """Return a duration as the annotation has it, exact to the nanosecond.
+
+    >>> _length(annotation(3_516_000_001))
+    3516000001
+    """
+    return f"{length // SECOND}.{length % SECOND:09d}s"

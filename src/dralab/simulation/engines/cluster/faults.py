@@ -1,0 +1,151 @@
+"""What goes wrong in a simulated cluster, and when it is mended."""
+
+from collections.abc import Callable
+from functools import partial
+
+from dralab.api.status import ApiError
+from dralab.kernel.events import ENDING
+from dralab.kernel.randomness import Randomness
+from dralab.parts.simulated import SimulatedCluster
+from dralab.runtime.client import Object
+from dralab.runtime.objects import amend
+from dralab.runtime.resources import NODES, TAINT_RULES
+from dralab.simulation.engines.cluster.nodes import SimulatedNodes
+from dralab.simulation.lifecycle.model import Fault, RandomFaults
+from dralab.simulation.lifecycle.outages import Outages
+
+
+class Faults:
+    """Plans faults on the engine of a cluster. `lost` is told of nodes that go down."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, nodes: SimulatedNodes, lost: Callable[[str], None]
+    ) -> None:
+        self.cluster = cluster
+        self.nodes = nodes
+        self.lost = lost
+        # How many are still to begin or to be mended.
+        self.to_come = 0
+        self._rules = 0
+        self.outages = Outages()
+
+    def plan(self, fault: Fault, begin: int) -> None:
+        """Have a fault happen."""
+        self._at(begin + fault.at, partial(self._happen, fault))
+
+    def plan_random(self, faults: RandomFaults, names: list[str], chance: Randomness) -> None:
+        """Have every node fail again and again; these keep no run from its end."""
+        stream = chance.stream("faults")
+
+        def fail(name: str) -> None:
+            self._down_one(name)
+            length = int(stream.expovariate(1 / faults.repair)) if faults.repair else 1
+            self.cluster.engine.after(length, partial(mend, name), priority=ENDING)
+
+        def mend(name: str) -> None:
+            self._up_one(name)
+            later(name)
+
+        def later(name: str) -> None:
+            after = int(stream.expovariate(1 / faults.between)) if faults.between else 0
+            self.cluster.engine.after(after, partial(fail, name), priority=ENDING)
+
+        for name in names:
+            later(name)
+
+    def _at(self, when: int, action: Callable[[], None]) -> None:
+        self.to_come += 1
+
+        def run() -> None:
+            self.to_come -= 1
+            action()
+
+        self.cluster.engine.at(when, run, priority=ENDING)
+
+    def _happen(self, fault: Fault) -> None:
+        mend = self._begin(fault)
+        if fault.duration is not None:
+            self._at(self.cluster.now + fault.duration, mend)
+
+    def _begin(self, fault: Fault) -> Callable[[], None]:
+        """Begin a fault; return what mends it."""
+        if fault.happens is not None:
+            happens = fault.happens
+            plugins = partial(self.nodes.plugins_of, fault.node, fault.driver)
+            for plugin in plugins():
+                plugin.begin(happens)
+
+            def mend() -> None:
+                for plugin in plugins():
+                    plugin.end(happens)
+
+            return mend
+        if fault.taint is not None and (fault.device or not fault.node):
+            return self._taint_devices(fault)
+        if fault.taint is not None:
+            return self._taint_node(fault)
+        self._down_one(fault.node)
+        return partial(self._up_one, fault.node)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def _down_one(self, name: str) -> None:
+        if self.outages.begin(name, self.cluster.now):
+            self.nodes.lose(name)
+            self.lost(name)
+
+    def _up_one(self, name: str) -> None:
+        if self.outages.end(name, self.cluster.now):
+            self.nodes.restore(name)
+
+    def _taint_node(self, fault: Fault) -> Callable[[], None]:
+        taint = _wire(fault)
+
+        def change(latest: Object, *, add: bool) -> bool:
+            spec = latest.setdefault("spec", {})
+            others = [
+                item
+                for item in spec.get("taints") or ()
+                if (item["key"], item["effect"]) != (taint["key"], taint["effect"])
+            ]
+            spec["taints"] = [*others, taint] if add else others
+            return True
+
+        def write(*, add: bool) -> None:
+            node = self.cluster.client.get(NODES, fault.node)
+            amend(self.cluster.client, NODES, node, partial(change, add=add))
+
+        write(add=True)
+        return partial(write, add=False)
+
+    # --- devices ------------------------------------------------------------------------------
+
+    def _taint_devices(self, fault: Fault) -> Callable[[], None]:
+        self._rules += 1
+        name = f"fault-{self._rules}"
+        selector = {
+            key: value
+            for key, value in (
+                ("driver", fault.driver), ("pool", fault.node), ("device", fault.device),
+            )
+            if value
+        }  # fmt: skip
+        body = {
+            "metadata": {"name": name},
+            "spec": {"deviceSelector": selector, "taint": _wire(fault)},
+        }
+        self.cluster.client.create(TAINT_RULES, body)
+
+        def mend() -> None:
+            try:
+                self.cluster.client.delete(TAINT_RULES, name)
+            except ApiError as error:
+                if error.reason != "NotFound":
+                    raise
+
+        return mend
+
+
+def _wire(fault: Fault) -> dict[str, str]:
+    key, value, effect = fault.taint or ("", "", "")
+    return {"key": key, "value": value, "effect": effect}

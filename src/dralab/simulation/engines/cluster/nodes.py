@@ -1,0 +1,235 @@
+"""Nodes and their drivers in a simulation: kubelets whose heartbeats are computed, not executed."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from dralab.api.status import ApiError
+from dralab.contracts.plugin import PluginError
+from dralab.drivers.catalog import classes
+from dralab.drivers.driver import Driver, SliceOf
+from dralab.drivers.fake.sample import Described
+from dralab.drivers.faults import Fault, FaultyPlugin
+from dralab.drivers.hosting import HostedPlugin
+from dralab.drivers.publishing import Publisher
+from dralab.kernel.clock import SECOND, rfc3339_micro
+from dralab.node.kubelets import (
+    LEASE_NAMESPACE,
+    LEASE_SECONDS,
+    RENEW,
+    Kubelet,
+    Kubelets,
+    NodeSpec,
+)
+from dralab.parts.simulated import SimulatedCluster
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.resources import CLASSES, LEASES
+from dralab.simulation.engines import gpu_claims, objects
+from dralab.simulation.engines.cluster.containers import Containers
+from dralab.simulation.engines.objects import GPU, MODEL_LABEL
+from dralab.simulation.workloads.openb import GpuNode
+
+# A driver that dies is started again after this long.
+RESTARTS_AFTER: Final = 5 * SECOND
+MakeDriver = Callable[[str, str], Driver]
+
+
+class SimulatedNodes:
+    """All nodes of a fleet; `make` turns a driver's name and a node into a driver.
+
+    `written` are drivers whose slices somebody else has created.
+    """
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        nodes: Sequence[GpuNode],
+        containers: Containers,
+        make: MakeDriver,
+        written: Callable[[str], Sequence[Driver]] = lambda _node: (),
+    ) -> None:
+        self.cluster = cluster
+        self.containers = containers
+        self.kubelets = Kubelets(cluster.manager, containers, leases=False)
+        self.kubelets.on_node = self._on_node
+        self.publisher = Publisher(cluster.manager)
+        self._specs = {node.name: _spec(node) for node in nodes}
+        self._since = cluster.now
+        self._drivers = {
+            node.name: [*_gpus(node), *(make(name, node.name) for name in node.drivers)]
+            for node in nodes
+        }
+        self.plugins: dict[tuple[str, str], SimulatedPlugin] = {}
+        # Their slices are there already.
+        self._written = {node.name: list(written(node.name)) for node in nodes}
+        self._create_classes()
+        for node in nodes:
+            self.kubelets.add(self._specs[node.name])
+
+    @property
+    def devices(self) -> dict[str, list[str]]:
+        """The names of each node's devices, in the order of its slices."""
+        return {
+            node: [d["name"] for driver in drivers for part in driver.inventory()
+                   for d in part.devices]
+            for node, drivers in self._drivers.items()
+        }  # fmt: skip
+
+    # --- nodes that go and come ---------------------------------------------------------------
+
+    def lose(self, name: str) -> None:
+        """Take a node down.
+
+        Its lease is written as its last renewal was: from then on the controllers do what they do.
+        """
+        del self.kubelets.nodes[name]
+        self.containers.lose(name)
+        now = self.cluster.now
+        renewed = rfc3339_micro(now - (now - self._since) % RENEW)
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": renewed,
+        }
+        lease = {"metadata": {"name": name, "namespace": LEASE_NAMESPACE}, "spec": spec}
+        self.cluster.client.create(LEASES, lease, LEASE_NAMESPACE)
+
+    def restore(self, name: str) -> None:
+        """Bring a node back; its pods that nobody has missed begin anew."""
+        self.cluster.client.delete(LEASES, name, LEASE_NAMESPACE)
+        self.kubelets.add(self._specs[name])
+
+    def plugins_of(self, node: str, driver: str) -> list["SimulatedPlugin"]:
+        """Return the plugins of a driver on a node; of all where a name is empty."""
+        return [
+            plugin
+            for (on, name), plugin in sorted(self.plugins.items())
+            if (not node or on == node) and (not driver or name == driver)
+        ]
+
+    # --- what is on a node --------------------------------------------------------------------
+
+    def _on_node(self, kubelet: Kubelet) -> None:
+        for driver in self._drivers[kubelet.name]:
+            known = self.plugins.get((kubelet.name, driver.name))
+            plugin = SimulatedPlugin(self, kubelet, driver, known.faults if known else ())
+            self.plugins[kubelet.name, driver.name] = plugin
+            kubelet.register(plugin)
+            self.publisher.publish(driver)
+        for driver in self._written[kubelet.name]:
+            plugin = SimulatedPlugin(self, kubelet, driver, ())
+            self.plugins[kubelet.name, driver.name] = plugin
+            kubelet.register(plugin)
+
+    def _create_classes(self) -> None:
+        drivers = {d.name: d for found in self._drivers.values() for d in found}
+        made: list[Object] = []
+        for name, driver in sorted(drivers.items()):
+            if name == gpu_claims.DRIVER:
+                # Pods that count GPUs get devices, too.
+                body = gpu_claims.device_class()
+                body["spec"]["extendedResourceName"] = GPU
+                made.append(body)
+            else:
+                made += classes(driver)
+        for body in made:
+            create_if_missing(self.cluster, CLASSES, body)
+
+
+def create_if_missing(cluster: SimulatedCluster, resource: Resource, body: Object) -> None:
+    """Create an object that the user may have brought along."""
+    try:
+        cluster.client.create(resource, body, body["metadata"].get("namespace", ""))
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+class SimulatedPlugin(FaultyPlugin):
+    """A driver on a node, to which faults happen in simulated time."""
+
+    def __init__(
+        self, nodes: SimulatedNodes, kubelet: Kubelet, driver: Driver, faults: Iterable[Fault]
+    ) -> None:
+        hosted = HostedPlugin(driver, kubelet.client, kubelet.directory)
+        super().__init__(hosted, _Surroundings(self), list(faults))
+        self.nodes = nodes
+        self.kubelet = kubelet
+        self.code = driver
+
+    def begin(self, fault: Fault) -> None:
+        """Let a fault happen from now on."""
+        self.inject(fault)
+        if fault.call == "slices":
+            self._slices(fault)
+        self.kubelet.wake_all()
+
+    def end(self, fault: Fault) -> None:
+        """Let it happen no more."""
+        # By what it is: of one that happens a number of times fewer may be left.
+        mine = (fault.call, fault.kind, fault.seconds)
+        self.faults = [f for f in self.faults if (f.call, f.kind, f.seconds) != mine]
+        if fault.call == "slices":
+            self.nodes.publisher.publish(self.code)
+        self.kubelet.wake_all()
+
+    def _slices(self, fault: Fault) -> None:
+        if fault not in self.faults:
+            return
+        publisher, engine = self.nodes.publisher, self.nodes.cluster.engine
+        period = max(1, int(fault.seconds * SECOND))
+        if fault.kind == "republish":
+            publisher.renew(self.code)
+        else:
+            publisher.withdraw(self.code)
+            engine.after(period, lambda: publisher.publish(self.code))
+            period *= 2
+        engine.after(period, lambda: self._slices(fault))
+
+    def die(self) -> None:
+        """Be gone, and back after a while."""
+        self.kubelet.plugins.deregister(self)
+        engine = self.nodes.cluster.engine
+        engine.after(RESTARTS_AFTER, lambda: self.kubelet.plugins.register(self))
+        raise PluginError("rpc error: code = Unavailable desc = the driver has died")
+
+
+class _Surroundings:
+    """Simulated time, as faults see it."""
+
+    def __init__(self, plugin: SimulatedPlugin) -> None:
+        self.plugin = plugin
+
+    def pause(self, seconds: float) -> None:
+        """Have the call that is being made take so long."""
+        self.plugin.nodes.cluster.engine.pause(int(seconds * SECOND))
+
+    def now(self) -> int:
+        """Return the simulated time."""
+        return self.plugin.nodes.cluster.now
+
+    def die(self, code: int) -> None:
+        """End the driver."""
+        del code
+        self.plugin.die()
+
+
+def _spec(node: GpuNode) -> NodeSpec:
+    labels = dict(label.split("=", 1) for label in sorted(node.labels))
+    if node.gpus:
+        labels.setdefault(MODEL_LABEL, node.model)
+    return NodeSpec(
+        name=node.name,
+        cpu=f"{node.cpu}m",
+        memory=str(node.memory),
+        pods=str(node.pods),
+        labels=labels,
+        taints=[objects.taint(text) for text in node.taints],
+    )
+
+
+def _gpus(node: GpuNode) -> list[Driver]:
+    if not node.gpus:
+        return []
+    devices = gpu_claims.slice_of(node)["spec"]["devices"]
+    parts = [SliceOf(devices=devices[at : at + 128]) for at in range(0, len(devices), 128)]
+    return [Described(node.name, gpu_claims.DRIVER, parts)]

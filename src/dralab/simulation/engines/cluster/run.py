@@ -1,0 +1,436 @@
+"""A scenario on a simulated cluster: the parts that run live, on one heap of events.
+
+Scheduler, allocator, controllers, kubelets and drivers are those of `dralab up`; what decides is
+what decides there, to the byte. GPUs are devices of a driver, and a part of one is a consumable
+capacity that several claims may share. Only containers are other: they take the time they say.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.drivers.catalog import DRIVERS
+from dralab.drivers.driver import Driver
+from dralab.kernel.clock import SECOND
+from dralab.kernel.events import BEGINNING, DECIDING
+from dralab.kernel.randomness import Randomness
+from dralab.parts.simulated import SimulatedCluster
+from dralab.runtime.client import Object
+from dralab.runtime.objects import condition_of, is_deleting, uid_of
+from dralab.runtime.resources import CLAIMS, PODS
+from dralab.simulation import checkpoints
+from dralab.simulation.engines import collect
+from dralab.simulation.engines.cluster.bring import Brought
+from dralab.simulation.engines.cluster.containers import Containers
+from dralab.simulation.engines.cluster.faults import Faults
+from dralab.simulation.engines.cluster.nodes import SimulatedNodes
+from dralab.simulation.engines.cluster.queues import Queues
+from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, Bodies, gangs_of
+from dralab.simulation.engines.cluster.tasks import Gpus, Seen, Tasks, lanes_of
+from dralab.simulation.errors import InputError
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.results.result import Result
+from dralab.simulation.scenario import custom, manifests
+from dralab.simulation.scenario.digest import digest
+from dralab.simulation.scenario.manifests import Arrival
+from dralab.simulation.scenario.scenario import Scenario
+
+NAME: Final = "dralab"
+# Nothing has changed for so long, nothing is certain to end or to come: it stays as it is.
+PATIENCE: Final = 600 * SECOND
+# Explaining takes longer than scheduling; after so many the rest has the short sentence.
+MOST_EXPLAINED: Final = 100
+# Whoever refuses a pod for a quota needs a moment to count what has ended.
+RECOUNT: Final = SECOND
+Progress = Callable[[int, int, int], None]
+
+
+class InsideRun:
+    """One run; `go` runs it to the end, or until someone asks to stop; then it can go on."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        how = scenario.circumstances
+        # What is said of pods on their way is one sentence; in the end, everything.
+        self.cluster = SimulatedCluster(seed=scenario.seed, brief=True)
+        self.work = scenario.pods()
+        nodes = scenario.fleet.as_nodes()
+        self.capacity, self.types = collect.capacity_of(nodes)
+        gpus = Gpus(nodes, self.work) if self.types and self.work else None
+        self.tasks = Tasks(types=list(self.types), gpus=gpus)
+        self._by_name: dict[tuple[str, str], Seen] = {}
+        self._refused: list[Seen] = []
+        self._steps = 0
+        self._to_come = 0
+        self._admitting = False
+        self.complete = False
+        chance = Randomness(scenario.seed)
+        self.containers = Containers(self.cluster.engine, how.life, chance, self)
+        self.brought = Brought(self.cluster)
+        for body in Brought.ordered(scenario.fleet.objects):
+            self._create(body, "fleet")
+        self.nodes = SimulatedNodes(
+            self.cluster,
+            nodes,
+            self.containers,
+            self._driver,
+            self.brought.drivers,
+        )
+        gangs = gangs_of(self.work)
+        self.bodies = Bodies(self.cluster, gangs)
+        self.queues = Queues(
+            how.quotas, lambda pod: gangs[pod.namespace, pod.gang], self._open_gate
+        )
+        self.faults = Faults(self.cluster, self.nodes, self._node_lost)
+        # Nodes, drivers and controllers have seen each other; the run begins now.
+        self.cluster.wait(1)
+        self.begin = self._last = self.cluster.now
+        self.patience = max(PATIENCE, 2 * max(map(_tolerated, self.work), default=0))
+        self.cluster.manager.cache(PODS).subscribe(self._pod)
+        self._plan(chance)
+
+    def _plan(self, chance: Randomness) -> None:
+        how = self.scenario.circumstances
+        for arrival in self.scenario.work.objects:
+            self._at(arrival.when, partial(self._bring, arrival))
+        for pod in self.work:
+            if not pod.owner:
+                seen = Seen(pod, pod.name)
+                self.tasks.seen.append(seen)
+                self._at(pod.arrives, partial(self._arrive, seen))
+        for fault in how.faults:
+            self.faults.plan(fault, self.begin)
+        if how.random_faults is not None:
+            self.faults.plan_random(how.random_faults, list(self.nodes.devices), chance)
+
+    def _at(self, when: int, action: Callable[[], None]) -> None:
+        self._to_come += 1
+
+        def run() -> None:
+            self._to_come -= 1
+            self._last = self.cluster.now
+            action()
+
+        self.cluster.engine.at(self.begin + when, run, priority=BEGINNING)
+
+    def _driver(self, name: str, node: str) -> Driver:
+        if name in DRIVERS:
+            return DRIVERS[name](node)
+        made = custom.load_class(name, self.scenario.file, "drivers")(node)
+        if not isinstance(made, Driver):
+            raise InputError(self.scenario.file, f"{name} is no Driver", where="fleet")
+        return made
+
+    # --- running ------------------------------------------------------------------------------
+
+    def go(
+        self, progress: Progress | None = None, stop: Callable[[], bool] | None = None
+    ) -> Result:
+        """Let everything happen; return what became of the tasks."""
+        engine, until = self.cluster.engine, self.scenario.circumstances.until
+        tasks = self.tasks
+        while (when := engine.events.next_time()) is not None:
+            if until is not None and when > self.begin + until:
+                engine.run(self.begin + until)
+                break
+            if self._at_rest(when) or self._enough():
+                break
+            engine.step()
+            self._steps += 1
+            if self._steps % 256 == 0:
+                if progress is not None:
+                    progress(when - self.begin, tasks.over, len(tasks.seen))
+                if stop is not None and stop():
+                    return self.result()
+        self.complete = True
+        self._explain()
+        return self.result()
+
+    def _explain(self) -> None:
+        """Say of the pods that wait why they do, as exactly as it can be said."""
+        scheduler = self.cluster.scheduler
+        if scheduler is None:
+            return
+        waiting = [seen for seen in self.tasks.seen if seen.uid and seen.bound is None]
+        for seen in waiting[:MOST_EXPLAINED]:
+            pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+            if not pod["spec"].get("schedulingGates") and not pod["spec"].get("schedulingGroup"):
+                seen.reason = scheduler.why_not(pod) or seen.reason
+
+    def _at_rest(self, when: int) -> bool:
+        """Return whether nothing that comes is of interest."""
+        if self._to_come:
+            return False
+        if self.tasks.over == len(self.tasks.seen):
+            # Controllers may still make pods of what is there.
+            return when > self._last + RECOUNT
+        waits = self.faults.to_come or self.containers.busy
+        return not waits and when > self._last + self.patience
+
+    def _enough(self) -> bool:
+        wanted = self.scenario.circumstances.ended
+        return wanted is not None and self.tasks.over >= wanted
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint: how far it is. Going on runs up to there again, with the same end."""
+        checkpoints.write(path, digest(self.scenario), self._steps)
+
+    @classmethod
+    def resumed(cls, scenario: Scenario, path: Path) -> "InsideRun":
+        """Return a run that goes on from a checkpoint of the same scenario."""
+        steps = checkpoints.read(path, digest(scenario), int)
+        run = cls(scenario)
+        while run._steps < steps and run.cluster.engine.step():
+            run._steps += 1
+        return run
+
+    # --- tasks come ---------------------------------------------------------------------------
+
+    def _bring(self, arrival: Arrival) -> None:
+        metadata = arrival.body.get("metadata") or {}
+        self.bodies.namespace(str(metadata.get("namespace") or "default"))
+        self._create(arrival.body, "workload")
+
+    def _create(self, body: Mapping[str, Any], where: str) -> None:
+        try:
+            self.brought.create(body, self.work)
+        except ApiError as error:
+            raise self._wrong(f"{body.get('kind')}", error, where) from None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"has a field of the wrong kind: {error!r}"
+            place = f"{where}: {body.get('kind')}"
+            raise InputError(self.scenario.file, problem, where=place) from None
+
+    def _arrive(self, seen: Seen) -> None:
+        self.tasks.wait(seen, 1)
+        self._submit(seen)
+
+    def _submit(self, seen: Seen) -> None:
+        gated = self.queues.has(seen.pod)
+        self._by_name[seen.pod.namespace, seen.name] = seen
+        try:
+            body = self.bodies.pod(seen.pod, seen.name, gated=gated)
+            self.cluster.client.create(PODS, body, seen.pod.namespace)
+        except ApiError as error:
+            if error.reason != "Forbidden":
+                raise self._wrong(f"Pod {seen.pod.key}", error) from None
+            self.tasks.refused(seen, error.message)
+            self._refused.append(seen)
+            return
+        if gated:
+            self.queues.add(seen)
+            self._admit_soon()
+
+    def _wrong(self, what: str, error: ApiError, where: str = "workload") -> InputError:
+        return InputError(self.scenario.file, error.message, where=f"{where}: {what}")
+
+    def _admit_soon(self) -> None:
+        """Look at the queues when all of this instant have arrived, or ended."""
+        if not self._admitting:
+            self._admitting = True
+            self.cluster.engine.at(self.cluster.now, self._admit, priority=DECIDING)
+
+    def _admit(self) -> None:
+        self._admitting = False
+        self.queues.go()
+
+    def _open_gate(self, seen: Seen) -> None:
+        pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+        gates = [gate for gate in pod["spec"].get("schedulingGates") or () if gate["name"] != GATE]
+        spec = {**pod["spec"], "schedulingGates": gates}
+        self.cluster.client.update(PODS, {**pod, "spec": spec})
+
+    def _try_refused(self) -> None:
+        refused, self._refused = self._refused, []
+        for seen in refused:
+            self._submit(seen)
+
+    # --- what is heard of them ----------------------------------------------------------------
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        pod = new if new is not None else old
+        if pod is None:
+            return
+        seen = self.tasks.by_uid.get(uid_of(pod)) or self._known(pod)
+        if seen is None or seen.over:
+            return
+        if new is None or is_deleting(new):
+            self._deleted(seen)
+        else:
+            self._changed(seen, new)
+        self.tasks.sample(self.cluster.now - self.begin)
+
+    def _known(self, pod: Object) -> Seen | None:
+        """Return the task of a pod that is seen for the first time: ours, or a controller's."""
+        metadata = pod["metadata"]
+        key = metadata.get("namespace", ""), metadata["name"]
+        seen = self._by_name.get(key)
+        if seen is None:
+            if not metadata.get("ownerReferences"):
+                return None
+            seen = Seen(manifests.of_object(pod, self.cluster.now - self.begin), metadata["name"])
+            self._by_name[key] = seen
+            self.tasks.seen.append(seen)
+            self.tasks.wait(seen, 1)
+        seen.uid = uid_of(pod)
+        self.tasks.by_uid[seen.uid] = seen
+        self._last = self.cluster.now
+        return seen
+
+    def _changed(self, seen: Seen, pod: Object) -> None:
+        status = pod.get("status") or {}
+        node = pod["spec"].get("nodeName")
+        if node and seen.bound is None:
+            seen.bound = self._last = self.cluster.now
+            seen.state, seen.node, seen.reason = "Bound", node, ""
+            seen.devices = tuple(self._devices(seen, pod))
+            self.tasks.wait(seen, -1)
+            self.tasks.hold(seen, 1)
+        if not node:
+            told = condition_of(pod, "PodScheduled") or {}
+            if told.get("reason") == "Unschedulable" and told.get("message"):
+                self.tasks.refused(seen, str(told["message"]))
+        if status.get("phase") in {"Succeeded", "Failed"}:
+            self._finished(seen, failed=status["phase"] == "Failed", why=status.get("reason") or "")
+
+    def started(self, uid: str) -> None:
+        """Hear that a container runs."""
+        seen = self.tasks.by_uid.get(uid)
+        if seen is not None and seen.started is None:
+            seen.state, seen.started = "Running", self.cluster.now
+            self._last = self.cluster.now
+
+    def ended(self, uid: str, code: int) -> None:
+        """Hear that a container has ended."""
+        seen, self._last = self.tasks.by_uid.get(uid), self.cluster.now
+        if seen is not None:
+            seen.ended, seen.failed = self.cluster.now, seen.failed or code != 0
+
+    def _devices(self, seen: Seen, pod: Object) -> list[str]:
+        """Return what was allocated for a pod: that is written before it is bound."""
+        status = pod.get("status") or {}
+        names = [
+            entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()
+        ]
+        names += [
+            item.get("resourceClaimName") for item in status.get("resourceClaimStatuses") or ()
+        ]
+        names.append((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
+        found = []
+        for name in filter(None, names):
+            claim = self.cluster.client.get(CLAIMS, name, seen.pod.namespace)
+            allocation = (claim.get("status") or {}).get("allocation") or {}
+            results = (allocation.get("devices") or {}).get("results") or ()
+            found += [f"{seen.node}/{result['device']}" for result in results]
+        return found
+
+    def _finished(self, seen: Seen, *, failed: bool, why: str) -> None:
+        self._free(seen)
+        if seen.ended is None:
+            seen.ended = self.cluster.now
+        if failed and not seen.pod.owner:
+            seen.failures += 1
+            if seen.failures <= self.scenario.circumstances.life.retries:
+                self._begin_anew(seen, "failed while running")
+                return
+        seen.state = "Failed" if failed else "Succeeded"
+        seen.reason = why or ("failed while running" if failed else "")
+        self.tasks.over += 1
+
+    def _deleted(self, seen: Seen) -> None:
+        """A pod was deleted before it was done: evicted, preempted, or its owner wants it gone."""
+        if seen.gone:
+            return
+        seen.gone = True
+        if seen.bound is not None and not seen.reason:
+            self.tasks.evict(seen)
+        self._free(seen)
+        if seen.pod.owner:
+            # Its controller makes another one, which is a task of its own.
+            seen.state, seen.ended = "Failed", self.cluster.now
+            seen.reason = seen.reason or "deleted before it was done"
+            self.tasks.over += 1
+            return
+        self._begin_anew(seen, seen.reason or "evicted or preempted")
+
+    def _begin_anew(self, seen: Seen, why: str) -> None:
+        # What is still heard of the old pod is about nobody.
+        self.tasks.by_uid.pop(seen.uid, None)
+        self._by_name.pop((seen.pod.namespace, seen.name), None)
+        seen.again()
+        seen.reason = why
+        self.tasks.wait(seen, 1)
+
+        self.cluster.engine.soon(lambda: self._submit(seen))
+
+    def _free(self, seen: Seen) -> None:
+        if seen.bound is not None:
+            self.tasks.hold(seen, -1)
+        else:
+            self.tasks.wait(seen, -1)
+        if self.queues.has(seen.pod):
+            self.queues.release(seen)
+            self._admit_soon()
+        self._last = self.cluster.now
+        if self._refused:
+            self.cluster.engine.after(RECOUNT, self._try_refused)
+
+    def _node_lost(self, name: str) -> None:
+        for seen in self.tasks.by_uid.values():
+            if seen.node == name and seen.bound is not None and not seen.over and not seen.gone:
+                self.tasks.evict(seen)
+                seen.ended = None
+                if not seen.pod.owner:
+                    # It may begin anew on the same node; that of a controller is replaced.
+                    seen.state, seen.started = "Bound", None
+                seen.reason = "its node went down"
+
+    def _notes(self) -> Iterator[str]:
+        others = sum(map(_names_another, self.work))
+        if others:
+            yield f"pods that name another scheduler: {others}; here dralab decides for all"
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def result(self) -> Result:
+        """Return what there is so far."""
+        devices = self.nodes.devices
+        for node, names in self.brought.devices.items():
+            devices.setdefault(node, []).extend(names)
+        lanes = lanes_of(devices)
+        over = self.complete and self.tasks.over == len(self.tasks.seen)
+        end = self._last if over else self.cluster.now
+        place = {lane: index for index, lane in enumerate(lanes)}
+        outages = [
+            (place[name], since - self.begin, until - self.begin)
+            for name, since, until in self.faults.outages.until(end)
+        ]
+        return Result(
+            name=self.scenario.name,
+            scheduler=NAME,
+            seed=self.scenario.seed,
+            tasks=list(self.tasks.finished(self.begin, lanes)),
+            samples=self.tasks.samples,
+            lanes=lanes,
+            capacity=self.capacity,
+            types=self.types,
+            end=end - self.begin,
+            outages=outages,
+            refusals=dict(self.tasks.refusals),
+            notes=list(self._notes()),
+            complete=self.complete,
+        )
+
+
+def _names_another(pod: Pod) -> bool:
+    named = pod.scheduler or ((pod.body or {}).get("spec") or {}).get("schedulerName")
+    return named not in {None, "", SCHEDULER, "default"}
+
+
+def _tolerated(pod: object) -> int:
+    body = getattr(pod, "body", None) or {}
+    spec = body.get("spec") or {}
+    found = [item.get("tolerationSeconds") or 0 for item in spec.get("tolerations") or ()]
+    return max(found, default=0) * SECOND

@@ -1,0 +1,122 @@
+"""Tasks as objects of a cluster: pods with claims, groups, priorities, gates of a queue."""
+
+import copy
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.kernel.clock import SECOND
+from dralab.parts.simulated import SimulatedCluster
+from dralab.runtime.client import Object
+from dralab.runtime.resources import CLAIM_TEMPLATES, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
+from dralab.simulation.engines import gpu_claims, objects
+from dralab.simulation.engines.cluster.containers import annotation
+from dralab.simulation.engines.cluster.nodes import create_if_missing
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.scenario.manifests import ALIBABA, RUNS
+from dralab.simulation.workloads.openb import Shape
+
+SCHEDULER: Final = "default-scheduler"
+GATE: Final = "simulation.dralab.dev/quota"
+LONGEST_GRACE: Final = 30 * SECOND
+
+
+class Bodies:
+    """Makes the objects of tasks, and before them what they refer to."""
+
+    def __init__(self, cluster: SimulatedCluster, gangs: Mapping[tuple[str, str], int]) -> None:
+        self.cluster = cluster
+        self.gangs = gangs
+        self._there: set[tuple[str, str, str]] = set()
+
+    def pod(self, pod: Pod, name: str, *, gated: bool) -> Object:
+        """Return the pod of a task; ApiError where what it refers to cannot be created."""
+        self.namespace(pod.namespace)
+        body = self._given(pod) if pod.body is not None else self._made(pod)
+        metadata, spec = body["metadata"], body["spec"]
+        metadata |= {"name": name, "namespace": pod.namespace}
+        metadata.pop("resourceVersion", None)
+        metadata.pop("uid", None)
+        if pod.duration is not None:
+            metadata.setdefault("annotations", {})[RUNS] = annotation(pod.duration)
+        if pod.gang:
+            self._gang(pod)
+            spec.setdefault("schedulingGroup", {"podGroupName": pod.gang})
+        if gated:
+            spec["schedulingGates"] = [*(spec.get("schedulingGates") or ()), {"name": GATE}]
+        return body
+
+    def namespace(self, name: str) -> None:
+        """Have a namespace."""
+        if self._first("Namespace", "", name):
+            create_if_missing(self.cluster, NAMESPACES, {"metadata": {"name": name}})
+
+    def _given(self, pod: Pod) -> Object:
+        """A pod as it was written; what was counted in annotations becomes a claim."""
+        body: Object = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
+        metadata = body.setdefault("metadata", {})
+        spec = body.setdefault("spec", {})
+        spec.setdefault("restartPolicy", "Never")
+        # Whoever it names has no part in this: one scheduler decides for all.
+        spec["schedulerName"] = SCHEDULER
+        if pod.duration is not None:
+            # A simulated task is over when it is over, whatever its manifest says of restarts.
+            spec["restartPolicy"] = "Never"
+        for container in spec.get("containers") or ():
+            container.setdefault("image", "simulated")
+        annotations = metadata.get("annotations") or {}
+        metadata["annotations"] = {str(k): str(v) for k, v in annotations.items()}
+        if f"{ALIBABA}gpu-count" in annotations and pod.shape.gpus:
+            self._claim(pod, spec)
+        return body
+
+    def _made(self, pod: Pod) -> Object:
+        if pod.priority and self._first("PriorityClass", "", str(pod.priority)):
+            priority = objects.priority_class(pod.priority)
+            create_if_missing(self.cluster, PRIORITY_CLASSES, priority)
+        if not pod.shape.gpus:
+            return objects.pod(pod, SCHEDULER)
+        template = self._template(pod.namespace, pod.shape)
+        body = objects.pod(pod, SCHEDULER, claim=template)
+        body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
+        return body
+
+    def _claim(self, pod: Pod, spec: Object) -> None:
+        template = self._template(pod.namespace, pod.shape)
+        claims = [*(spec.get("resourceClaims") or ())]
+        spec["resourceClaims"] = [*claims, {"name": "gpus", "resourceClaimTemplateName": template}]
+        resources = spec["containers"][0].setdefault("resources", {})
+        resources["claims"] = [*(resources.get("claims") or ()), {"name": "gpus"}]
+
+    def _template(self, namespace: str, shape: Shape) -> str:
+        models = "".join(c if c.isalnum() else "-" for c in shape.models.lower()).strip("-")
+        name = f"gpus-{shape.gpus}-{shape.milli}" + (f"-{models}" if models else "")
+        if self._first("ResourceClaimTemplate", namespace, name):
+            claim = gpu_claims.claim_of(name, shape, namespace)
+            body = {
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"spec": claim["spec"]},
+            }
+            self.cluster.client.create(CLAIM_TEMPLATES, body, namespace)
+        return name
+
+    def _gang(self, pod: Pod) -> None:
+        if self._first("PodGroup", pod.namespace, pod.gang):
+            least = self.gangs[pod.namespace, pod.gang]
+            body = {
+                "metadata": {"name": pod.gang, "namespace": pod.namespace},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": least}}},
+            }
+            create_if_missing(self.cluster, POD_GROUPS, body)
+
+    def _first(self, kind: str, namespace: str, name: str) -> bool:
+        key = (kind, namespace, name)
+        if key in self._there:
+            return False
+        self._there.add(key)
+        return True
+
+
+def gangs_of(pods: Any) -> Counter[tuple[str, str]]:
+    """Return how many pods each gang has."""
+    return Counter((pod.namespace, pod.gang) for pod in pods if pod.gang)

@@ -1,0 +1,198 @@
+"""What became of every pod: counted while it happens, and in the form of all results at the end."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dralab.simulation.engines.gpu.cluster import GpuCluster, model_names
+from dralab.simulation.engines.gpu.fragmentation import Fragmentation, typical_pods
+from dralab.simulation.engines.gpu_claims import PREFIX
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.results.result import Sample, Task
+from dralab.simulation.workloads.openb import GpuNode, GpuPod
+
+# As kube-scheduler and ours say it: how many nodes lack what, then what preemption could do.
+REASONS: Final = re.compile(r"^\d+/\d+ nodes are available: (.*?)(?:\.(?:\s|$)|$)")
+COUNT: Final = re.compile(r"^\d+ ")
+# Whose message it is makes no reason.
+WHOSE: Final = re.compile(r'^pods? "[^"]*"(?: is forbidden)?: ')
+GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
+
+
+@dataclass(slots=True)
+class Seen:
+    """A task. `name` is that of its present pod: one that has to begin anew gets another."""
+
+    pod: Pod
+    name: str
+    uid: str = ""
+    state: str = "Pending"
+    node: str = ""
+    devices: tuple[str, ...] = ()
+    bound: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    failed: bool = False
+    gone: bool = False
+    runs: int = 0
+    failures: int = 0
+    evictions: int = 0
+    reason: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will become of it."""
+        return self.state in {"Succeeded", "Failed"}
+
+    def again(self) -> None:
+        """Begin anew, with another pod."""
+        self.runs += 1
+        self.name = f"{self.pod.name}-again-{self.runs}"
+        self.uid = self.node = ""
+        self.state, self.devices, self.failed, self.gone = "Pending", (), False, False
+        self.bound = self.started = self.ended = None
+
+
+@dataclass(slots=True)
+class Tasks:
+    """All tasks, how many wait and run, and what they hold."""
+
+    seen: list[Seen] = field(default_factory=list)
+    by_uid: dict[str, Seen] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    refusals: Counter[str] = field(default_factory=Counter)
+    over: int = 0
+    waiting: int = 0
+    running: int = 0
+    cpu: int = 0
+    gpu: int = 0
+    memory: int = 0
+    asked: int = 0
+    evicted: int = 0
+    types: Sequence[str] = ()
+    gpus: "Gpus | None" = None
+
+    def wait(self, seen: Seen, sign: int) -> None:
+        """Count a task that waits, or does no more."""
+        self.waiting += sign
+        self.asked += sign * seen.pod.shape.cpu
+
+    def hold(self, seen: Seen, sign: int) -> None:
+        """Count what a task takes when it is bound, or gives back."""
+        shape = seen.pod.shape
+        self.running += sign
+        self.cpu += sign * shape.cpu
+        self.memory += sign * seen.pod.memory
+        self.gpu += sign * shape.demand
+        if self.gpus is not None:
+            self.gpus.hold(seen, sign)
+
+    def evict(self, seen: Seen) -> None:
+        """Count a run that was lost."""
+        seen.evictions += 1
+        self.evicted += 1
+
+    def refused(self, seen: Seen, message: str) -> None:
+        """Take it that a pod cannot be placed, and why."""
+        if seen.reason != message:
+            seen.reason = message
+            self.refusals.update(dict.fromkeys(reasons(message), 1))
+
+    def sample(self, now: int) -> None:
+        """Note how things stand."""
+        sample = Sample(
+            when=now, waiting=self.waiting, running=self.running, cpu=self.cpu, gpu=self.gpu,
+            fragmented=0.0 if self.gpus is None else self.gpus.lost, memory=self.memory,
+            asked=self.asked, ended=self.over, evicted=self.evicted,
+            refused=self.refusals.total(),
+            types=() if self.gpus is None else tuple(self.gpus.types[t] for t in self.types),
+        )  # fmt: skip
+        if self.samples and self.samples[-1].when == now:
+            self.samples[-1] = sample
+        elif not self.samples or self.samples[-1][1:] != sample[1:]:
+            self.samples.append(sample)
+
+    def finished(self, begin: int, lanes: Sequence[str]) -> Iterator[Task]:
+        """Yield the tasks as results have them; lanes are those of their devices, or their node."""
+        place = {lane: index for index, lane in enumerate(lanes)}
+
+        def since(when: int | None) -> int | None:
+            return None if when is None else when - begin
+
+        for seen in self.seen:
+            pod = seen.pod
+            devices = [name for name in seen.devices if name in place]
+            used = devices or ([seen.node] if seen.node in place else [])
+            yield Task(
+                id=pod.name if pod.namespace == "default" else pod.key,
+                user=pod.user,
+                state=seen.state,
+                submitted=pod.arrives,
+                bound=since(seen.bound),
+                started=since(seen.started),
+                ended=since(seen.ended),
+                width=max(1, -(-pod.shape.cpu // 1000)),
+                lanes=tuple(sorted(place[name] for name in used)),
+                gpu_milli=pod.shape.demand,
+                reason=seen.reason,
+                evictions=seen.evictions,
+            )
+
+
+class Gpus:
+    """What is left of every node and GPU, for fragmentation and the use of each model."""
+
+    def __init__(self, nodes: Sequence[GpuNode], pods: Iterable[Pod]) -> None:
+        typical = typical_pods(GpuPod(pod.name, pod.shape, 0) for pod in pods)
+        self._cluster = GpuCluster(nodes, Fragmentation(typical, model_names(nodes)))
+        self._number = {node.name: index for index, node in enumerate(nodes)}
+        self.types: Counter[str] = Counter()
+        self.lost = float(self._cluster.lost.sum())
+
+    def hold(self, seen: Seen, sign: int) -> None:
+        """Take what a task has, or give it back."""
+        number = self._number.get(seen.node)
+        if number is None:
+            return
+        cluster, shape = self._cluster, seen.pod.shape
+        names = (device.rpartition("/")[2] for device in seen.devices)
+        taken = [
+            int(name.removeprefix(PREFIX))
+            for name in names
+            if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
+        ]
+        if len(taken) != shape.gpus or max(taken, default=0) >= max(1, cluster.nodes[number].gpus):
+            taken = []  # devices of somebody else's driver
+        self.lost -= float(cluster.lost[number])
+        change = cluster.place if sign > 0 else cluster.release
+        change(number, shape, seen.pod.memory, taken)
+        self.lost += float(cluster.lost[number])
+        if taken:
+            self.types[cluster.nodes[number].model] += sign * shape.demand
+
+
+def reasons(message: str) -> Iterator[str]:
+    """Yield the reasons of a message that a pod goes nowhere, without numbers and names.
+
+    >>> list(reasons("0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods. Details"))
+    ['Insufficient cpu', 'Too many pods']
+    >>> list(reasons('0/3 nodes are available: pod "default/p": ResourceClaim not created yet.'))
+    ['ResourceClaim not created yet']
+    """
+    match = REASONS.match(message)
+    if match is None:
+        found = WHOSE.sub("", message)
+        yield "the gang is not complete" if GANG.match(found) else found
+        return
+    for part in match[1].split(", "):
+        yield WHOSE.sub("", COUNT.sub("", part))
+
+
+def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the lanes of a chart: each node, and after it its devices."""
+    found: list[str] = []
+    for node, names in devices.items():
+        found += [node, *(f"{node}/{name}" for name in names)]
+    return found

@@ -1,0 +1,134 @@
+"""A run with an outside scheduler, written down: what the server keeps, and what is to come.
+
+The file is JSON. The scheduler itself is not in it: it is started again, lists what there is, and
+goes on from the stored state at the stored virtual time. What it kept to itself (pods in back-off)
+is lost, as when a live one restarts. Events and leases are not kept.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.storage import Key, Store
+from dralab.cluster import Cluster
+from dralab.runtime.client import Resource
+from dralab.simulation.engines.external.driver import Report
+from dralab.simulation.engines.external.world import World
+from dralab.simulation.errors import InputError
+from dralab.simulation.results.result import Sample
+
+KIND: Final = "dralab outside run 1"
+LEFT_OUT: Final = frozenset(
+    {"events", "events.k8s.io/events", "coordination.k8s.io/leases", "endpoints"}
+)
+DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
+DEFINITION: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
+)
+# Of a pod, besides the one thing that happens to it next.
+KEPT: Final = (
+    "state", "created", "bound", "started", "ended", "node", "reason", "attempts", "evictions",
+    "leaving", "claims",
+)  # fmt: skip
+COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
+
+
+def save(path: Path, digest: str, world: World, report: Report) -> None:
+    """Write a checkpoint; the schedulers have ended."""
+    content = {
+        "kind": KIND,
+        "digest": digest,
+        "now": world.agenda.now(),
+        "resumed": world.resumed + 1,
+        "deleted": world.deleted,
+        "over_capacity": world.over_capacity,
+        "down": sorted(world.room.down),
+        "pods": {
+            key: [getattr(item, name) for name in KEPT]
+            for key, item in world.pods.items()
+            if item.created is not None
+        },
+        "agenda": [[*entry[:4], dict(entry.detail)] for entry in world.agenda.entries()],
+        "samples": [list(sample) for sample in world.samples],
+        "report": {name: getattr(report, name) for name in COUNTED},
+        "settle": report.settle,
+        "objects": _objects(world.store),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(content))
+
+
+def load(path: Path, digest: str) -> Mapping[str, Any]:
+    """Return a checkpoint of the same scenario; InputError."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    try:
+        content = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        content = None
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise InputError(path, "is no checkpoint of a run with an outside scheduler")
+    if content.get("digest") != digest:
+        raise InputError(path, "belongs to another scenario, seed or version")
+    return content
+
+
+def restore(content: Mapping[str, Any], cluster: Cluster, world: World, report: Report) -> None:
+    """Put everything back as it was; the world has prepared nothing."""
+    _put(content["objects"], cluster)
+    world.agenda.events.clock.advance_to(content["now"])
+    world.resumed = content["resumed"]
+    world.deleted = content["deleted"]
+    world.over_capacity = list(content["over_capacity"])
+    world.room.down = set(content["down"])
+    world.samples = [Sample(*values) for values in content["samples"]]
+    for key, values in content["pods"].items():
+        item = world.pods[key]
+        for name, value in zip(KEPT, values, strict=True):
+            setattr(item, name, value)
+    for when, priority, what, whom, detail in content["agenda"]:
+        event = world.agenda.add(when, priority, what, whom, **detail)
+        if whom in world.pods and what != "arrive":
+            world.pods[whom].next = event
+    world.count_again()
+    for name in COUNTED:
+        setattr(report, name, content["report"][name])
+    report.settle = max(report.settle, content["settle"])
+
+
+def _objects(store: Store) -> list[list[Any]]:
+    found = []
+    with store.lock:
+        for resource in store.resources():
+            if resource not in LEFT_OUT:
+                found += [
+                    [*stored.key, _without_revision(stored.value)]
+                    for stored in store.list(resource).items
+                ]
+    # Definitions first: they make the collections that others are kept in.
+    return sorted(found, key=lambda entry: (entry[0] != DEFINITIONS, *entry[:3]))
+
+
+def _put(objects: list[list[Any]], cluster: Cluster) -> None:
+    store = cluster.server.store
+    for resource, namespace, name, value in objects:
+        key = Key(resource, namespace, name)
+        if resource == DEFINITIONS:
+            try:
+                cluster.client.create(DEFINITION, value)
+            except ApiError as error:
+                raise InputError("checkpoint", f"{name}: {error}") from None
+        elif store.get(key) is None:
+            store.create(key, value)
+        else:
+            store.update(key, value)
+
+
+def _without_revision(value: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
+    return {**value, "metadata": metadata}

@@ -1,0 +1,485 @@
+"""The driver: delivers what happens, waits for the answer and for silence, moves the clock.
+
+A step is over as soon as nothing more can come of it: every new pod has its answer, and no node has
+room for a pod that waits. Where one has, silence is waited for. A bind is *late* where the
+scheduler could have made it in an earlier step: the pod was there, and its node had room before the
+present step began. Late binds mean that the silence was taken for an answer too soon; the time to
+wait is doubled then, and their number is reported.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation.engines.external.activity import Activity
+from dralab.simulation.engines.external.decisions import Decisions
+from dralab.simulation.engines.external.world import World
+from dralab.simulation.errors import DecisionError
+
+# Where nothing can come of a step any more, so much of the settle is waited for all the same: for
+# a component that is no scheduler and reacts to what has happened.
+BRIEF: Final = 0.1
+# After so many answers the scheduler is known: silence of this many times what its first answer to
+# a step took at most, and of a second at least, means that no answer will come.
+KNOWN: Final = 5
+PAUSES: Final = 20.0
+SHORT: Final = 1.0
+# Who answers nothing and asks nothing for so many steps is waited for in short, and has then gone.
+DEAF: Final = 3
+GONE: Final = 30
+# After so many times the patience even a scheduler that never falls silent is not waited for.
+RESTLESS: Final = 6
+# So many pods of higher priority that nobody was deleted for: this scheduler does not preempt.
+VAIN: Final = 5
+# Before the run ends, so many times the patience is waited for a bind: kube-scheduler's back-off is
+# up to 10 s, and looked at once a second.
+LAST: Final = 1.5
+# More often than that at one instant nobody means to delete what comes again.
+ROUNDS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """How to get along with a scheduler. Seconds are real ones.
+
+    `settle`: silence that counts as an answer. `patience`: how long to wait for pods that get no
+    answer. `hope`: how long to wait for a pod that has room but is not bound. `polls`: it lists
+    instead of watching (found out by itself where it watches no pods). `overcommit`: pods may be
+    bound where there is no room (otherwise the kubelet refuses them). `claims`: GPUs are devices
+    that pods claim. `thorough`: every pod gets its answer, also one that has room nowhere.
+    `strict`: a late bind ends the run. `restarts`: how often a scheduler that ends by itself is
+    started again.
+    """
+
+    settle: float = 0.05
+    patience: float = 10.0
+    hope: float = 2.0
+    start_patience: float = 60.0
+    start_settle: float = 0.3
+    scheduler_name: str = "default-scheduler"
+    polls: bool = False
+    overcommit: bool = False
+    claims: bool = False
+    thorough: bool = False
+    strict: bool = False
+    restarts: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened besides the tasks."""
+
+    steps: int = 0
+    requests: int = 0
+    event_writes: int = 0
+    renewals: int = 0
+    late_binds: int = 0
+    # Pods without a first answer, and pods that had room and were not bound in time.
+    unanswered: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+    nobodys: list[str] = field(default_factory=list)
+    settle: float = 0.0
+    restarts: int = 0
+    polls: bool = False
+    terse: bool = False
+    ended: str = ""
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: the run leaves off
+    """The run leaves off here; `why` is empty where the user asked for it."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Driver:
+    """One run against a cluster whose clock is ours.
+
+    `trouble` says what became of a scheduler that ended, `revive` starts it again, `at_work` says
+    whether one could run but does not (where we started it, and can know). `names` are the
+    scheduler names that somebody answers to.
+    """
+
+    def __init__(self, world: World, manners: Manners, *, schedulers: int = 1) -> None:
+        self.world = world
+        self.manners = manners
+        self.schedulers = schedulers
+        self.names: set[str] = {manners.scheduler_name}
+        self.activity = Activity(polls=manners.polls)
+        self.decisions = Decisions(world.store)
+        self.report = Report(settle=manners.settle)
+        self.trouble: Callable[[], str] = lambda: ""
+        self.at_work: Callable[[], bool] = lambda: False
+        self.revive: Callable[[], int] | None = None
+        self._hope = manners.hope
+        self._given_up: set[str] = set()
+        self._asked_at = 0
+        self._idle = threading.Event()
+        self._deaf = self._vain = 0
+        self._stop: Callable[[], bool] = lambda: False
+        world.cluster.server.observers.append(self.activity.observe)
+
+    def meet(self, reads: int | None = None) -> None:
+        """Wait until the schedulers look at pods and have gone silent; DecisionError.
+
+        `reads` is how many lists or watches of pods there have to be: one for each of them.
+        """
+        manners, activity = self.manners, self.activity
+        reads, met = self.schedulers if reads is None else reads, 0
+
+        def ready(silence: float) -> bool:
+            nonlocal met
+            if activity.pod_reads >= reads:
+                met = met or activity.clock.now()
+                if silence >= manners.start_settle:
+                    return True
+                # Who lists again and again is never silent.
+                return activity.clock.now() - met > RESTLESS * manners.start_settle * SECOND
+            if trouble := self.trouble():
+                raise DecisionError(f"did not ask for pods: {trouble}")
+            if self._stop():
+                raise _Stopped
+            return False
+
+        activity.polls = False  # until it is known: silence includes that of lists
+        if not activity.wait(ready, manners.start_patience):
+            raise DecisionError(f"did not ask for pods in {manners.start_patience:g} s")
+        activity.polls = manners.polls or not activity.pod_watches
+        self.report.polls = activity.polls
+
+    def run(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Run to the end; False where it left off earlier: `report.ended` says why."""
+        if stop is not None:
+            self._stop = stop
+        try:
+            self.meet()
+            self._run(progress)
+        except _Stopped as stopped:
+            self.report.ended = stopped.why
+            return False
+        return True
+
+    def _run(self, progress: Callable[[int, int], None] | None) -> None:
+        world, agenda = self.world, self.world.agenda
+        until, ended = world.how.until, world.how.ended
+        # Where a run goes on from a checkpoint there may be pods that wait: as good as new ones.
+        self._step(None, {key for keys in world.room.waiting.values() for key in keys})
+        while not world.finished():
+            self._look()
+            if ended is not None and world.over >= ended:
+                break
+            when = agenda.next_time()
+            if until is not None and (when is None or when > world.begin + until):
+                agenda.happen(world.begin + until)
+                break
+            if when is None:
+                # Nothing will happen by itself: time stands still, nothing can be late, and a
+                # scheduler that backs off gets its time.
+                if not self._expecting() or not self._heard(LAST * self.manners.patience):
+                    # What it still has to say of pods that wait is the reason that is told.
+                    self._heard(self.report.settle)
+                    break
+                self._hear_out()
+                continue
+            self._step(when)
+            if progress is not None:
+                progress(when - world.begin, world.over)
+        self._look()
+
+    def finish(self) -> None:
+        """Take in what was still decided before the schedulers ended; the numbers of the run."""
+        self._take_in()
+        self.report.requests = self.activity.requests
+        self.report.event_writes = self.activity.event_writes
+        self.report.renewals = self.activity.renewals
+        self.decisions.stop()
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def _step(self, when: int | None, fresh: Iterable[str] = ()) -> None:
+        """Deliver all of one instant, and hear what the schedulers make of it."""
+        world = self.world
+        self.report.steps += when is not None
+        world.room.remember()
+        world.fresh = set(fresh)
+        with world.together():
+            if when is not None:
+                world.agenda.happen(when)
+            self._await_fresh(set(fresh))
+            self.activity.touch()
+        self._hear_out()
+
+    def _hear_out(self) -> None:
+        """Wait for the answer, and let the bound pods start, until nothing more can come of it."""
+        for _ in range(ROUNDS):
+            if self.activity.polls:
+                self._hear_a_poller()
+            else:
+                self._wait_for_answers()
+                self._take_in()
+                self._wait_for_binds()
+            if not self.decisions.awaited:
+                break
+        else:
+            raise _Stopped("the scheduler deletes pods as fast as they come again")
+        self.world.sample()
+
+    def _await_fresh(self, before: set[str]) -> None:
+        """Wait for answers about the pods that have come since; with the store's lock held."""
+        fresh = self.world.fresh - before
+        nobodys = {key for key in fresh if not self._is_somebodys(key)}
+        self.report.nobodys += sorted(nobodys - set(self.report.nobodys))
+        self.decisions.expect(self.decisions.awaited | (fresh - nobodys))
+
+    def _is_somebodys(self, key: str) -> bool:
+        """Whether a pod names a scheduler that takes part."""
+        name = self.world.pods[key].pod.scheduler
+        return not name or name in self.names
+
+    def _hear_a_poller(self) -> None:
+        """Wait for a whole round of lists without a write, or until nothing more can come."""
+        activity, decisions = self.activity, self.decisions
+        while decisions.awaited or self._expecting():
+            if not self._wait(
+                lambda _: decisions.any or activity.quiet_rounds > 0, self._answers_no_more
+            ):
+                self._give_answers_up(deaf=True)
+                return
+            self._deaf = 0
+            if not self._take_in():
+                break
+        decisions.awaited = set()
+
+    def _wait_for_answers(self) -> None:
+        """Wait until each new pod has an answer; take down those that got none."""
+        activity, decisions = self.activity, self.decisions
+        requests = activity.requests
+        while decisions.awaited:
+            if not self._wait(self._answered, self._answers_no_more):
+                break
+            if decisions.awaited and not self._take_in():
+                # Of a pod that has room nowhere this scheduler says nothing.
+                decisions.awaited = set()
+        else:
+            self._deaf = 0
+            return
+        if not self.world.room.placeable() & decisions.awaited and not decisions.refusals:
+            self.report.terse = True
+        self._give_answers_up(deaf=activity.requests == requests)
+
+    def _answered(self, silence: float) -> bool:
+        """Whether there is no pod to wait for, or something to take in before that is known."""
+        decisions = self.decisions
+        if not decisions.awaited:
+            return True
+        if self._knows_room():
+            if decisions.any:
+                return self._has_paused(silence)
+            return not self.world.room.placeable() & decisions.awaited
+        if not self._is_silent(silence):
+            return False
+        terse = self.report.terse and not decisions.refusals
+        return decisions.any or (terse and not self.world.room.placeable() & decisions.awaited)
+
+    def _knows_room(self) -> bool:
+        """Whether a pod that has room nowhere may be left to the scheduler, without an answer.
+
+        It has refused pods, and never overfilled a node; and nobody could be deleted for one. So
+        that pod will not be bound before room comes: time need not wait for hundreds of refusals.
+        """
+        if self.manners.thorough or self.manners.overcommit or self.world.over_capacity:
+            return False
+        return self.decisions.refusals > 0 and not self._outranked()
+
+    def _give_answers_up(self, *, deaf: bool) -> None:
+        """Take down who got no answer; `deaf`: nothing at all was heard of the scheduler."""
+        awaited, self.decisions.awaited = self.decisions.awaited, set()
+        if self.report.terse:
+            awaited &= self.world.room.placeable()
+        self.report.unanswered += sorted(awaited - set(self.report.unanswered))
+        self._deaf = self._deaf + 1 if deaf else 0
+        if self._deaf >= GONE:
+            raise _Stopped("the scheduler has gone silent")
+
+    def _answers_no_more(self) -> bool:
+        """Whether it is no use to wait for answers any longer."""
+        activity, decisions, patience = self.activity, self.decisions, self.manners.patience
+        if activity.polls:
+            return activity.unheard() > (min(patience, SHORT) if self._deaf >= DEAF else patience)
+        if decisions.answers >= KNOWN:
+            patience = min(patience, max(SHORT, PAUSES * decisions.latency))
+        if self._deaf >= DEAF:
+            patience = min(patience, SHORT)
+        if self._is_restless():
+            return True
+        return activity.silence() > patience and self._is_silent(activity.silence())
+
+    def _is_restless(self) -> bool:
+        """Whether somebody asks and asks, and nothing has come of it for long."""
+        activity = self.activity
+        since = activity.clock.now() - max(activity.touched, self.decisions.last)
+        return since > RESTLESS * self.manners.patience * SECOND
+
+    def _wait_for_binds(self) -> None:
+        """Let bound pods start, until no waiting pod has room or the scheduler is silent."""
+        while not self.decisions.awaited:
+            if self._is_idle():
+                # A component that is no scheduler may react to what has happened, too.
+                self._wait(self._has_paused, self._is_restless)
+                if not self._take_in():
+                    return
+                continue
+            self._wait(self._spoke_or_silent, self._is_restless)
+            if self._take_in():
+                continue
+            # Where there is room for a pod that waits, the scheduler may just be slow: more silence
+            # is asked for, once a pod.
+            hopeful = self._expecting(surely=True) - self._given_up
+            if not hopeful or not self._hope_for(hopeful):
+                return
+
+    def _is_idle(self) -> bool:
+        """Whether nothing can be bound, and nobody be deleted to make room."""
+        if self.manners.overcommit or self._outranked():
+            return False
+        return not self._expecting()
+
+    def _hope_for(self, hopeful: set[str]) -> bool:
+        """Wait for a decision about pods that could be placed; False where none came."""
+        if self._heard(self._hope):
+            return True
+        self._given_up |= hopeful
+        placeable = self.world.room.placeable() & hopeful
+        self.report.passed_over += sorted(placeable - set(self.report.passed_over))
+        self._vain += not placeable
+        return False
+
+    def _spoke_or_silent(self, silence: float) -> bool:
+        """Whether it has decided something and paused, or is silent."""
+        return self._has_paused(silence) if self.decisions.any else self._is_silent(silence)
+
+    def _has_paused(self, silence: float) -> bool:
+        return silence >= BRIEF * self.report.settle
+
+    def _is_silent(self, silence: float) -> bool:
+        """Whether it has settled: no requests, none on the way, and nobody who could run."""
+        activity = self.activity
+        if silence < self.report.settle:
+            return False
+        if self._asked_at != activity.last:
+            # What it has sent may wait in a socket: the server may be what is slow.
+            self._asked_at, self._idle = activity.last, threading.Event()
+            self.world.cluster.when_idle(self._idle.set)
+        if not self._idle.is_set():
+            return False
+        # One that never sleeps is believed for as long as one that is hoped for.
+        if activity.unheard() < self._hope and self.at_work():
+            activity.stir()
+            return False
+        return True
+
+    def _expecting(self, *, surely: bool = False) -> set[str]:
+        """Return the waiting pods that could be bound, or that others could be deleted for."""
+        world = self.world
+        found = world.room.placeable(surely=surely)
+        preempts = self.decisions.deletions > 0 or self._vain < VAIN
+        if preempts and self._outranked():
+            others = world.room.after_evicting(world.evictable()) - found
+            # A pod that has been promised a node has had its answer.
+            found |= {key for key in others if not world.is_nominated(key)}
+        return {key for key in found if self._is_somebodys(key)}
+
+    def _outranked(self) -> bool:
+        """Whether some pod that waits ranks above one that runs."""
+        world = self.world
+        highest = max((needs.priority for needs in world.room.waiting), default=None)
+        return highest is not None and any(
+            world.pods[key].needs.priority < highest for key in world.running
+        )
+
+    def _heard(self, seconds: float) -> bool:
+        """Wait for a decision; False after `seconds`, or more where it is at work."""
+        began = self.activity.clock.now()
+
+        def enough() -> bool:
+            waited = (self.activity.clock.now() - began) / SECOND
+            if waited > RESTLESS * seconds:
+                return True
+            return waited > seconds and self._is_silent(self.activity.silence())
+
+        return self._wait(lambda _: self.decisions.any, enough)
+
+    def _wait(
+        self, done: Callable[[float], bool], enough: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait until `done(silence)`; False where it is `enough` before that."""
+        looks = 0
+
+        def over(silence: float) -> bool:
+            nonlocal looks
+            looks += 1
+            if looks % 25 == 0:
+                self._look()
+            return done(silence) or enough()
+
+        self.activity.wait(over, float("inf"))
+        return done(self.activity.silence())
+
+    def _look(self) -> None:
+        """Look after the user's wish to stop, and after schedulers that have ended."""
+        if self._stop():
+            raise _Stopped
+        trouble = self.trouble()
+        if not trouble:
+            return
+        if self.revive is None or self.report.restarts >= self.manners.restarts:
+            raise _Stopped(trouble)
+        self.report.restarts += 1
+        # Counted before it starts: it may be quicker than we are.
+        reads = self.activity.pod_reads
+        self.meet(reads + self.revive())
+        self.activity.touch()
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def _take_in(self) -> bool:
+        """Let the world follow what was decided; return whether anything was."""
+        decisions = self.decisions
+        if not decisions.any:
+            return False
+        late, before = 0, set(self.world.fresh)
+        with self.world.together():
+            for key, grace in decisions.take_deleted():
+                self.world.delete(key, grace)
+            for key, node in decisions.take_bound():
+                was_late = self.world.bind(key, node)
+                late += was_late
+                if not was_late and key in self.report.passed_over:
+                    self.report.passed_over.remove(key)
+            decisions.awaited = {key for key in decisions.awaited if self.world.waits(key)}
+            self._await_fresh(before)
+            # Who polls has to see nothing of this: its round goes on.
+            if not self.activity.polls:
+                self.activity.touch()
+        if late:
+            self._was_late(late)
+        return True
+
+    def _was_late(self, late: int) -> None:
+        report = self.report
+        report.late_binds += late
+        report.settle *= 2
+        self._hope *= 2
+        self._given_up.clear()
+        if self.manners.strict:
+            raise DecisionError(
+                f"{late} binds came too late for their step: repeat with a longer settle "
+                f"(now {report.settle:g} s)"
+            )

@@ -1,0 +1,91 @@
+"""What a run with an outside scheduler leaves behind: a result, and how far to trust it."""
+
+from dralab.simulation.engines.external.driver import Driver, Report
+from dralab.simulation.engines.external.world import Followed, World
+from dralab.simulation.results.result import Result, Task
+from dralab.simulation.workloads.openb import WHOLE_GPU
+
+
+def result(driver: Driver, *, name: str, seed: int, complete: bool) -> Result:
+    """Return what became of the pods; times count from the beginning of the run."""
+    world = driver.world
+    nodes = world.room.nodes
+    place = {lane: index for index, lane in enumerate(nodes)}
+    capacity = {"cpu": sum(node.cpu for node in nodes.values())}
+    gpus = sum(node.gpus for node in nodes.values())
+    if gpus:
+        capacity["gpu"] = WHOLE_GPU * gpus
+    return Result(
+        name=name,
+        scheduler="external",
+        seed=seed,
+        tasks=[_task(item, world, place) for item in world.pods.values()],
+        samples=world.samples,
+        lanes=list(nodes),
+        capacity=capacity,
+        end=world.agenda.now() - world.begin,
+        notes=notes(driver.report, world),
+        complete=complete,
+    )
+
+
+def notes(report: Report, world: World) -> list[str]:
+    """Return what a reader has to know: first of all the late binds."""
+    found = [
+        f"late binds: {report.late_binds}",
+        f"{report.steps} steps, {report.requests} requests ({report.event_writes} of them writes "
+        f"of events, {report.renewals} of leases), settle {report.settle:g} s",
+        "an outside scheduler breaks ties at random and in real time: totals repeat, "
+        "the times of single pods may not",
+    ]
+    if report.ended:
+        found.append(f"left off at {(world.agenda.now() - world.begin) / 1e9:g} s: {report.ended}")
+    if report.polls:
+        found.append("the scheduler polls: each step that needs it waited for its next lists")
+    if report.terse:
+        found.append("of pods that have room nowhere the scheduler said nothing")
+    if report.restarts:
+        found.append(f"the scheduler ended by itself and was started again {report.restarts} times")
+    if world.resumed:
+        found.append(f"gone on with from a checkpoint {world.resumed} times")
+    if world.deleted:
+        found.append(f"{world.deleted} running pods were deleted (preempted) and came again")
+    pending = sorted(key for key in world.pods if world.waits(key))
+    for text, keys in (
+        ("never bound", pending),
+        ("got no answer in time", report.unanswered),
+        (
+            "had room but were not bound in time: in back-off (real seconds), "
+            "or for reasons of the scheduler's own",
+            report.passed_over,
+        ),
+        ("name a scheduler that takes no part", report.nobodys),
+        ("bound where there was no room", world.over_capacity),
+    ):
+        if keys:
+            shown = ", ".join(keys[:5]) + (", …" if len(keys) > 5 else "")
+            found.append(f"{len(keys)} pods {text}: {shown}")
+    if any(item.pod.gang for item in world.pods.values()):
+        found.append("the scheduler was told nothing of gangs: their pods came one by one")
+    return found
+
+
+def _task(item: Followed, world: World, place: dict[str, int]) -> Task:
+    def since(when: int | None) -> int | None:
+        return None if when is None else when - world.begin
+
+    pod = item.pod
+    return Task(
+        id=pod.name if pod.namespace == "default" else pod.key,
+        user=pod.user,
+        state=item.state,
+        submitted=pod.arrives,
+        bound=since(item.bound),
+        started=since(item.started),
+        ended=since(item.ended),
+        width=max(1, -(-pod.shape.cpu // 1000)),
+        lanes=(place[item.node],) if item.node in place else (),
+        gpu_milli=pod.shape.demand,
+        reason=item.reason or (world.refusal(item) if item.state == "Pending" else ""),
+        evictions=item.evictions,
+    )

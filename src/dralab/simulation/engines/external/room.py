@@ -1,0 +1,179 @@
+"""Which node holds how much, and who of those that wait could be placed at all.
+
+A node has room where CPU, memory, GPUs, the number of pods, its labels and its GPUs' model allow a
+pod. Whatever else a scheduler looks at only makes it refuse more: no room here, no bind there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from dralab.simulation.engines import objects
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
+
+# Fields of a pod that forbid nodes for reasons that are not counted here.
+UNKNOWN: Final = (
+    "affinity", "topologySpreadConstraints", "tolerations", "resourceClaims", "initContainers",
+    "schedulingGates", "overhead", "schedulingGroup", "nodeName", "volumes",
+)  # fmt: skip
+KNOWN: Final = frozenset({"cpu", "memory", objects.GPU})
+
+
+class Needs(NamedTuple):
+    """What a pod needs of a node; GPUs in milli.
+
+    `unsure`: it asks for more than is known here (affinity, claims, other resources), and may have
+    no room where there seems to be some.
+    """
+
+    cpu: int
+    memory: int
+    gpu: int
+    models: str
+    labels: str
+    priority: int
+    unsure: bool = False
+
+
+class Held(NamedTuple):
+    """What the pods of a node hold together."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+    pods: int = 0
+
+    def plus(self, needs: Needs, sign: int = 1) -> "Held":
+        """Return what is held with a pod more, or less."""
+        return Held(
+            self.cpu + sign * needs.cpu,
+            self.memory + sign * needs.memory,
+            self.gpu + sign * needs.gpu,
+            self.pods + sign,
+        )
+
+    def fits(self, node: GpuNode) -> bool:
+        """Whether the node has that much."""
+        return (
+            self.cpu <= node.cpu
+            and self.memory <= node.memory
+            and self.gpu <= WHOLE_GPU * node.gpus
+            and self.pods <= node.pods
+        )
+
+
+def is_unsure(body: Mapping[str, Any] | None) -> bool:
+    """Whether a pod as it was written asks for more than its CPU, memory, GPUs and labels."""
+    spec = (body or {}).get("spec") or {}
+    if any(spec.get(name) for name in UNKNOWN):
+        return True
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        if set(asked) - KNOWN or any(p.get("hostPort") for p in container.get("ports") or ()):
+            return True
+    return False
+
+
+class Room:
+    """`claims`: a part of a GPU is a part of one, not a whole."""
+
+    def __init__(self, nodes: Sequence[GpuNode], *, claims: bool = False) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.claims = claims
+        self.held = {name: Held() for name in self.nodes}
+        self.down: set[str] = set()
+        self.cpu = self.gpu = 0
+        self.waiting: dict[Needs, dict[str, None]] = defaultdict(dict)
+        self._before, self._down_before = dict(self.held), set(self.down)
+        self._suited = cache(self._suited_for)
+
+    def needs_of(self, pod: Pod) -> Needs:
+        """Return what a pod needs."""
+        gpu = pod.shape.demand if self.claims else WHOLE_GPU * objects.whole_gpus(pod)
+        shape = pod.shape
+        return Needs(
+            shape.cpu,
+            pod.memory,
+            gpu,
+            shape.models,
+            shape.labels,
+            pod.priority,
+            is_unsure(pod.body),
+        )
+
+    def wait(self, key: str, needs: Needs) -> None:
+        """Count a pod among those that wait."""
+        self.waiting[needs][key] = None
+
+    def leave(self, key: str, needs: Needs) -> None:
+        """Count it no longer."""
+        group = self.waiting[needs]
+        group.pop(key, None)
+        if not group:
+            del self.waiting[needs]
+
+    def take(self, name: str, needs: Needs) -> None:
+        """Let a pod hold what it needs of a node."""
+        self._change(name, needs, 1)
+
+    def give(self, name: str, needs: Needs) -> None:
+        """Free what a pod held."""
+        self._change(name, needs, -1)
+
+    def _change(self, name: str, needs: Needs, sign: int) -> None:
+        self.held[name] = self.held[name].plus(needs, sign)
+        self.cpu += sign * needs.cpu
+        self.gpu += sign * needs.gpu
+
+    def fits(self, name: str, needs: Needs) -> bool:
+        """Whether a node that is up has enough left for one pod more."""
+        return name not in self.down and self.held[name].plus(needs).fits(self.nodes[name])
+
+    def remember(self) -> None:
+        """A step begins: this is what the nodes had before it."""
+        self._before, self._down_before = dict(self.held), set(self.down)
+
+    def had_room(self, name: str, needs: Needs) -> bool:
+        """Whether a node had room before this step, for one pod more each time it is asked."""
+        if name in self._down_before:
+            return False
+        self._before[name] = before = self._before[name].plus(needs)
+        return before.fits(self.nodes[name])
+
+    def placeable(self, *, surely: bool = False) -> set[str]:
+        """Return the pods that wait though some node has room for them; or those surely so."""
+        found: set[str] = set()
+        for needs, keys in self.waiting.items():
+            if surely and needs.unsure:
+                continue
+            if any(self.fits(name, needs) for name in self._suited(needs.models, needs.labels)):
+                found.update(keys)
+        return found
+
+    def after_evicting(self, running: Sequence[tuple[str, Needs]]) -> set[str]:
+        """Return the pods that wait but had room without those of lower priority in `running`."""
+        found: set[str] = set()
+        for needs, keys in self.waiting.items():
+            left = dict(self.held)
+            lower = [(name, other) for name, other in running if other.priority < needs.priority]
+            for name, other in lower:
+                left[name] = left[name].plus(other, -1)
+            suited = set(self._suited(needs.models, needs.labels)) - self.down
+            names = suited & {name for name, _ in lower}
+            if any(left[name].plus(needs).fits(self.nodes[name]) for name in names):
+                found.update(keys)
+        return found
+
+    def _suited_for(self, models: str, labels: str) -> Sequence[str]:
+        return tuple(self._all_suited(models, labels))
+
+    def _all_suited(self, models: str, labels: str) -> Iterator[str]:
+        allowed = frozenset(filter(None, models.split("|")))
+        wanted = frozenset(filter(None, labels.split(",")))
+        for node in self.nodes.values():
+            has = node.labels | {f"kubernetes.io/hostname={node.name}"}
+            if wanted <= has and (not allowed or node.model in allowed):
+                yield node.name

@@ -1,0 +1,186 @@
+"""What is submitted: pods as they were written or as their shape says, and what they refer to.
+
+Besides, what controllers would make of it: a namespace that is missing, a claim from its template,
+and at the end the devices of a claim that nobody uses any more.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.apiserver.storage import Key
+from dralab.cluster import Cluster
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
+from dralab.simulation.engines import gpu_claims, objects
+from dralab.simulation.errors import InputError
+from dralab.simulation.lifecycle.model import Pod
+
+CLAIMS_KEPT_AT: Final = "resource.k8s.io/resourceclaims"
+# Those that follow others are created after them; whose work is done otherwise, not at all.
+FIRST: Final = ("CustomResourceDefinition", "Namespace", "PriorityClass", "DeviceClass")
+PLAYED: Final = frozenset({"Pod", "Job", "Node", "List"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How pods become objects.
+
+    `claims`: GPUs are devices, and pods bring claims for them; otherwise GPUs are counted.
+    `overcommit`: pods may be bound where there is no room, otherwise the kubelet refuses them.
+    """
+
+    scheduler_name: str = "default-scheduler"
+    claims: bool = False
+    overcommit: bool = False
+
+
+class Submission:
+    """Creates objects; the store's lock is held."""
+
+    def __init__(self, cluster: Cluster, ways: Ways, *, shares: bool) -> None:
+        self.cluster = cluster
+        self.ways = ways
+        self.shares = shares
+
+    def bring(self, given: Sequence[Mapping[str, Any]]) -> None:
+        """Create objects as they were written; InputError where the server refuses one."""
+        for body in sorted(given, key=lambda body: body.get("kind") not in FIRST):
+            if body.get("kind") in PLAYED:
+                continue
+            made: Object = copy.deepcopy(dict(body))
+            metadata = made.setdefault("metadata", {})
+            metadata.pop("resourceVersion", None)
+            metadata.pop("uid", None)
+            resource = self._resource(made)
+            namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
+            self.namespace(namespace)
+            try:
+                self.cluster.client.create(resource, made, namespace)
+            except ApiError as error:
+                title = f"{made.get('kind')} {metadata.get('name')}"
+                raise InputError("workload", str(error), where=title) from None
+
+    def _resource(self, body: Object) -> Resource:
+        group, _, version = str(body.get("apiVersion", "")).rpartition("/")
+        for kind in self.cluster.server.resources.kinds:
+            if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
+                return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+        title = f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
+        raise InputError("workload", f"no kind {body.get('apiVersion')} is served", where=title)
+
+    def namespace(self, name: str) -> None:
+        """Have a namespace."""
+        if name and self.cluster.server.store.get(Key("namespaces", "", name)) is None:
+            self.cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
+
+    def pod(self, pod: Pod) -> list[str]:
+        """Create a pod and the claims that are its own; return the names of those."""
+        self.namespace(pod.namespace)
+        body = self._made(pod) if pod.body is None else self._given(pod)
+        try:
+            uid = self.cluster.client.create(PODS, body, pod.namespace)["metadata"]["uid"]
+        except ApiError as error:
+            raise InputError("workload", str(error), where=f"Pod {pod.key}") from None
+        made = {
+            entry["name"]: self._from_template(pod, uid, entry["name"], template)
+            for entry in body["spec"].get("resourceClaims") or ()
+            if (template := entry.get("resourceClaimTemplateName"))
+        }
+        if made:
+            status = [{"name": k, "resourceClaimName": v} for k, v in sorted(made.items())]
+            patch = {"status": {"resourceClaimStatuses": status}}
+            self.cluster.client.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
+        if pod.body is None and self.ways.claims and pod.shape.gpus:
+            return [_gpus(pod)]
+        return sorted(made.values())
+
+    def _made(self, pod: Pod) -> Object:
+        claim = ""
+        if self.ways.claims and pod.shape.gpus:
+            claim = _gpus(pod)
+            wanted = gpu_claims.claim_of(claim, pod.shape, pod.namespace, shared=self.shares)
+            wanted["metadata"].pop("uid", None)
+            self.cluster.client.create(CLAIMS, wanted, pod.namespace)
+        body = objects.pod(pod, pod.scheduler or self.ways.scheduler_name, claim=claim)
+        if pod.priority:
+            body["spec"]["priorityClassName"] = objects.priority_class_name(pod.priority)
+        return body
+
+    def _given(self, pod: Pod) -> Object:
+        body: Object = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
+        metadata, spec = body.setdefault("metadata", {}), body.setdefault("spec", {})
+        metadata |= {"name": pod.name, "namespace": pod.namespace}
+        metadata.pop("resourceVersion", None)
+        metadata.pop("uid", None)
+        if annotations := metadata.get("annotations"):
+            metadata["annotations"] = {str(k): str(v) for k, v in annotations.items()}
+        spec["restartPolicy"] = "Never"  # it is over when it is over
+        spec["schedulerName"] = pod.scheduler or self.ways.scheduler_name
+        for container in spec.get("containers") or ():
+            container.setdefault("image", "simulated")
+        if pod.priority and not spec.get("priorityClassName"):
+            spec["priorityClassName"] = objects.priority_class_name(pod.priority)
+        spec.pop("priority", None)  # admission looks it up
+        return body
+
+    def _from_template(self, pod: Pod, uid: str, entry: str, template: str) -> str:
+        try:
+            found = self.cluster.client.get(CLAIM_TEMPLATES, template, pod.namespace)
+        except ApiError as error:
+            raise InputError("workload", str(error), where=f"Pod {pod.key}") from None
+        name = f"{pod.name}-{entry}"
+        described = copy.deepcopy(dict(found["spec"]))
+        # Schedulers look at the owner: a claim of that name may be another pod's.
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": uid}
+        metadata = {
+            **(described.get("metadata") or {}),
+            "name": name,
+            "namespace": pod.namespace,
+            "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
+        }
+        body = {"metadata": metadata, "spec": described["spec"]}
+        self.cluster.client.create(CLAIMS, body, pod.namespace)
+        return name
+
+    def priorities(self, pods: Sequence[Pod]) -> None:
+        """Have a class for every priority that no manifest names a class for."""
+        known = self.cluster.client.list(PRIORITY_CLASSES).items
+        names = {item["metadata"]["name"] for item in known}
+        for priority in sorted({pod.priority for pod in pods} - {0}):
+            if objects.priority_class_name(priority) not in names:
+                self.cluster.client.create(PRIORITY_CLASSES, objects.priority_class(priority))
+
+    def release(self, pod: Pod, own: Sequence[str]) -> None:
+        """Free what a pod that is done had claimed; its own claims go with it."""
+        store = self.cluster.server.store
+        for entry in ((pod.body or {}).get("spec") or {}).get("resourceClaims") or ():
+            if name := entry.get("resourceClaimName"):
+                self._forget(pod, name)
+        for name in own:
+            where = Key(CLAIMS_KEPT_AT, pod.namespace, name)
+            if (stored := store.get(where)) is not None:
+                if stored.value.get("status"):
+                    # Schedulers look at claims that lose their devices, not at those that go.
+                    store.update(where, {**stored.value, "status": {}})
+                store.delete(where)
+
+    def _forget(self, pod: Pod, name: str) -> None:
+        """Strike a pod out of a claim that others may use; the last one frees the devices."""
+        store, where = self.cluster.server.store, Key(CLAIMS_KEPT_AT, pod.namespace, name)
+        stored = store.get(where)
+        if stored is None:
+            return
+        status = stored.value.get("status") or {}
+        users = status.get("reservedFor") or []
+        left = [user for user in users if user.get("name") != pod.name]
+        if left != users:
+            store.update(
+                where, {**stored.value, "status": {**status, "reservedFor": left} if left else {}}
+            )
+
+
+def _gpus(pod: Pod) -> str:
+    return f"{pod.name}-gpus"

@@ -1,0 +1,163 @@
+"""The nodes of the experiment as columns of numbers, and what placing a pod changes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dralab.simulation.engines.gpu.fragmentation import Flags, Fragmentation, Ints, allows
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, Shape
+
+
+class GpuCluster:
+    """What is left on each node. Nodes keep the order in which they are given.
+
+    `changed` lists every node that was placed on, in order: who keeps numbers about nodes knows
+    from it which are out of date.
+    """
+
+    def __init__(self, nodes: Sequence[GpuNode], fragmentation: Fragmentation | None) -> None:
+        width = max([1, *(node.gpus for node in nodes)])
+        self.nodes = nodes
+        self.models = model_names(nodes)
+        number = {model: index for index, model in enumerate(self.models)}
+        self.cpu: Ints = np.array([node.cpu for node in nodes], dtype=np.int64)
+        self.memory: Ints = np.array([node.memory for node in nodes], dtype=np.int64)
+        self.gpus: Ints = np.zeros((len(nodes), width), dtype=np.int64)
+        for index, node in enumerate(nodes):
+            self.gpus[index, : node.gpus] = WHOLE_GPU
+        self.count: Ints = np.array([node.gpus for node in nodes], dtype=np.int64)
+        self.model: Ints = np.array([number[node.model] for node in nodes], dtype=np.int64)
+        self.slots: Ints = np.array([node.pods for node in nodes], dtype=np.int64)
+        self.full_cpu, self.full_memory = self.cpu.copy(), self.memory.copy()
+        self.down: Flags = np.zeros(len(nodes), dtype=bool)
+        # By what scores scale: the largest node, as the authors' constants are of their traces.
+        self.largest_cpu = int(max(self.cpu.max(initial=1), 1))
+        self.largest_gpu = int(max(self.gpus.sum(axis=1).max(initial=0), WHOLE_GPU))
+        self._labelled: dict[str, Flags] = {}
+        self._kind_counts: dict[tuple[int, int], int] = {}
+        # One bit per kind of GPU pod on the node: bit 0 shares a GPU, bit n has n whole ones.
+        self.kinds: Ints = np.zeros(len(nodes), dtype=np.int64)
+        self.changed: list[int] = []
+        self.capacity = int(self.gpus.sum())
+        self.used = 0
+        self.fragmentation = fragmentation
+        self.lost = (
+            np.zeros(len(nodes))
+            if fragmentation is None
+            else fragmentation.of(self.cpu, self.gpus, self.model)
+        )
+
+    @property
+    def idle(self) -> int:
+        """GPU milli that no pod has."""
+        return self.capacity - self.used
+
+    def feasible(self, shape: Shape, nodes: Ints) -> Flags:
+        """Return which of the nodes have the CPU and the GPUs for a shape (memory is apart)."""
+        fits: Flags = (self.cpu[nodes] >= shape.cpu) & ~self.down[nodes]
+        if shape.labels:
+            fits &= self._with_labels(shape.labels)[nodes]
+        if shape.gpus:
+            left = self.gpus[nodes]
+            if shape.gpus == 1:
+                fits &= (left >= shape.milli).any(axis=1)
+            else:
+                fits &= (left // shape.milli).sum(axis=1) >= shape.gpus
+            if shape.models:
+                allowed = np.array([allows(shape.models, model) for model in self.models])
+                fits &= allowed[self.model[nodes]]
+        return fits
+
+    def lacking(self, shape: Shape, memory: int) -> dict[str, int]:
+        """Return what keeps a pod from the nodes: for each reason how many; the first counts."""
+        masks = {
+            "node(s) were down": self.down,
+            "node(s) didn't match the node selector": (
+                ~self._with_labels(shape.labels) if shape.labels else None
+            ),
+            "Insufficient cpu": self.cpu < shape.cpu,
+            "Insufficient memory": self.memory < memory,
+            "Too many pods": self.slots < 1,
+        }
+        if shape.gpus:
+            shares = (self.gpus // shape.milli).sum(axis=1)
+            if shape.models:
+                allowed = np.array([allows(shape.models, model) for model in self.models])
+                masks["node(s) had GPUs of another model"] = ~allowed[self.model]
+            whole = "GPUs" if shape.milli == WHOLE_GPU else f"GPUs with {shape.milli} milli left"
+            masks[f"Insufficient {whole}"] = shares < shape.gpus
+        left = np.ones(len(self.nodes), dtype=bool)
+        found: dict[str, int] = {}
+        for reason, mask in masks.items():
+            count = 0 if mask is None else int((left & mask).sum())
+            if count and mask is not None:
+                found[reason] = count
+                left &= ~mask
+        if left.any():
+            found["node(s) were refused by the policy"] = int(left.sum())
+        return found
+
+    def place(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
+        """Take what a pod asks for from a node; `gpus` has an index for each share it takes."""
+        self._change(node, shape, memory, gpus, 1)
+
+    def release(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
+        """Give back what `place` took."""
+        self._change(node, shape, memory, gpus, -1)
+
+    def set_down(self, node: int, *, down: bool) -> None:
+        """Let a node take no pod, or take pods again."""
+        self.down[node] = down
+        self.changed.append(node)
+
+    def _change(self, node: int, shape: Shape, memory: int, gpus: Sequence[int], sign: int) -> None:
+        self.cpu[node] -= sign * shape.cpu
+        self.memory[node] -= sign * memory
+        self.slots[node] -= sign
+        for gpu in gpus:
+            self.gpus[node, gpu] -= sign * shape.milli
+        if shape.gpus:
+            bit = kind(shape)
+            count = self._kind_counts.get((node, bit), 0) + sign
+            self._kind_counts[node, bit] = count
+            self.kinds[node] = self.kinds[node] | bit if count else self.kinds[node] & ~bit
+        self.used += sign * shape.demand
+        if self.fragmentation is not None:
+            one = slice(node, node + 1)
+            self.lost[node] = self.fragmentation.of(self.cpu[one], self.gpus[one], self.model[one])[
+                0
+            ]
+        self.changed.append(node)
+
+    def _with_labels(self, labels: str) -> Flags:
+        found = self._labelled.get(labels)
+        if found is None:
+            wanted = frozenset(labels.split(","))
+            found = np.array([wanted <= node.labels for node in self.nodes], dtype=bool)
+            self._labelled[labels] = found
+        return found
+
+    def whole_gpus(self, node: int, shape: Shape) -> list[int]:
+        """Return the GPUs for a pod that does not share: the lowest-numbered with enough left."""
+        left = self.gpus[node]
+        chosen = [int(gpu) for gpu in np.flatnonzero(left >= shape.milli)[: shape.gpus]]
+        if len(chosen) == shape.gpus:
+            return chosen
+        # Several shares of one GPU, which the filter allows for pods of many small shares.
+        several = np.repeat(np.arange(len(left)), left // shape.milli)
+        return [int(gpu) for gpu in several[: shape.gpus]]
+
+    def tightest_gpu(self, node: int, milli: int) -> int:
+        """Return the GPU with the least left that is enough, the lowest-numbered of equal ones."""
+        left = self.gpus[node]
+        return int(np.where(left >= milli, left, np.iinfo(np.int64).max).argmin())
+
+
+def model_names(nodes: Sequence[GpuNode]) -> list[str]:
+    """Return the models of the nodes, sorted; the empty one stands for no GPU."""
+    return sorted({node.model for node in nodes})
+
+
+def kind(shape: Shape) -> int:
+    """Return the bit of a GPU pod's kind, as GpuClustering tells them apart."""
+    return 1 if shape.shares else 1 << shape.gpus

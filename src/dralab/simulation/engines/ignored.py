@@ -1,0 +1,104 @@
+"""What the built-in worlds leave out of a scenario: refused where it decides, told where it may.
+
+Their pods have requests, a node selector, a priority, a gang and a queue. The scheduler with all of
+Kubernetes' rules is `--scheduler dralab`; every message here says so.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dralab.simulation.errors import InputError
+from dralab.simulation.lifecycle.model import Circumstances, Pod
+from dralab.simulation.scenario.fleet import Fleet
+from dralab.simulation.scenario.workload import Work
+
+INSTEAD: Final = "`--scheduler dralab` heeds it"
+# Fields of a pod that decide where it may run, or what it costs, and that only a cluster knows.
+FIELDS: Final = (
+    "affinity", "topologySpreadConstraints", "tolerations", "resourceClaims", "initContainers",
+    "schedulingGates", "overhead", "schedulingGroup", "activeDeadlineSeconds", "nodeName",
+)  # fmt: skip
+# Kinds whose content the readers have made use of.
+READ: Final = frozenset({"Node", "Pod", "Job", "PriorityClass", "Namespace", "List"})
+KNOWN_RESOURCES: Final = frozenset({"cpu", "memory", "nvidia.com/gpu", "ephemeral-storage"})
+
+
+def refuse(file: Path, fleet: Fleet, circumstances: Circumstances, *, batch: bool) -> None:
+    """Raise InputError for what a built-in world cannot have at all."""
+    if batch:
+        life = circumstances.life
+        given = {
+            "faults": bool(circumstances.faults) or circumstances.random_faults is not None,
+            "queues": bool(circumstances.quotas),
+            "lifecycle": bool(
+                life.start.delay or life.start.jitter or life.release.delay
+                or life.release.jitter or life.failure
+            ),
+            "scheduler.strict_order": circumstances.blocking,
+        }  # fmt: skip
+        for where, found in given.items():
+            if found:
+                raise InputError(file, "is for pods; this scheduler places rigid jobs", where=where)
+    for fault in circumstances.faults:
+        if not fault.is_outage:
+            what = "a taint" if fault.taint else "what happens to drivers"
+            problem = f"no built-in policy knows of {what}; {INSTEAD}"
+            raise InputError(file, problem, where="faults")
+    for node in fleet.nodes:
+        if node.drivers:
+            problem = f"node {node.name} has drivers, which no built-in policy asks; {INSTEAD}"
+            raise InputError(file, problem, where="fleet")
+
+
+def notes(fleet: Fleet, work: Work) -> Iterator[str]:
+    """Yield a sentence for everything that the built-in policies for pods leave out."""
+    tainted = sum(bool(node.taints) for node in fleet.nodes)
+    if tainted:
+        yield f"taints of {_counted(tainted, 'node')} are left out; {INSTEAD}"
+    kinds = Counter(
+        str(body.get("kind")) for body in (*fleet.objects, *(a.body for a in work.objects))
+    )
+    left = [f"{count} {kind}" for kind, count in sorted(kinds.items()) if kind not in READ]
+    if left:
+        yield f"these objects are left out: {', '.join(left)}; {INSTEAD}"
+    fields: Counter[str] = Counter()
+    for pod in work.pods:
+        if pod.body is not None:
+            fields.update(set(_unheeded(pod.body.get("spec") or {})))
+    for name, count in sorted(fields.items()):
+        yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
+    if len({pod.priority for pod in work.pods}) > 1 and _from_objects(work.pods):
+        yield f"a higher priority goes first, but nobody is preempted; {INSTEAD}"
+
+
+def notes_outside(fleet: Fleet, work: Work) -> Iterator[str]:
+    """Yield a sentence for what nobody does where an outside scheduler decides."""
+    with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
+    if with_drivers:
+        yield f"drivers of {_counted(with_drivers, 'node')} are left out; {INSTEAD}"
+    limited = sum(
+        bool(((pod.body or {}).get("spec") or {}).get("activeDeadlineSeconds")) for pod in work.pods
+    )
+    if limited:
+        yield f"activeDeadlineSeconds of {_counted(limited, 'pod')} is left out; {INSTEAD}"
+
+
+def _from_objects(pods: Iterable[Pod]) -> bool:
+    return any(pod.body is not None for pod in pods)
+
+
+def _unheeded(spec: Mapping[str, Any]) -> Iterator[str]:
+    yield from (name for name in FIELDS if spec.get(name))
+    for container in spec.get("containers") or ():
+        if any(port.get("hostPort") for port in container.get("ports") or ()):
+            yield "hostPort"
+        resources = container.get("resources") or {}
+        for name in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}:
+            if name not in KNOWN_RESOURCES:
+                yield f"request {name}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("s" if count > 1 else "")

@@ -1,0 +1,139 @@
+"""Nodes and pods of a scenario as objects that any scheduler understands."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.kernel.clock import rfc3339
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
+
+GPU: Final = "nvidia.com/gpu"
+MODEL_LABEL: Final = "nvidia.com/gpu.product"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+Object = dict[str, Any]
+
+
+def node(spec: GpuNode, now: int, given: Mapping[str, Any] | None = None) -> Object:
+    """Return a node that is ready, with what it can allocate; `given` is how it was written."""
+    labels = dict(label.split("=", 1) for label in sorted(spec.labels))
+    labels["kubernetes.io/hostname"] = spec.name
+    amounts = {"cpu": f"{spec.cpu}m", "memory": str(spec.memory), "pods": str(spec.pods)}
+    if spec.gpus:
+        amounts[GPU] = str(spec.gpus)
+        labels[MODEL_LABEL] = spec.model
+    written = (given or {}).get("status") or {}
+    amounts |= written.get("allocatable") or written.get("capacity") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": spec.name, "labels": labels},
+        "spec": {"taints": [taint(text) for text in spec.taints]},
+        "status": {
+            "capacity": {**amounts, **(written.get("capacity") or {})},
+            "allocatable": dict(amounts),
+            "conditions": [condition_of(now, up=True)],
+        },
+    }
+
+
+def taint(text: str) -> dict[str, str]:
+    """Return the taint of a text `key=value:Effect`."""
+    rest, _, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def condition_of(now: int, *, up: bool) -> Object:
+    """Return what a node says of itself, or what is said of one that is not heard of any more."""
+    told = ("True", "KubeletReady", "simulated")
+    silent = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+    status, reason, message = told if up else silent
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": rfc3339(now),
+        "lastTransitionTime": rfc3339(now),
+    }
+
+
+def taints_of_a_lost_node(now: int) -> list[Object]:
+    """Return the taints of a node that is not heard of any more."""
+    effects = ("NoSchedule", "NoExecute")
+    return [{"key": UNREACHABLE, "effect": effect, "timeAdded": rfc3339(now)} for effect in effects]
+
+
+def priority_class(priority: int) -> Object:
+    """Return the class of pods of a priority: admission takes the number from there alone."""
+    name = priority_class_name(priority)
+    return {"metadata": {"name": name}, "value": priority, "description": "of a scenario's pods"}
+
+
+def priority_class_name(priority: int) -> str:
+    """Return the name of the class of pods of a priority."""
+    return f"priority-{priority}" if priority >= 0 else f"priority-minus-{-priority}"
+
+
+def pod(spec: Pod, scheduler: str, *, claim: str = "") -> Object:
+    """Return a pod that asks for what it needs.
+
+    With a `claim` its GPUs are devices; otherwise they are counted, and parts of one count as one.
+    """
+    requests = {"cpu": f"{spec.shape.cpu}m"} if spec.shape.cpu else {}
+    if spec.memory:
+        requests["memory"] = str(spec.memory)
+    limits = {GPU: str(spec.shape.gpus)} if spec.shape.gpus and not claim else {}
+    resources: Object = {"requests": requests | limits, "limits": limits}
+    body: Object = {
+        "schedulerName": scheduler,
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "simulated", "resources": resources}],
+    }
+    if claim:
+        resources["claims"] = [{"name": "gpus"}]
+        body["resourceClaims"] = [{"name": "gpus", "resourceClaimName": claim}]
+    selector = dict(label.split("=", 1) for label in spec.shape.labels.split(",") if label)
+    models = [] if claim else list(filter(None, spec.shape.models.split("|")))
+    if len(models) == 1:
+        selector[MODEL_LABEL] = models[0]
+    elif models:
+        rule = {"key": MODEL_LABEL, "operator": "In", "values": models}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+        wanted = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        body["affinity"] = {"nodeAffinity": wanted}
+    if selector:
+        body["nodeSelector"] = selector
+    metadata = {"name": spec.name, "namespace": spec.namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def whole_gpus(spec: Pod) -> int:
+    """Return how many GPUs a pod holds when GPUs are only counted."""
+    return -(-spec.shape.demand // WHOLE_GPU) if spec.shape.gpus else 0
+
+
+def status(phase: str, now: int, reason: str = "", message: str = "") -> Mapping[str, Any]:
+    """Return what the kubelet sets in a pod's status."""
+    found: Object = {"phase": phase}
+    if reason:
+        found |= {"reason": reason, "message": message}
+    if phase == "Running":
+        found["startTime"] = rfc3339(now)
+    if phase in {"Running", "Succeeded"}:
+        state: Object = {"running": {"startedAt": rfc3339(now)}}
+        if phase == "Succeeded":
+            state = {
+                "terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": rfc3339(now)}
+            }
+        found["containerStatuses"] = [
+            {
+                "name": "main",
+                "image": "simulated",
+                "imageID": "simulated",
+                "ready": phase == "Running",
+                "restartCount": 0,
+                "state": state,
+            }
+        ]
+    return found

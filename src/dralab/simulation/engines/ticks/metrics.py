@@ -1,0 +1,170 @@
+"""The metrics of k8s-cluster-simulator, and its three formats."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final
+
+import orjson
+
+from dralab.simulation.engines.ticks.model import Amounts, BoundPod, TickNode
+from dralab.simulation.workloads.phases import total
+from dralab.values.quantity import Format, Number, render
+
+MEBI: Final = 1 << 20
+Metrics = Mapping[str, Any]
+
+
+def build(
+    clock: int, nodes: Sequence[TickNode], bound: Mapping[str, BoundPod], pending: int
+) -> Metrics:
+    """Return the metrics at a time; amounts are numbers, `Clock` is in seconds."""
+    return {
+        "Clock": clock,
+        "Nodes": {node.name: _node(node, clock) for node in sorted(nodes, key=lambda n: n.name)},
+        "Pods": {
+            key: _pod(one, clock)
+            for key, one in sorted(bound.items())
+            if one.holds(clock) or one.status != "Ok"
+        },
+        "Queue": {"PendingPodsNum": pending},
+    }
+
+
+def _node(node: TickNode, clock: int) -> Metrics:
+    pods = node.pods.values()
+    return {
+        "Allocatable": dict(node.allocatable),
+        "RunningPodsNum": sum(pod.running(clock) for pod in pods),
+        "TerminatingPodsNum": sum(pod.terminating(clock) for pod in pods),
+        "FailedPodsNum": sum(pod.status == "OverCapacity" for pod in pods),
+        "TotalResourceRequest": node.requested(clock),
+        "TotalResourceUsage": node.used(clock),
+    }
+
+
+def _pod(bound: BoundPod, clock: int) -> Metrics:
+    pod = bound.pod
+    return {
+        "ResourceRequest": dict(pod.requests),
+        "ResourceLimit": dict(pod.limits),
+        "ResourceUsage": dict(bound.usage(clock)),
+        "BoundAt": bound.bound_at,
+        "Node": bound.node,
+        "ExecutedSeconds": min(clock - bound.bound_at, total(pod.phases)),
+        "Priority": pod.priority,
+        "Status": bound.status,
+    }
+
+
+def as_json(metrics: Metrics, zone: tzinfo = UTC) -> str:
+    """Return one JSON object without a newline; quantities are texts, times RFC 3339."""
+
+    def amounts(value: Amounts) -> dict[str, str]:
+        return {name: render(amount, _form(name)) for name, amount in sorted(value.items())}
+
+    def texts(value: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            key: amounts(v) if isinstance(v, dict) else v for key, v in value.items()
+        }
+        if "BoundAt" in found:
+            found["BoundAt"] = _rfc3339(found["BoundAt"], zone)
+        return found
+
+    return orjson.dumps(
+        {
+            "Clock": _rfc3339(metrics["Clock"], zone),
+            "Nodes": {name: texts(node) for name, node in metrics["Nodes"].items()},
+            "Pods": {name: texts(pod) for name, pod in metrics["Pods"].items()},
+            "Queue": metrics["Queue"],
+        }
+    ).decode()
+
+
+def for_people(metrics: Metrics, zone: tzinfo = UTC) -> str:
+    """Return the format `humanReadable`: use / request / allocatable (pods: limit)."""
+    lines = [f"Metrics {_rfc3339(metrics['Clock'], zone)}", "  Nodes"]
+    for name, node in metrics["Nodes"].items():
+        shares = _triples(
+            node["TotalResourceUsage"], node["TotalResourceRequest"], node["Allocatable"]
+        )
+        lines.append(
+            f"    {name}: Pods {node['RunningPodsNum']}({node['TerminatingPodsNum']})/"
+            f"{_plain(node['Allocatable'].get('pods', 0))}, {shares}, "
+            f"Failed {node['FailedPodsNum']}"
+        )
+    lines.append("  Pods")
+    for name, pod in metrics["Pods"].items():
+        shares = _triples(pod["ResourceUsage"], pod["ResourceRequest"], pod["ResourceLimit"])
+        lines.append(
+            f"    {name}: prio {pod['Priority']}, bound at {_rfc3339(pod['BoundAt'], zone)} on "
+            f"{pod['Node']}, status {pod['Status']}, elapsed {pod['ExecutedSeconds']} s"
+            + (f", {shares}" if shares else "")
+        )
+    lines += ["  Queue", f"    PendingPods {metrics['Queue']['PendingPodsNum']}"]
+    return "\n".join(lines) + "\n"
+
+
+def _triples(*parts: Amounts) -> str:
+    names = sorted(set().union(*parts) - {"pods"}, key=lambda name: (name != "memory", name))
+    return ", ".join(
+        f"{'memMB' if name == 'memory' else name} "
+        + "/".join(_shown(name, part.get(name, 0)) for part in parts)
+        for name in names
+    )
+
+
+def as_table(metrics: Metrics, zone: tzinfo = UTC) -> str:
+    """Return the format `table`: nodes, pods and the queue, resources in sorted order."""
+    nodes, pods = metrics["Nodes"], metrics["Pods"]
+    kinds = sorted(set().union(*(node["Allocatable"] for node in nodes.values())) - {"pods"})
+    titles = [f"{kind} (MB)" if kind == "memory" else kind for kind in kinds]
+
+    def cells(kind: str, parts: Iterable[Amounts]) -> str:
+        return " ".join(_shown(kind, part.get(kind, 0)) for part in parts)
+
+    node_rows = [["Node", "Pods", "Terminating", "Failed", "Capacity", *titles]]
+    for name, node in nodes.items():
+        parts = [node["TotalResourceUsage"], node["TotalResourceRequest"], node["Allocatable"]]
+        counts = [node[f"{key}PodsNum"] for key in ("Running", "Terminating", "Failed")]
+        capacity = _plain(node["Allocatable"].get("pods", 0))
+        row = [name, *map(str, counts), capacity, *(cells(kind, parts) for kind in kinds)]
+        node_rows.append(row)
+    pod_rows = [["Pod", "Status", "Priority", "Node", "BoundAt", "Executed Seconds", *titles]]
+    for name, pod in pods.items():
+        parts = [pod["ResourceUsage"], pod["ResourceRequest"], pod["ResourceLimit"]]
+        head = [name, pod["Status"], str(pod["Priority"]), pod["Node"]]
+        head += [_rfc3339(pod["BoundAt"], zone), str(pod["ExecutedSeconds"])]
+        pod_rows.append([*head, *(cells(kind, parts) for kind in kinds)])
+    queue = [["PendingPods"], [str(metrics["Queue"]["PendingPodsNum"])]]
+    text = "\n".join(_aligned(rows) for rows in (node_rows, pod_rows, queue))
+    return f"{_rfc3339(metrics['Clock'], zone)}\n{text}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+FORMATS: Final[Mapping[str, Callable[[Metrics, tzinfo], str]]] = {
+    "JSON": as_json,
+    "humanReadable": for_people,
+    "table": as_table,
+}
+
+
+def _form(name: str) -> Format:
+    return "BinarySI" if name == "memory" else "DecimalSI"
+
+
+def _shown(name: str, amount: Number) -> str:
+    return _plain(amount / MEBI if name == "memory" else amount)
+
+
+def _plain(amount: Number | float) -> str:
+    return f"{float(amount):g}"
+
+
+def _rfc3339(seconds: int, zone: tzinfo) -> str:
+    text = datetime.fromtimestamp(seconds, zone).isoformat(timespec="seconds")
+    return text.replace("+00:00", "Z")

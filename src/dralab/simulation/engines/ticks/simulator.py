@@ -1,0 +1,148 @@
+"""The loop: submitters, scheduler, metrics, one tick further."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, assert_never
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation.engines.ticks.metrics import build
+from dralab.simulation.engines.ticks.model import (
+    Bind,
+    BoundPod,
+    Delete,
+    PodQueue,
+    Submit,
+    Submitter,
+    Terminate,
+    TickNode,
+    TickPod,
+    TickScheduler,
+    Update,
+)
+from dralab.simulation.engines.ticks.queues import PriorityQueue
+from dralab.simulation.errors import DecisionError
+
+Metrics = Mapping[str, Any]
+
+
+class TickSimulator:
+    """A cluster that moves in ticks; `write` gets the metrics every `metrics_tick` seconds."""
+
+    def __init__(
+        self,
+        nodes: Sequence[TickNode],
+        scheduler: TickScheduler,
+        submitters: Sequence[Submitter],
+        *,
+        start: int,
+        tick: int = 10,
+        metrics_tick: int | None = None,
+        queue: PodQueue | None = None,
+        write: Callable[[Metrics], None] = lambda _: None,
+    ) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.scheduler = scheduler
+        self.submitters = list(submitters)
+        self.clock = self.start = start
+        self.tick = tick
+        self.metrics_tick = tick if metrics_tick is None else metrics_tick
+        self.queue: PodQueue = PriorityQueue() if queue is None else queue
+        self.write = write
+        self.bound: dict[str, BoundPod] = {}
+        self.ended: list[BoundPod] = []
+        self._written = start
+        self._metrics: Metrics = self._build()
+
+    def run(
+        self,
+        until: int | None = None,
+        progress: Callable[[int, int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Run until the queue is empty, nothing runs and all submitters have terminated.
+
+        False where `stop` asked to leave off earlier. `progress` gets nanoseconds, pods over, pods.
+        """
+        while True:
+            self._submit()
+            self._schedule()
+            self._metrics = self._build()
+            if self.clock - self._written >= self.metrics_tick:
+                self.write(self._metrics)
+                self._written = self.clock
+                self._drop_ended()
+            busy = any(bound.holds(self.clock) for bound in self.bound.values())
+            done = not self.submitters and not len(self.queue) and not busy
+            if done or (until is not None and self.clock >= until):
+                return True
+            if progress is not None:
+                over = len(self.ended)
+                known = over + len(self.bound) + len(self.queue)
+                progress((self.clock - self.start) * SECOND, over, known)
+            if stop is not None and stop():
+                return False
+            self.clock += self.tick
+
+    def _build(self) -> Metrics:
+        return build(self.clock, list(self.nodes.values()), self.bound, len(self.queue))
+
+    def _submit(self) -> None:
+        for submitter in list(self.submitters):
+            for event in submitter.submit(self.clock, list(self.nodes.values()), self._metrics):
+                match event:
+                    case Submit():
+                        self._new(event.pod)
+                    case Delete():
+                        self._delete(f"{event.namespace}/{event.name}")
+                    case Update():
+                        key = f"{event.namespace}/{event.name}"
+                        if not self.queue.update(key, event.pod):
+                            raise DecisionError(f"updated pod {key}, which does not wait")
+                    case Terminate():
+                        self.submitters.remove(submitter)
+                    case _:
+                        assert_never(event)
+
+    def _new(self, pod: TickPod) -> None:
+        if pod.key in self.bound:
+            raise DecisionError(f"submitted pod {pod.key} twice", scheduler="submitter")
+        self.queue.push(pod)
+
+    def _delete(self, key: str) -> None:
+        if self.queue.delete(key):
+            return
+        bound = self.bound.get(key)
+        if bound is None:
+            raise DecisionError(f"deleted pod {key}, which there is not")
+        if bound.deleted_at is None:
+            bound.deleted_at, bound.status = self.clock, "Deleted"
+
+    def _schedule(self) -> None:
+        nodes = list(self.nodes.values())
+        for event in self.scheduler.schedule(self.clock, self.queue, nodes):
+            match event:
+                case Bind():
+                    self._bind(event)
+                case Delete():
+                    self._delete(f"{event.namespace}/{event.name}")
+                case _:
+                    assert_never(event)
+
+    def _bind(self, event: Bind) -> None:
+        node = self.nodes.get(event.node)
+        if node is None:
+            raise DecisionError(f"bound pod {event.pod.key} to {event.node!r}, which is no node")
+        self.queue.delete(event.pod.key)
+        # A scheduler may already have put it there, to see its own decisions.
+        node.pods.pop(event.pod.key, None)
+        bound = BoundPod(event.pod, node.name, self.clock)
+        if not node.fits(event.pod, self.clock):
+            # The phase of such a pod is Failed, its reason CapacityExceeded.
+            bound.status = "OverCapacity"
+        node.pods[event.pod.key] = self.bound[event.pod.key] = bound
+
+    def _drop_ended(self) -> None:
+        for key, bound in list(self.bound.items()):
+            if not bound.holds(self.clock):
+                del self.bound[key]
+                self.nodes[bound.node].pods.pop(key, None)
+                self.ended.append(bound)

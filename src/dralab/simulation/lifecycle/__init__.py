@@ -1,0 +1,1 @@
+"""What happens to pods and nodes in a simulation, whichever engine runs it."""

@@ -1,0 +1,119 @@
+"""What is run, and under which circumstances. Times are nanoseconds since the run began."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dralab.drivers.faults import Fault as DriverFault
+from dralab.simulation.workloads.openb import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod. `duration` None: it runs until the end of the simulation.
+
+    Pods of one `gang` start together or not at all. A higher `priority` goes first. `body` is the
+    object that the pod was read from, where it was one; `owner` names the Job it belongs to.
+    `scheduler` is who shall place it, where several outside ones take part.
+    """
+
+    name: str
+    namespace: str = "default"
+    shape: Shape
+    memory: int = 0
+    arrives: int = 0
+    duration: int | None = None
+    priority: int = 0
+    queue: str = ""
+    gang: str = ""
+    user: str = ""
+    body: Mapping[str, Any] | None = field(default=None, compare=False)
+    owner: str = ""
+    scheduler: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The most that the pods of a queue may hold together; None: no limit."""
+
+    cpu: int | None = None
+    gpu_milli: int | None = None
+    pods: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A delay with jitter: drawn uniformly between `delay` and `delay + jitter`."""
+
+    delay: int = 0
+    jitter: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeCycle:
+    """What happens to a pod besides running.
+
+    `start` lies between binding and running, `release` between its end and the freeing of what it
+    held (a kubelet that has not looked yet). A run fails with `failure`, at a random part of it,
+    and is tried again up to `retries` times.
+    """
+
+    start: Stage = field(default_factory=Stage)
+    release: Stage = field(default_factory=Stage)
+    failure: float = 0.0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something goes wrong at `at`, for `duration` (None: for ever).
+
+    With nothing else given, `node` is down. `taint` (key, value, effect) taints the node, or
+    `device` on it. `happens` is what happens to drivers: `driver` on `node`, each where empty.
+    """
+
+    at: int
+    duration: int | None = None
+    node: str = ""
+    device: str = ""
+    taint: tuple[str, str, str] | None = None
+    driver: str = ""
+    happens: DriverFault | None = None
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the node is down."""
+        return self.taint is None and self.happens is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomFaults:
+    """Every node fails after times drawn exponentially around `between`, for around `repair`."""
+
+    between: int
+    repair: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """Everything besides fleet, pods and policy.
+
+    The run stops at `until`, or when so many tasks have `ended`.
+    """
+
+    seed: int = 0
+    life: LifeCycle = field(default_factory=LifeCycle)
+    faults: Sequence[Fault] = ()
+    random_faults: RandomFaults | None = None
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    blocking: bool = False
+    until: int | None = None
+    ended: int | None = None
+
+
+PodState = Literal["Pending", "Bound", "Running", "Succeeded", "Failed"]

@@ -1,0 +1,288 @@
+"""The numbers of a run; `DEFINITIONS` says what each means, as `docs/concepts/metrics.md` does."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation.results.result import Result, Sample, Task
+
+BOUND: Final = 10.0
+SPREAD: Final = ("mean", "median", "p95", "p99", "max")
+Value = float | int | str | None
+
+# Student's t, 97.5 %, for 1 to 30 degrees of freedom.
+STUDENT: Final = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+
+# What each number says; those of tasks come as mean, median, p95, p99 and max.
+DEFINITIONS: Final[Mapping[str, str]] = {
+    "tasks": "tasks that were submitted, in the interval that is measured",
+    "ended": "tasks that started and ended",
+    "succeeded": "of these, how many succeeded",
+    "failed": "of these, how many failed, were killed or reached their walltime",
+    "rejected": "tasks that the scheduler refused",
+    "never_started": "tasks that neither started nor were rejected",
+    "success_rate": "succeeded by tasks",
+    "evictions": "runs that were lost: preempted, evicted, or on a node that went down",
+    "makespan": "seconds from the first submission to the last end",
+    "throughput_per_hour": "ended by makespan, an hour",
+    "wait": "seconds from submission to start, of tasks that ended",
+    "turnaround": "seconds from submission to end",
+    "slowdown": "turnaround by run time; short tasks decide its mean",
+    "bounded_slowdown": "turnaround by run time, where no run counts as shorter than 10 s; least 1",
+    "slowdown_per_processor": "the bounded slowdown by the processors of the task; least 1",
+    "utilisation": "what was in use over the interval, by what there was: machines, cpu, memory, "
+    "gpu, and gpu[MODEL] for each model",
+    "fragmentation_of_gpu": "idle GPU that the typical pods of the workload cannot use (FGD's "
+    "measure F), over the interval, by what there was",
+    "mean_waiting": "tasks that wait, over the interval",
+    "mean_waiting_processors": "machines or CPUs that waiting tasks ask for, over the interval",
+    "mean_running": "tasks that hold something, over the interval",
+    "wait_fairness": "Jain's index over users of their mean bounded slowdown: 1, all fare alike; "
+    "1/n, one of n has it all",
+    "load_variation": "standard deviation by mean, over nodes, of the time they worked for tasks",
+    "joules": "energy of all machines, where the platform has power data",
+    "refused": "how often a task, or its kind, was refused for a reason",
+}
+
+
+def definition_of(name: str) -> str:
+    """Return what a number says; KeyError where nobody knows."""
+    if name.startswith("refused: "):
+        return DEFINITIONS["refused"]
+    if name.startswith("utilisation_"):
+        return DEFINITIONS["utilisation"]
+    base, _, kind = name.rpartition("_")
+    return DEFINITIONS[base if kind in SPREAD and base in COLUMNS else name]
+
+
+def is_known(name: str) -> bool:
+    """Return whether runs have a number of that name."""
+    try:
+        definition_of(name)
+    except KeyError:
+        return False
+    return name not in COLUMNS
+
+
+def of(result: Result) -> dict[str, Value]:
+    """Return all numbers of a run; times in seconds."""
+    first, last = result.interval or (0, max(result.end, 1))
+    tasks = [task for task in result.tasks if result.interval is None or _within(task, first, last)]
+    ended = [task for task in tasks if task.started is not None and task.ended is not None]
+    begin = min((task.submitted for task in tasks), default=0)
+    finish = max((task.ended for task in ended if task.ended is not None), default=begin)
+    makespan = (finish - begin) / SECOND
+    succeeded = sum(task.state in SUCCESS for task in ended)
+    numbers: dict[str, Value] = {
+        "tasks": len(tasks),
+        "ended": len(ended),
+        "succeeded": succeeded,
+        "failed": len(ended) - succeeded,
+        "rejected": sum(task.state == "REJECTED" for task in tasks),
+        "never_started": sum(task.started is None and task.state != "REJECTED" for task in tasks),
+        "success_rate": succeeded / len(tasks) if tasks else None,
+        "evictions": sum(task.evictions for task in tasks),
+        "makespan": makespan,
+        "throughput_per_hour": len(ended) / makespan * 3600 if makespan else 0.0,
+    }
+    for name, value in COLUMNS.items():
+        numbers |= {f"{name}_{key}": v for key, v in spread([value(t) for t in ended]).items()}
+    if result.interval is None:
+        first, last = begin, finish
+    numbers |= utilisation(result, first, last)
+    numbers["wait_fairness"] = jain(_by_user(ended)) if ended else None
+    numbers["load_variation"] = variation(loads(result, first, last))
+    if result.joules is not None:
+        numbers["joules"] = result.joules
+    numbers |= {f"refused: {reason}": n for reason, n in sorted(result.refusals.items())}
+    return numbers
+
+
+def _within(task: Task, first: int, last: int) -> bool:
+    return first <= task.submitted < last
+
+
+SUCCESS: Final = frozenset({"COMPLETED_SUCCESSFULLY", "Succeeded"})
+
+
+def wait(task: Task) -> float:
+    """Seconds from submission to start."""
+    return (task.started - task.submitted) / SECOND if task.started is not None else math.nan
+
+
+def turnaround(task: Task) -> float:
+    """Seconds from submission to end."""
+    return (task.ended - task.submitted) / SECOND if task.ended is not None else math.nan
+
+
+def run_time(task: Task) -> float:
+    """Seconds from start to end."""
+    if task.started is None or task.ended is None:
+        return math.nan
+    return (task.ended - task.started) / SECOND
+
+
+def slowdown(task: Task) -> float:
+    """Turnaround by run time; 1 for a task that took and waited no time."""
+    length, total = run_time(task), turnaround(task)
+    return total / length if length else math.inf if total else 1.0
+
+
+def bounded_slowdown(task: Task) -> float:
+    """The same, but no run counts as shorter than ten seconds."""
+    return max(1.0, turnaround(task) / max(run_time(task), BOUND))
+
+
+def slowdown_per_processor(task: Task) -> float:
+    """The bounded slowdown, shared by the processors of the task; at least 1."""
+    return max(1.0, turnaround(task) / (task.width * max(run_time(task), BOUND)))
+
+
+COLUMNS: Final[Mapping[str, Callable[[Task], float]]] = {
+    "wait": wait,
+    "turnaround": turnaround,
+    "slowdown": slowdown,
+    "bounded_slowdown": bounded_slowdown,
+    "slowdown_per_processor": slowdown_per_processor,
+}
+
+
+def spread(values: Iterable[float]) -> dict[str, float | None]:
+    """Return mean, median, 95 and 99 per cent points (nearest rank), and the maximum."""
+    ordered = sorted(values)
+    if not ordered:
+        return dict.fromkeys(SPREAD)
+    return {
+        "mean": math.fsum(ordered) / len(ordered),
+        "median": _rank(ordered, 0.50),
+        "p95": _rank(ordered, 0.95),
+        "p99": _rank(ordered, 0.99),
+        "max": ordered[-1],
+    }
+
+
+def _rank(ordered: Sequence[float], part: float) -> float:
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
+
+
+def utilisation(result: Result, begin: int, finish: int) -> dict[str, Value]:
+    """Return the mean use of each resource over an interval, and of the fragmented GPU."""
+    numbers: dict[str, Value] = {}
+    if finish <= begin:
+        return numbers
+    for name, capacity in sorted(result.all_capacity().items()):
+        if capacity:
+            area = integral(result.samples, result.in_use(name), begin, finish)
+            numbers[f"utilisation_{name}"] = area / (finish - begin) / capacity
+    if result.capacity.get("gpu"):
+        lost = integral(result.samples, lambda s: s.fragmented, begin, finish) / (finish - begin)
+        numbers["fragmentation_of_gpu"] = lost / result.capacity["gpu"]
+    # Machines are counted whole, CPU in milli.
+    unit = 1 if "machines" in result.capacity else 1000
+    means: Mapping[str, Callable[[Sample], float]] = {
+        "waiting": lambda sample: sample.waiting,
+        "waiting_processors": lambda sample: sample.asked / unit,
+        "running": lambda sample: sample.running,
+    }
+    for name, value in means.items():
+        area = integral(result.samples, value, begin, finish)
+        numbers[f"mean_{name}"] = area / (finish - begin)
+    return numbers
+
+
+def integral(
+    samples: Sequence[Sample], value: Callable[[Sample], float], begin: int, finish: int
+) -> float:
+    """Return the area under a step function between two times."""
+    total = 0.0
+    for now, later in pairwise(samples):
+        start, end = max(now.when, begin), min(later.when, finish)
+        if start < end:
+            total += value(now) * (end - start)
+    if samples and samples[-1].when < finish:
+        total += value(samples[-1]) * (finish - max(samples[-1].when, begin))
+    return total
+
+
+def jain(values: Sequence[float]) -> float:
+    """Return Jain's index of fairness.
+
+    >>> jain([2.0, 2.0]), jain([1.0, 0.0])
+    (1.0, 0.5)
+    """
+    squares = math.fsum(value * value for value in values)
+    return math.fsum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def loads(result: Result, begin: int, finish: int) -> list[float]:
+    """Return how long each node or machine was at work for some task, in task seconds."""
+    found = {lane.partition("/")[0]: 0.0 for lane in result.lanes}
+    for task in result.tasks:
+        if task.started is None:
+            continue
+        start = max(task.started, begin)
+        end = min(result.end if task.ended is None else task.ended, finish)
+        if start < end:
+            nodes = {result.lanes[lane].partition("/")[0] for lane in task.lanes}
+            for node in sorted(nodes):
+                found[node] += (end - start) / SECOND
+    return list(found.values())
+
+
+def variation(values: Sequence[float]) -> float | None:
+    """Return the coefficient of variation, standard deviation by mean; None where the mean is 0.
+
+    >>> variation([3.0, 3.0]), variation([0.0, 2.0])
+    (0.0, 1.0)
+    """
+    mean = math.fsum(values) / len(values) if values else 0.0
+    if not mean:
+        return None
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)) / mean
+
+
+def _by_user(tasks: Sequence[Task]) -> list[float]:
+    values: dict[str, list[float]] = {}
+    for task in tasks:
+        values.setdefault(task.user, []).append(bounded_slowdown(task))
+    return [math.fsum(found) / len(found) for _, found in sorted(values.items())]
+
+
+def over_seeds(values: Sequence[float]) -> dict[str, float | None]:
+    """Return mean, sample standard deviation, and half the 95 % confidence interval of the mean."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count < 2:
+        return {"mean": mean, "sd": None, "ci95": None}
+    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+    return {"mean": mean, "sd": sd, "ci95": _student(count - 1) * sd / math.sqrt(count)}
+
+
+def _student(degrees: int) -> float:
+    return STUDENT[degrees - 1] if degrees <= len(STUDENT) else 1.96
+
+
+def difference(a: Sequence[float], b: Sequence[float]) -> Mapping[str, float | None]:
+    """Compare two sets of runs by Welch's t; `significant` is 1 where p < 0.05 (two-sided)."""
+    first, second = over_seeds(a), over_seeds(b)
+    gap = (second["mean"] or 0.0) - (first["mean"] or 0.0)
+    if first["sd"] is None or second["sd"] is None:
+        return {"difference": gap, "t": None, "significant": None}
+    parts = (first["sd"] ** 2 / len(a), second["sd"] ** 2 / len(b))
+    total = sum(parts)
+    if not total:
+        return {"difference": gap, "t": None, "significant": float(gap != 0)}
+    degrees = total**2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
+    t = gap / math.sqrt(total)
+    return {
+        "difference": gap,
+        "t": t,
+        "significant": float(abs(t) > _student(max(1, int(degrees)))),
+    }

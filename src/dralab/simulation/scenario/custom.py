@@ -1,0 +1,49 @@
+"""Schedulers and drivers that users write: `file.py:Class`, in the folder of the scenario.
+
+For rigid jobs: a class with `begin`, `decide` and `end` (`engines.batch.messages.Scheduler`). For
+pods: a class with `prefer(pod, node)`, which returns a number (higher is better) or None (cannot go
+there); it is asked for every node that has enough left.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dralab.simulation.errors import InputError, inside
+
+
+def is_file(scheduler: str) -> bool:
+    """Return whether a scheduler is named as `file.py:Class`."""
+    file, colon, name = scheduler.rpartition(":")
+    return bool(colon) and file.endswith(".py") and name.isidentifier()
+
+
+def check(scheduler: str, scenario: Path) -> None:
+    """Load the class, and refuse one that is neither kind of scheduler."""
+    made = load_class(scheduler, scenario)
+    if not hasattr(made, "prefer") and not hasattr(made, "decide"):
+        raise InputError(
+            scenario, f"{scheduler} has neither prefer (pods) nor decide (jobs)", where="scheduler"
+        )
+
+
+def load_class(named: str, scenario: Path, where: str = "scheduler") -> Callable[..., Any]:
+    """Return the class of `file.py:Class`; InputError: no such file or class."""
+    file, _, name = named.rpartition(":")
+    path = inside(scenario.parent, file, file=scenario, where=where)
+    module_name = f"dralab_{where}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(scenario, f"{file!r} is no Python file", where=where)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(path, f"cannot be loaded: {error!r}") from error
+    made: Callable[..., Any] | None = getattr(module, name, None)
+    if made is None:
+        raise InputError(path, f"there is no class {name!r}")
+    return made

@@ -1,0 +1,25 @@
+"""What a run depends on, as a short text: checkpoints and campaigns are known by it."""
+
+from dataclasses import replace
+
+from dralab.simulation import checkpoints
+from dralab.simulation.scenario import custom
+from dralab.simulation.scenario.scenario import Scenario
+
+
+def digest(scenario: Scenario) -> str:
+    """Return what a run depends on, as a short text: the same text, the same result."""
+    fleet = scenario.fleet
+    # Labels are sets, and the text of a set has another order in another process.
+    nodes = [(replace(node, labels=frozenset()), sorted(node.labels)) for node in fleet.nodes]
+    named = {scenario.scheduler, *(name for node in fleet.nodes for name in node.drivers)}
+    files = [
+        scenario.file.parent / name.rpartition(":")[0]
+        for name in sorted(named)
+        if custom.is_file(name)
+    ]
+    parts = (
+        scenario.seed, scenario.scheduler, scenario.circumstances, scenario.energy, nodes,
+        fleet.platform, fleet.objects, scenario.work,
+    )  # fmt: skip
+    return checkpoints.digest(parts, files)

@@ -1,0 +1,239 @@
+"""`fleet:` of a scenario: on which nodes, from whatever format they are described in."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dralab.api.manifests import load as load_manifests
+from dralab.drivers.catalog import DRIVERS
+from dralab.fleet import shapes
+from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.platforms import xml
+from dralab.simulation.platforms.platform import Platform, plain
+from dralab.simulation.scenario import custom
+from dralab.simulation.scenario.fields import Fields, load
+from dralab.simulation.workloads import openb
+from dralab.simulation.workloads.openb import GpuNode
+from dralab.values.quantity import QuantityError, parse_any
+
+MOST_NODES: Final = 1_000_000
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "alibabacloud.com/gpu-count")
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+Object = dict[str, Any]
+MODEL_LABELS: Final = (
+    "nvidia.com/gpu.product", "alibabacloud.com/gpu-card-model", "amd.com/gpu.product-name",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Nodes for pods, or a platform for rigid jobs.
+
+    `objects` are all that came with nodes from manifests: slices, classes, the nodes themselves.
+    """
+
+    nodes: tuple[GpuNode, ...] = ()
+    platform: Platform | None = None
+    objects: tuple[Object, ...] = ()
+
+    def as_platform(self) -> Platform:
+        """Return the machines: one a node where only nodes are known."""
+        return plain(len(self.nodes)) if self.platform is None else self.platform
+
+    def as_nodes(self) -> tuple[GpuNode, ...]:
+        """Return the nodes: one a machine where only machines are known."""
+        if self.platform is None:
+            return self.nodes
+        return tuple(
+            GpuNode(
+                f"{index}-{host.name}",
+                1000 * int(host.properties.get("core", host.cores)),
+                _bytes(host.properties.get("memory", "4Gi")),
+                0,
+                "",
+                110,
+            )
+            for index, host in enumerate(self.platform.compute)
+        )
+
+
+def read(scenario: Fields, complaints: Complaints) -> Fleet:
+    """Return the fleet of a scenario; InputError names what is wrong."""
+    fields = scenario.mapping("fleet")
+    readers = {
+        "nodes": _nodes,
+        "hosts": lambda f: Fleet(platform=plain(f.whole("hosts", least=1))),
+        "openb": lambda f: _openb(f, complaints),
+        "platform": lambda f: Fleet(
+            platform=xml.read(f.file("platform"), master=f.text("master", "master_host"))
+        ),
+        "manifests": lambda f: _from_manifests(f, complaints),
+        "shape": _from_shape,
+        "simulator": _from_simulator,
+    }
+    fleet: Fleet = fields.one_of(readers)
+    fields.done()
+    if not fleet.nodes and fleet.platform is None:
+        raise scenario.error("fleet", "has no node")
+    return fleet
+
+
+def _nodes(fields: Fields) -> Fleet:
+    nodes: list[GpuNode] = []
+    for group in fields.mappings("nodes"):
+        count = group.whole("count", 1, least=1)
+        if len(nodes) + count > MOST_NODES:
+            raise group.error("count", f"there would be more than {MOST_NODES} nodes")
+        name = group.text("name", "node")
+        cpu, memory = group.quantity("cpu", scale=1000), group.quantity("memory", "64Gi")
+        gpus, model = group.whole("gpus", 0), group.text("model", "gpu")
+        pods, labels = group.whole("pods", 110, least=1), group.labels("labels")
+        taints = tuple(_taint(group, text) for text in group.texts("taints"))
+        drivers = tuple(_driver(group, text) for text in group.texts("drivers"))
+        group.done()
+        known = {node.name for node in nodes}
+        for index in range(count):
+            full = name if count == 1 else f"{name}-{index}"
+            if full in known:
+                raise group.error("name", f"there are two nodes {full!r}")
+            own = labels | {f"kubernetes.io/hostname={full}"}
+            shown = model if gpus else ""
+            nodes.append(GpuNode(full, cpu, memory, gpus, shown, pods, own, taints, drivers))
+    return Fleet(nodes=tuple(nodes))
+
+
+def _taint(group: Fields, text: str) -> str:
+    body, _, effect = text.rpartition(":")
+    if not body.partition("=")[0] or effect not in EFFECTS:
+        raise group.error("taints", f"{text!r} is no taint: write key=value:NoSchedule")
+    return text
+
+
+def _driver(group: Fields, text: str) -> str:
+    if text not in DRIVERS and not custom.is_file(text):
+        known = ", ".join([*DRIVERS, "file.py:Class"])
+        raise group.error("drivers", f"{text!r} is none of {known}")
+    return text
+
+
+def _openb(fields: Fields, complaints: Complaints) -> Fleet:
+    """The traces count memory in MiB."""
+    nodes = openb.read_nodes(fields.file("openb"), complaints=complaints)
+    return Fleet(nodes=tuple(replace(node, memory=node.memory << 20) for node in nodes))
+
+
+def _from_shape(fields: Fields) -> Fleet:
+    shape = fields.mapping("shape")
+    try:
+        sample = shapes.sample(
+            shape.text("name"),
+            nodes=shape.whole("nodes", 1, least=1),
+            seed=shape.whole("seed", 0),
+            gpus=shape.whole("gpus", 8, least=1),
+        )
+    except ValueError as error:
+        raise shape.error("name", str(error)) from None
+    shape.done()
+    devices: dict[str, int] = {}
+    models: dict[str, str] = {}
+    for pool in sample.pools:
+        units = {device.unit or device.name for device in pool.devices}
+        if pool.node and not pool.name.endswith("nics"):
+            devices[pool.node] = devices.get(pool.node, 0) + len(units)
+            first = pool.devices[0].attributes if pool.devices else {}
+            model = first.get("productName") or pool.attributes.get("model") or pool.driver
+            models.setdefault(pool.node, str(model))
+    return Fleet(
+        nodes=tuple(
+            GpuNode(
+                node.name,
+                int(1000 * parse_any(node.cpu)),
+                int(parse_any(node.memory)),
+                devices.get(node.name, 0),
+                models.get(node.name, ""),
+                110,
+                frozenset(f"{key}={value}" for key, value in node.labels.items()),
+            )
+            for node in sample.nodes
+        )
+    )
+
+
+def _from_manifests(fields: Fields, complaints: Complaints) -> Fleet:
+    path = fields.file("manifests")
+    loaded = load_manifests([str(path)])
+    for problem in loaded.problems:
+        complaints.about(InputError(path, str(problem.message), line=problem.origin.line))
+    nodes: dict[str, GpuNode] = {}
+    for manifest in loaded.of("Node"):
+        line, title = manifest.origin.line, manifest.title
+        if manifest.name in nodes:
+            complaints.about(InputError(path, "is given twice", line=line, where=title))
+            continue
+        try:
+            nodes[manifest.name] = _checked_node(manifest.object, path.name)
+        except InputError as error:
+            complaints.about(error)
+    return Fleet(nodes=tuple(nodes.values()), objects=tuple(m.object for m in loaded.objects))
+
+
+def _from_simulator(fields: Fields) -> Fleet:
+    """The nodes of a k8s-cluster-simulator configuration: objects with what they can allocate."""
+    path = fields.file("simulator")
+    listed = load(path).raw("cluster")
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise InputError(path, "must be a list of nodes", where="cluster")
+    return Fleet(nodes=tuple(_checked_node(item, path.name) for item in listed))
+
+
+def _checked_node(node: Mapping[str, Any], file: str) -> GpuNode:
+    try:
+        return node_of(node, file)
+    except InputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(file, f"a node has a field of the wrong kind: {error!r}") from None
+
+
+def node_of(node: Mapping[str, Any], file: str) -> GpuNode:
+    """Return a node from its object, by what it can allocate."""
+    metadata, status = node.get("metadata") or {}, node.get("status") or {}
+    name = str(metadata.get("name", ""))
+    amounts = status.get("allocatable") or status.get("capacity") or {}
+    labels = {str(k): str(v) for k, v in (metadata.get("labels") or {}).items()}
+
+    def amount(key: str, default: str) -> Any:
+        try:
+            return parse_any(amounts.get(key, default))
+        except QuantityError:
+            raise InputError(
+                file, f"{amounts[key]!r} is no quantity", where=f"Node {name}: {key}"
+            ) from None
+
+    gpus = sum(int(amount(key, "0")) for key in GPU_RESOURCES)
+    model = next((labels[key] for key in MODEL_LABELS if key in labels), "gpu")
+    return GpuNode(
+        name,
+        int(1000 * amount("cpu", "0")),
+        int(amount("memory", "0")),
+        gpus,
+        model if gpus else "",
+        int(amount("pods", "110")),
+        frozenset(f"{key}={value}" for key, value in labels.items()),
+        tuple(_taints(node)),
+    )
+
+
+def _taints(node: Mapping[str, Any]) -> Iterator[str]:
+    spec = node.get("spec") or {}
+    for taint in spec.get("taints") or ():
+        yield f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
+    if spec.get("unschedulable"):
+        yield "node.kubernetes.io/unschedulable=:NoSchedule"
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(parse_any(text))
+    except QuantityError:
+        return 4 << 30

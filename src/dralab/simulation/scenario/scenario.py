@@ -1,0 +1,259 @@
+"""One YAML file, read and checked: `load` it, then `run` it."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from dralab.drivers.faults import parse as parse_fault
+from dralab.simulation.errors import Complaints
+from dralab.simulation.lifecycle.model import (
+    Circumstances,
+    Fault,
+    LifeCycle,
+    Pod,
+    Quota,
+    RandomFaults,
+    Stage,
+)
+from dralab.simulation.scenario import custom, fleet, workload
+from dralab.simulation.scenario.fields import Fields
+from dralab.simulation.scenario.fields import load as load_fields
+from dralab.simulation.scenario.fleet import Fleet
+from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL, JOBS, OWN
+from dralab.simulation.scenario.workload import Work
+
+PICTURES: Final = ("png", "svg")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is written where. `parquet` None: where the extra is installed."""
+
+    report: Path | None = None
+    parquet: bool | None = None
+    picture: str | None = None
+
+    def but(self, *, report: Path | None, parquet: bool | None, picture: str | None) -> "Outputs":
+        """Return the outputs with what somebody else has said instead."""
+        return Outputs(
+            report=self.report if report is None else report,
+            parquet=self.parquet if parquet is None else parquet,
+            picture=self.picture if picture is None else picture,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything that decides a run."""
+
+    name: str
+    file: Path
+    seed: int
+    fleet: Fleet
+    work: Work
+    scheduler: str
+    circumstances: Circumstances
+    external: Mapping[str, object]
+    skipped: int = 0
+    energy: bool = False
+    outputs: Outputs = field(default_factory=Outputs)
+    measured: tuple[int, int] | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether rigid jobs are scheduled, not pods."""
+        if custom.is_file(self.scheduler):
+            return self.work.jobs is not None and self.fleet.platform is not None
+        return self.scheduler in JOBS
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return the workload as pods."""
+        if self.work.jobs is None:
+            return self.work.pods
+        return workload.as_pods(self.work.jobs, str(self.file))
+
+
+def load(
+    path: Path,
+    *,
+    seed: int | None = None,
+    scheduler: str | None = None,
+    complaints: Complaints | None = None,
+    change: Callable[[Fields], None] | None = None,
+) -> Scenario:
+    """Return the scenario of a file; `seed` and `scheduler` replace what it says."""
+    complaints = Complaints() if complaints is None else complaints
+    fields = load_fields(path)
+    if change is not None:
+        change(fields)
+    for key in ("apiVersion", "kind"):
+        fields.raw(key)
+    own_seed = fields.whole("seed", 0)
+    own_scheduler, blocking = _scheduler(fields)
+    chosen = scheduler or own_scheduler
+    if chosen not in {*BUILT_IN, EXTERNAL}:
+        if not custom.is_file(chosen):
+            known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
+            raise fields.error("scheduler", f"{chosen!r} is none of {known}")
+        custom.check(chosen, path)
+    if blocking and chosen in {EXTERNAL, OWN}:
+        raise fields.error(
+            "scheduler", f"{chosen} has an order of its own: strict_order is for built-in policies"
+        )
+    used_seed = own_seed if seed is None else seed
+    machines = fleet.read(fields, complaints)
+    batch = chosen in JOBS
+    hosts = machines.as_platform().width if batch else None
+    work = workload.read(fields, used_seed, complaints, hosts=hosts)
+    external = fields.mapping("external").value
+    circumstances = _circumstances(fields, machines, used_seed)
+    scenario = Scenario(
+        name=fields.text("name", path.stem),
+        file=path,
+        seed=used_seed,
+        fleet=machines,
+        work=work,
+        scheduler=chosen,
+        circumstances=replace(circumstances, blocking=blocking),
+        external=external,
+        skipped=len(complaints.skipped),
+        energy=fields.flag("energy", default=False),
+        outputs=_outputs(fields),
+        measured=_measured(fields),
+    )
+    fields.done()
+    return scenario
+
+
+def _outputs(fields: Fields) -> Outputs:
+    inner = fields.mapping("outputs")
+    found = Outputs(
+        report=inner.new_folder("report") if inner.has("report") else None,
+        parquet=inner.flag("parquet", default=False) if inner.has("parquet") else None,
+        picture=inner.choice("picture", dict.fromkeys(PICTURES)) if inner.has("picture") else None,
+    )
+    inner.done()
+    return found
+
+
+def _measured(fields: Fields) -> tuple[int, int] | None:
+    """Return the interval that is measured, where warm-up and drain are cut off."""
+    if not fields.has("measure"):
+        return None
+    inner = fields.mapping("measure")
+    found = inner.duration("from", 0), inner.duration("to")
+    if found[0] >= found[1]:
+        raise inner.error("to", "must be after `from`")
+    inner.done()
+    return found
+
+
+def _scheduler(fields: Fields) -> tuple[str, bool]:
+    """Return the name of what decides, and whether the head of its queue blocks the rest."""
+    if fields.has("policy"):
+        if fields.has("scheduler"):
+            raise fields.error("policy", "is another word for `scheduler`: give one of them")
+        return fields.text("policy"), False
+    if not isinstance(fields.raw("scheduler"), Mapping):
+        return fields.text("scheduler", "default"), False
+    inner = fields.mapping("scheduler")
+    found = inner.text("name", "default"), inner.flag("strict_order", default=False)
+    inner.done()
+    return found
+
+
+def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
+    life = fields.mapping("lifecycle")
+    failure = life.number("failure", 0.0)
+    if failure > 1:
+        raise life.error("failure", "is a probability: from 0 to 1")
+    cycle = LifeCycle(
+        start=_stage(life, "start"),
+        release=_stage(life, "release"),
+        failure=failure,
+        retries=life.whole("retries", 0),
+    )
+    life.done()
+    stop = fields.mapping("stop")
+    until = stop.duration("at") if stop.has("at") else None
+    ended = stop.whole("ended", least=1) if stop.has("ended") else None
+    stop.done()
+    faults, at_random = _faults(fields, machines)
+    if at_random is not None and until is None:
+        raise fields.error("stop", "give `at`: with random faults a run may never end by itself")
+    queues = fields.mapping("queues")
+    return Circumstances(
+        seed=seed,
+        life=cycle,
+        faults=faults,
+        random_faults=at_random,
+        quotas={name: _quota(queues.mapping(name)) for name in sorted(queues.value)},
+        until=until,
+        ended=ended,
+    )
+
+
+def _stage(life: Fields, key: str) -> Stage:
+    if not isinstance(life.raw(key), Mapping):
+        return Stage(delay=life.duration(key, 0))
+    inner = life.mapping(key)
+    stage = Stage(delay=inner.duration("delay", 0), jitter=inner.duration("jitter", 0))
+    inner.done()
+    return stage
+
+
+def _faults(fields: Fields, machines: Fleet) -> tuple[list[Fault], RandomFaults | None]:
+    if isinstance(fields.raw("faults"), Mapping):
+        inner = fields.mapping("faults")
+        found = RandomFaults(between=inner.duration("every"), repair=inner.duration("repair"))
+        inner.done()
+        return [], found
+    names = {node.name for node in machines.as_nodes()} if fields.has("faults") else set()
+    faults = []
+    for entry in fields.mappings("faults"):
+        faults.append(_fault(entry, names))
+        entry.done()
+    return faults, None
+
+
+def _fault(entry: Fields, names: Collection[str]) -> Fault:
+    node = entry.text("node", "")
+    if node not in names and (node or not entry.has("happens")):
+        raise entry.error("node", f"there is no node {node!r}")
+    happens = None
+    if entry.has("happens"):
+        try:
+            happens = parse_fault(entry.text("happens"))
+        except ValueError as error:
+            raise entry.error("happens", str(error)) from None
+    taint = None
+    if entry.has("taint"):
+        inner = entry.mapping("taint")
+        effects = dict.fromkeys(fleet.EFFECTS)
+        taint = inner.text("key"), inner.text("value", ""), inner.choice("effect", effects)
+        inner.done()
+    if happens is not None and taint is not None:
+        raise entry.error("taint", "is another fault than `happens`: make two entries of it")
+    device = entry.text("device", "")
+    if device and taint is None:
+        raise entry.error("device", "needs `taint`; what a driver does to it is `happens`")
+    return Fault(
+        at=entry.duration("at"),
+        duration=entry.duration("for") if entry.has("for") else None,
+        node=node,
+        device=device,
+        taint=taint,
+        driver=entry.text("driver", ""),
+        happens=happens,
+    )
+
+
+def _quota(fields: Fields) -> Quota:
+    quota = Quota(
+        cpu=fields.quantity("cpu", scale=1000) if fields.has("cpu") else None,
+        gpu_milli=fields.quantity("gpus", scale=1000) if fields.has("gpus") else None,
+        pods=fields.whole("pods") if fields.has("pods") else None,
+    )
+    fields.done()
+    return quota

@@ -1,0 +1,20 @@
+"""The names of schedulers, by the engine that runs them."""
+
+from typing import Final
+
+from dralab.allocation.policy.policies import POLICIES as ALLOCATION_POLICIES
+
+# Rigid jobs on machines: `engines.batch`.
+JOBS: Final = ("fcfs", "easy", "easy-counting", "conservative")
+# Pods on nodes with GPUs: `engines.gpu`.
+PODS: Final = (
+    "random", "dotprod", "clustering", "packing", "bestfit", "fgd", "firstfit", "worstfit",
+    "default",
+)  # fmt: skip
+ALLOCATION_PREFIX: Final = "allocation:"
+ALLOCATION: Final = tuple(f"{ALLOCATION_PREFIX}{name}" for name in ALLOCATION_POLICIES)
+# The scheduler of `dralab up`: `engines.cluster`.
+OWN: Final = "dralab"
+# Somebody else's: `engines.external`.
+EXTERNAL: Final = "external"
+BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, OWN)

@@ -1,0 +1,237 @@
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dralab.cli.main import main
+from dralab.simulation.campaigns import comparison, grid, work
+from dralab.simulation.errors import InputError
+
+SCENARIO = (
+    "fleet: {nodes: [{name: n, count: 2, cpu: 8, gpus: 4}]}\nworkload:\n  generate:\n    count: 60\n"
+    "    arrivals: {process: poisson, over: 1h}\n    duration: {distribution: exponential, mean: 10m}\n"
+    "    pods:\n    - {cpu: 1, gpus: 1}\n    - {cpu: 1, gpus: 2}\nscheduler: fgd\n"
+)
+GRID = "scenarios: [busy.yaml]\nschedulers: [firstfit, fgd]\nseeds: {from: 1, count: 3}\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "busy.yaml").write_text(SCENARIO)
+    (tmp_path / "grid.yaml").write_text(GRID)
+    return tmp_path
+
+
+class Counting(work.Processes):
+    """One process; counts, and may fail at a run."""
+
+    def __init__(self, fail_at=None):
+        super().__init__(1)
+        self.ran = []
+        self.fail_at = fail_at
+
+    def run(self, cases):
+        for case, numbers in super().run(cases):
+            if len(self.ran) == self.fail_at:
+                raise KeyboardInterrupt
+            self.ran.append(case)
+            yield case, numbers
+
+
+def test_a_campaign_that_was_stopped_goes_on_and_repeats_no_finished_run(files):
+    campaign = grid.read(files / "grid.yaml")
+    assert len(campaign.cases) == 6
+    with pytest.raises(KeyboardInterrupt):
+        work.run(campaign.cases, files / "out", Counting(fail_at=4))
+    second = Counting()
+    found = work.run(campaign.cases, files / "out", second)
+    assert len(second.ran) == 2
+    whole = work.run(campaign.cases, files / "other", Counting())
+    assert found == whole
+    assert not list((files / "out" / "runs").glob("*.part"))
+
+
+def test_a_scenario_that_changed_is_run_anew(files):
+    campaign = grid.read(files / "grid.yaml")
+    work.run(campaign.cases, files / "out", Counting())
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 61"))
+    again = Counting()
+    work.run(campaign.cases, files / "out", again)
+    assert len(again.ran) == 6
+
+
+def test_the_table_has_means_deviations_and_differences_from_the_baseline(files):
+    campaign = grid.read(files / "grid.yaml")
+    found = work.run(campaign.cases, files / "out", Counting())
+    table = comparison.write(campaign, found, files / "out")
+    assert [row["metric"] for row in table[::2]] == list(campaign.compared)
+    first, second = table[2], table[3]
+    assert (first["scheduler"], first["runs"], first["difference"]) == ("firstfit", 3, None)
+    values = [found[case]["wait_mean"] for case in campaign.cases if case.scheduler == "fgd"]
+    assert second["mean"] == pytest.approx(sum(values) / 3)
+    assert second["difference"] == pytest.approx(second["mean"] - first["mean"])
+    assert (files / "out" / "campaign.csv").read_text().startswith("scenario,scheduler,metric")
+    assert "report" in (files / "out" / "report.html").name
+
+
+def test_the_command_runs_a_grid_of_an_openb_trace_too(files):
+    (files / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,8000,1000,2,T4\n")
+    (files / "tiny.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1000,10,1,500\n"
+    )
+    (files / "fgd.yaml").write_text(
+        "openb: {nodes: nodes.csv, pods: [tiny.csv]}\nschedulers: [random, fgd]\nseeds: [42, 43]\n"
+        "compare: [alloc_pct@100]\n"
+    )
+    done = CliRunner().invoke(
+        main, ["campaign", str(files / "fgd.yaml"), "--workers", "1", "-o", "json"]
+    )
+    assert done.exit_code == 0, done.output
+    assert [row["scheduler"] for row in json.loads(done.stdout)] == ["random", "fgd"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, workers):
+    folder = files / "out"
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 2000"))
+    command = ["campaign", str(files / "grid.yaml"), "--out", str(folder), "--workers", workers]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dralab", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not list(folder.glob("runs/*.json")):
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    _, told = process.communicate(timeout=60)
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}
+    assert (process.returncode, told.count("\n")) == (1, 1), told
+    assert told.startswith("stopped: what is done is kept in ")
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
+def test_workers_do_not_hear_ctrl_c_from_their_start_on(files):
+    others = set(active_children())
+    answers = work.Processes(2).run(grid.read(files / "grid.yaml").cases)
+    next(answers)
+    workers = set(active_children()) - others
+    assert workers
+    for worker in workers:
+        status = Path(f"/proc/{worker.pid}/status").read_text()
+        ignored = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16)
+        assert ignored & 1 << signal.SIGINT - 1
+    answers.close()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.conformance
+def test_many_processes_give_the_same_as_one(files):
+    campaign = grid.read(files / "grid.yaml")
+    one = work.run(campaign.cases, files / "one", work.Processes(1))
+    assert work.run(campaign.cases, files / "two", work.Processes(2)) == one
+
+
+@pytest.mark.conformance
+def test_a_dask_cluster_gives_the_same_as_one_process(files):
+    distributed = pytest.importorskip(
+        "distributed", reason="the extra distributed is not installed"
+    )
+    campaign = grid.read(files / "grid.yaml")
+    with distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster:
+        far = work.run(campaign.cases, files / "far", work.Dask(cluster.scheduler_address))
+    assert far == work.run(campaign.cases, files / "one", work.Processes(1))
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "campaigns.md"
+# What a cluster's own tools do, on one machine.
+STUBS = {
+    "srun": '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n',
+    "oarsh": '#!/bin/bash\nshift\nexec "$@"\n',
+    "hostname": "#!/bin/bash\necho 127.0.0.1\n",
+}
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("cluster", ["Slurm", "OAR"])
+def test_the_scripts_of_the_guide_run_a_campaign(files, cluster):
+    pytest.importorskip("distributed", reason="the extra distributed is not installed")
+    script = re.search(rf"\*\*{cluster}\*\*.*?```bash\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (files / "script").write_text(script.replace("8786", str(port)).replace("--nworkers -1", ""))
+    (files / "nodes").write_text("node-1\nnode-1\n")
+    tools = files / "tools"
+    tools.mkdir()
+    for name, text in STUBS.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+    with subprocess.Popen(
+        ["bash", "script"], cwd=files, start_new_session=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=os.environ | {"PATH": path, "OAR_NODEFILE": "nodes"},
+    ) as process:  # fmt: skip
+        try:
+            assert process.wait(timeout=120) == 0
+        finally:
+            # Scheduler and workers go on until the reservation ends.
+            os.killpg(process.pid, signal.SIGKILL)
+    assert len(list((files / "grid" / "runs").glob("*.json"))) == 6
+    assert (files / "grid" / "runs.csv").read_text().count("\n") == 7
+
+
+def test_a_run_that_fails_loses_no_other(files):
+    (files / "other.yaml").write_text(SCENARIO.replace("fgd", "file.py:Bad"))
+    (files / "file.py").write_text("class Bad:\n    def prefer(self, pod, node):\n        1 / 0\n")
+    (files / "grid.yaml").write_text(GRID.replace("firstfit", "'file.py:Bad'"))
+    campaign = grid.read(files / "grid.yaml")
+    for workers in (1, 2):
+        folder = files / f"out-{workers}"
+        with pytest.raises(InputError, match=r"3 of 6 runs failed.*ZeroDivisionError"):
+            work.run(campaign.cases, folder, work.Processes(workers))
+        assert len(list((folder / "runs").glob("*.json"))) == 3
+
+
+def test_a_campaign_may_ask_the_whole_cluster(files):
+    (files / "grid.yaml").write_text(
+        GRID.replace("firstfit", "dralab").replace("count: 3", "count: 2")
+    )
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 10"))
+    campaign = grid.read(files / "grid.yaml")
+    found = work.run(campaign.cases, files / "out", work.Processes(1))
+    assert {case.scheduler for case in found} == {"dralab", "fgd"}
+    assert all(numbers["ended"] == 10 for numbers in found.values())
+    comparison.write(campaign, found, files / "out")
+    header, *rows = (files / "out" / "runs.csv").read_text().splitlines()
+    assert header.startswith("scenario,scheduler,seed,makespan,")
+    assert len(rows) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (GRID.replace("fgd", "magic"), "'magic' is no scheduler"),
+        (GRID.replace("busy", "lost"), "there is no file"),
+        (GRID.replace("busy.yaml", "../x.yaml"), "outside the folder"),
+        (GRID.replace("{from: 1, count: 3}", "[one]"), "whole numbers"),
+        (GRID + "baseline: random\n", "none of the schedulers"),
+        (GRID + "colour: red\n", "not known"),
+        (GRID + "compare: [wait]\n", "'wait' is no number of a run"),
+        ("schedulers: [fgd]\nseeds: [1]\n", "has 0 runs"),
+    ],
+)
+def test_a_broken_campaign_is_named(files, text, problem):
+    (files / "grid.yaml").write_text(text)
+    with pytest.raises(InputError, match=problem):
+        grid.read(files / "grid.yaml")

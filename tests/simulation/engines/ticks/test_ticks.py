@@ -1,0 +1,259 @@
+"""k8s-cluster-simulator's configuration, phases, interfaces and metrics."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dralab.cli.main import main
+from dralab.simulation.engines.ticks import config, metrics
+from dralab.simulation.engines.ticks.model import (
+    Bind,
+    Delete,
+    Submit,
+    Terminate,
+    TickNode,
+    TickPod,
+    Update,
+)
+from dralab.simulation.engines.ticks.queues import FifoQueue, PriorityQueue
+from dralab.simulation.engines.ticks.schedulers import GenericScheduler
+from dralab.simulation.engines.ticks.simulator import TickSimulator
+from dralab.simulation.errors import DecisionError, InputError
+from dralab.simulation.workloads import phases
+
+CONFIG = """\
+logLevel: warn
+tick: 5
+metricsTick: 10
+startClock: 2024-05-01T00:00:00+09:00
+metricsLogger:
+- {dest: out.json, formatter: JSON}
+- {dest: out.txt, formatter: humanReadable}
+- {dest: out.table, formatter: table}
+cluster:
+- metadata: {name: big, labels: {zone: a}}
+  status: {allocatable: {cpu: 8, memory: 16Gi, nvidia.com/gpu: 2, pods: 4}}
+- metadata: {name: small}
+  status: {allocatable: {cpu: 4, memory: 8Gi, nvidia.com/gpu: 1, pods: 2}}
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: two-phases
+  annotations:
+    simSpec: |
+      - seconds: 5
+        resourceUsage: {cpu: 1, memory: 2Gi, nvidia.com/gpu: 0}
+      - seconds: 10
+        resourceUsage: {cpu: 2, memory: 4Gi, nvidia.com/gpu: 1}
+spec:
+  priority: 3
+  containers:
+  - name: main
+    resources:
+      requests: {cpu: 3, memory: 5Gi, nvidia.com/gpu: 1}
+      limits: {cpu: 6, memory: 6Gi, nvidia.com/gpu: 1}
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "pods.yaml").write_text(POD)
+    return tmp_path
+
+
+def test_use_follows_the_phases_and_is_nothing_after_them():
+    found = phases.parse(
+        "- {seconds: 5, resourceUsage: {cpu: 1}}\n- {seconds: 10, resourceUsage: {cpu: 2, memory: 4Gi}}"
+    )
+    assert [phases.usage_at(found, s).get("cpu", 0) for s in (0, 4, 5, 7, 14, 15)] == [
+        1,
+        1,
+        2,
+        2,
+        2,
+        0,
+    ]
+    assert phases.usage_at(found, 7)["memory"] == 4 << 30
+    assert phases.total(found) == 15
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "must be a list|no YAML list"),
+        ("5", "must be a list"),
+        ("- {seconds: 5}", "resourceUsage must be given"),
+        ("- {seconds: -5, resourceUsage: {}}", "whole seconds"),
+        ("- {seconds: 5, resourceUsage: {cpu: lots}}", "no quantity"),
+    ],
+)
+def test_a_broken_annotation_is_named(text, problem):
+    with pytest.raises(ValueError, match=problem):
+        phases.parse(text)
+
+
+def test_the_command_runs_a_configuration_and_writes_three_formats(files):
+    done = CliRunner().invoke(
+        main, ["simulate", "ticks", str(files / "config"), "--pods", str(files / "pods.yaml")]
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {
+        "seconds": 15, "pods": 1, "succeeded": 1, "deleted": 0, "over_capacity": 0, "pending": 0,
+    }  # fmt: skip
+    text = (files / "out.json").read_text()
+    assert "\n" not in text
+    written = json.loads(text)
+    assert written["Clock"] == "2024-05-01T00:00:10+09:00"
+    assert list(written["Nodes"]) == ["big", "small"]
+    assert set(written["Nodes"]["big"]) == {
+        "Allocatable", "RunningPodsNum", "TerminatingPodsNum", "FailedPodsNum",
+        "TotalResourceRequest", "TotalResourceUsage",
+    }  # fmt: skip
+    pod = written["Pods"]["default/two-phases"]
+    assert pod == {
+        "ResourceRequest": {"cpu": "3", "memory": "5Gi", "nvidia.com/gpu": "1"},
+        "ResourceLimit": {"cpu": "6", "memory": "6Gi", "nvidia.com/gpu": "1"},
+        "ResourceUsage": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"},
+        "BoundAt": "2024-05-01T00:00:00+09:00", "Node": "big", "ExecutedSeconds": 10,
+        "Priority": 3, "Status": "Ok",
+    }  # fmt: skip
+    assert written["Queue"] == {"PendingPodsNum": 0}
+    people = (files / "out.txt").read_text()
+    assert (
+        "    big: Pods 1(0)/4, memMB 4096/5120/16384, cpu 2/3/8, nvidia.com/gpu 1/1/2, Failed 0"
+        in people
+    )
+    assert (
+        "    default/two-phases: prio 3, bound at 2024-05-01T00:00:00+09:00 on big, status Ok, elapsed 10 s, memMB"
+        in people
+    )
+    assert "memory (MB)" in (files / "out.table").read_text()
+
+
+class Script:
+    """A submitter that says what is written for each tick."""
+
+    def __init__(self, **ticks):
+        self.ticks = {int(key[1:]): value for key, value in ticks.items()}
+
+    def submit(self, clock, nodes, metrics):
+        events = self.ticks.pop(clock, [])
+        return events if self.ticks else [*events, Terminate()]
+
+
+def pod(name, cpu, seconds=10, **more):
+    return TickPod(
+        name=name, requests={"cpu": cpu}, phases=(phases.Phase(seconds, {"cpu": cpu}),), **more
+    )
+
+
+def simulate(scheduler, *, cpu=4, pods=10, queue=None, **ticks):
+    simulator = TickSimulator(
+        [TickNode("n", {"cpu": cpu, "pods": pods})], scheduler, [Script(**ticks)], start=0, tick=5,
+        metrics_tick=1000, queue=queue,
+    )  # fmt: skip
+    simulator.run(until=500)
+    return {one.pod.name: one for one in [*simulator.ended, *simulator.bound.values()]}, simulator
+
+
+def test_the_head_of_the_queue_blocks_what_is_behind_it():
+    found, simulator = simulate(
+        GenericScheduler(), t0=[Submit(pod("a", 3)), Submit(pod("b", 2)), Submit(pod("c", 1))]
+    )
+    assert {name: one.bound_at for name, one in found.items()} == {"a": 0, "b": 10, "c": 10}
+    assert simulator.clock == 20
+
+
+def test_a_bind_over_capacity_fails_and_uses_nothing():
+    class Careless:
+        def schedule(self, clock, queue, nodes):
+            return [Bind(queue.pop(), "n") for _ in range(len(queue))]
+
+    found, simulator = simulate(Careless(), t0=[Submit(pod("a", 3)), Submit(pod("b", 2))])
+    assert [found[name].status for name in "ab"] == ["Ok", "OverCapacity"]
+    assert found["b"].usage(1) == {}
+    assert (
+        metrics.build(1, list(simulator.nodes.values()), simulator.bound, 0)["Nodes"]["n"][
+            "FailedPodsNum"
+        ]
+        == 1
+    )
+
+
+def test_a_deleted_pod_holds_its_place_until_its_grace_is_over():
+    found, _ = simulate(
+        GenericScheduler(),
+        t0=[Submit(pod("a", 4, seconds=400, grace=20)), Submit(pod("b", 4))],
+        t10=[Delete("a")],
+    )
+    assert found["a"].status == "Deleted"
+    assert found["b"].bound_at == 30
+
+
+def test_preemption_deletes_the_fewest_pods_of_lower_priority():
+    found, _ = simulate(
+        GenericScheduler(preemption=True),
+        t0=[
+            Submit(pod("low", 2, seconds=300, grace=5)),
+            Submit(pod("mid", 2, seconds=300, priority=1, grace=5)),
+        ],
+        t10=[Submit(pod("high", 2, priority=9))],
+    )
+    assert found["low"].status == "Deleted"
+    assert found["mid"].status == "Ok"
+    assert found["high"].bound_at == 15
+
+
+def test_a_queued_pod_can_be_replaced_or_deleted_and_an_unknown_one_is_an_error():
+    found, _ = simulate(
+        GenericScheduler(),
+        t0=[Submit(pod("big", 4)), Submit(pod("x", 4)), Submit(pod("y", 1))],
+        t5=[Update("x", pod("x", 2)), Delete("y")],
+    )
+    assert set(found) == {"big", "x"}
+    assert found["x"].pod.requests == {"cpu": 2}
+    with pytest.raises(DecisionError, match="deleted pod default/z"):
+        simulate(GenericScheduler(), t0=[Delete("z")])
+    with pytest.raises(DecisionError, match="updated pod default/z"):
+        simulate(GenericScheduler(), t0=[Update("z", pod("z", 1))])
+
+
+def test_queues_are_first_in_first_out_or_by_priority_then_age():
+    fifo, ranked = FifoQueue(), PriorityQueue()
+    for queue in (fifo, ranked):
+        for name, priority in (("a", 0), ("b", 5), ("c", 5)):
+            queue.push(pod(name, 1, priority=priority))
+    assert [fifo.pop().name for _ in range(3)] == ["a", "b", "c"]
+    assert [ranked.pop().name for _ in range(3)] == ["b", "c", "a"]
+    with pytest.raises(KeyError, match="empty"):
+        fifo.pop()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("dest: out.json", "dest: ''", "stdout, stderr or a path"),
+        ("formatter: JSON", "formatter: XML", "'XML' is none of"),
+        ("tick: 5", "tick: 0", "at least 1"),
+        ("+09:00", "", "no time zone"),
+        ("name: small", "name: big", "two nodes 'big'"),
+        ("cpu: 8,", "cpu: lots,", "no quantity"),
+    ],
+)
+def test_a_broken_configuration_is_named(files, old, new, problem):
+    (files / "config.yaml").write_text(CONFIG.replace(old, new, 1))
+    with pytest.raises(InputError, match=problem):
+        config.read(files / "config.yaml")
+
+
+def test_metrics_never_leave_the_folder_and_pods_need_phases(files):
+    (files / "config.yaml").write_text(CONFIG.replace("out.json", "../out.json"))
+    with pytest.raises(InputError, match="outside the folder"):
+        config.Writer(config.read(files / "config.yaml"))
+    (files / "pods.yaml").write_text(POD.replace("simSpec", "other"))
+    with pytest.raises(InputError, match=r"pods\.yaml:1: Pod two-phases: the annotation simSpec"):
+        config.ManifestSubmitter(files / "pods.yaml", 0)

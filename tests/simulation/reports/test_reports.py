@@ -1,0 +1,139 @@
+import json
+import re
+import sys
+from importlib.util import find_spec
+
+import pytest
+from click.testing import CliRunner
+
+from dralab.cli.main import main
+from dralab.simulation.engines.execute import Run
+from dralab.simulation.reports import charts
+from dralab.simulation.reports import run as reports
+from dralab.simulation.reports.page import Page
+from dralab.simulation.results import outputs
+from dralab.simulation.results.result import Sample
+from dralab.simulation.scenario import scenario as scenarios
+
+TEXT = (
+    "name: <b>week</b>\nfleet: {nodes: [{name: n, count: 3, cpu: 8, gpus: 2}]}\n"
+    "workload: {pods: [{name: '</script><i>', count: 20, every: 5s, duration: 1m, cpu: 1, gpus: 1, user: u}]}\n"
+    "scheduler: fgd\n"
+)
+
+
+@pytest.fixture
+def result(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(TEXT)
+    return Run(scenarios.load(path)).go()
+
+
+def data_of(html):
+    return json.loads(re.search(r'id="data">(.*?)</script>', html, re.DOTALL)[1])
+
+
+def test_the_page_is_one_file_that_loads_nothing_and_runs_no_name_as_html(result):
+    html = reports.page(result).html()
+    assert not re.search(
+        r"""(src|href)\s*=|https?://(?!www\.w3\.org/2000/svg)|@import|url\(""", html
+    )
+    assert "default-src 'none'" in html
+    assert html.count("</script>") == 2
+    assert "<title>&lt;b>week&lt;/b></title>" in html
+    assert data_of(html)["title"] == "<b>week</b>"
+
+
+def test_every_rectangle_of_the_gantt_is_a_stay_of_a_task_on_a_lane(result):
+    chart = charts.gantt(result)
+    names = {task.id: task for task in result.tasks}
+    assert len(chart["rects"]) == sum(len(task.lanes) for task in result.tasks)
+    for lane, start, end, index in chart["rects"]:
+        task = names[chart["tasks"][index][0]]
+        assert chart["lanes"][lane] in {result.lanes[place] for place in task.lanes}
+        assert (start, end) == (task.started / 1e9, task.ended / 1e9)
+
+
+def test_a_long_series_is_thinned_but_keeps_the_longest_queue_and_the_end():
+    samples = [Sample(i * 10, 7777 if i == 4321 else i % 5, 0, 0, 0, 0.0) for i in range(10_000)]
+    thinned = charts.thin(samples, 100)
+    assert len(thinned) <= 103
+    assert max(sample.waiting for sample in thinned) == 7777
+    assert thinned[-1] == samples[-1]
+    assert charts.thin(samples[:50], 100) == samples[:50]
+
+
+def test_the_folder_of_a_run_has_every_file_and_the_same_bytes_each_time(result, tmp_path):
+    first = [(p.name, p.read_bytes()) for p in reports.write(result, tmp_path / "a")]
+    second = [(p.name, p.read_bytes()) for p in reports.write(result, tmp_path / "b")]
+    names = {name for name, _ in first}
+    assert {"summary.json", "tasks.csv", "samples.csv", "report.html"} <= names
+    parquet = find_spec("pyarrow") is not None
+    assert ({"tasks.parquet", "samples.parquet"} <= names) is parquet
+    assert first == second
+
+
+def test_tables_can_be_parquet(result, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+    outputs.write(result, tmp_path, parquet=True)
+    table = parquet.read_table(tmp_path / "tasks.parquet")
+    assert table.column_names == list(outputs.TASK_COLUMNS)
+    assert table.num_rows == len(result.tasks)
+
+
+def test_what_an_installation_cannot_write_is_refused_before_the_run(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(TEXT)
+    for option, extra in (("--parquet", "parquet"), ("--picture=png", "picture")):
+        found = CliRunner().invoke(
+            main, ["simulate", "run", str(scenario), option, "--report", str(tmp_path / "out")]
+        )
+        assert found.exit_code == 2
+        assert f"pip install 'dralab[{extra}]'" in found.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(TEXT)
+    place = scenario / "below-a-file"
+    found = CliRunner().invoke(main, ["simulate", "run", str(scenario), "--report", str(place)])
+    assert found.exit_code == 2
+    assert found.stderr == f"Error: {place}: nothing can be written there: not a directory\n"
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_the_charts_can_be_a_picture(result, tmp_path, kind):
+    pytest.importorskip("matplotlib", reason="the extra picture is not installed")
+    for name in ("a", "b"):
+        reports.write(result, tmp_path / name, picture=kind)
+    content = (tmp_path / "a" / f"report.{kind}").read_bytes()
+    assert len(content) > 10_000
+    assert content == (tmp_path / "b" / f"report.{kind}").read_bytes()
+
+
+def test_an_empty_page_is_still_a_page():
+    assert data_of(Page(title="nothing").html())["charts"] == []
+
+
+def test_the_gantt_hatches_what_is_down_also_where_outages_overlap(tmp_path):
+    from dralab.simulation.engines.worlds import begin
+    from dralab.simulation.scenario import scenario as scenarios
+
+    for scheduler in ("firstfit", "dralab"):
+        path = tmp_path / "s.yaml"
+        path.write_text(
+            "fleet: {nodes: [{name: a, cpu: 1}, {name: b, cpu: 1}]}\n"
+            "workload: {pods: [{name: p, cpu: 1, duration: 1h, count: 2}]}\nstop: {at: 30m}\n"
+            "faults: [{node: a, at: 5m, for: 5m}, {node: a, at: 8m, for: 10m}, {node: b, at: 29m}]\n"
+            f"scheduler: {scheduler}\n"
+        )
+        found = begin(scenarios.load(path)).go()
+        assert sorted(found.outages) == [
+            (0, 300 * 10**9, 1080 * 10**9),
+            (1, 1740 * 10**9, 1800 * 10**9),
+        ]
+        assert charts.gantt(found)["outages"] == [[0, 300, 1080], [1, 1740, 1800]]
