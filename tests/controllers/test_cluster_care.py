@@ -396,3 +396,19 @@ def test_every_controller_can_be_left_out_by_its_name():
     assert len(rest) == len(registry.CONTROLLERS) - 1
     with pytest.raises(ValueError, match="there is no controller 'x'"):
         registry.assemble(RealLab().manager, without=["x"])
+
+
+@pytest.mark.parametrize("when", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_an_event_lives_for_an_hour_whatever_its_times_say(when):
+    lab = lab_with("event-ttl")
+    for name in ("a", "odd", "z"):
+        event = {
+            "metadata": {"name": name, "namespace": "default"},
+            "involvedObject": {"namespace": "default"},
+            "reason": name,
+        }
+        lab.add(EVENTS, event | ({"lastTimestamp": when} if name == "odd" else {}))
+    lab.wait(3500)
+    assert lab.names(EVENTS) == ["a", "odd", "z"]
+    lab.wait(200)
+    assert lab.names(EVENTS) == []

@@ -315,6 +315,17 @@ def test_overlapping_runs_are_allowed_forbidden_or_replaced(lab, policy, running
     assert len(lab.names(JOBS)) == running
 
 
+@pytest.mark.parametrize("last", ["0000-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
+def test_a_last_run_long_ago_neither_stops_a_cron_job_nor_counts_every_minute_since(lab, last):
+    lab.add(CRON_JOBS, cron_job("c", "*/10 * * * *", suspend=True))
+    lab.set_status(CRON_JOBS, "c", lastScheduleTime=last)
+    lab.patch(CRON_JOBS, "c", {"spec": {"suspend": False}})
+    lab.wait(5)
+    assert len(lab.names(JOBS)) == 1
+    reasons = {event["reason"] for event in lab.all(EVENTS)}
+    assert {"TooManyMissedTimes", "SuccessfulCreate"} <= reasons
+
+
 def test_only_some_finished_jobs_are_kept(lab):
     lab.add(CRON_JOBS, cron_job("c", "*/10 * * * *", successfulJobsHistoryLimit=2))
     for _ in range(5):

@@ -13,24 +13,30 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from dralab.api.messages import Messages, message_of
 from dralab.api.schemas import Schema, Schemas
+from dralab.kernel.times import (
+    RFC3339,
+    RFC3339_MICRO,
+    TimeError,
+    from_rfc3339,
+    rfc3339,
+    rfc3339_micro,
+)
 from dralab.values.quantity import QuantityError, canonical
 
 Decode = Callable[[Any, "Seen"], Any]
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
-# What is in its final form already; February may be too long, which harms nobody.
-_DAY: Final = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+# What is in its final form already. The last days of a month, and the first year with Go's zero
+# time, are looked at more closely.
+_DAY: Final = r"(?!0001)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
 _CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 SECONDS: Final = re.compile(rf"{_DAY}T{_CLOCK}Z", re.ASCII)
 MICROS: Final = re.compile(rf"{_DAY}T{_CLOCK}\.\d{{6}}Z", re.ASCII)
-RFC3339: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
-)
+ZERO_TIME: Final = from_rfc3339("0001-01-01T00:00:00Z")
 INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
 MAX_DEPTH: Final = 150
 # Structs of 1.37 that a 1.36 server does not show while they are empty.
@@ -224,7 +230,8 @@ def _time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every d
         raise _Slow
     if SECONDS.fullmatch(value):
         return value
-    return _moment(value).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = _moment(value, RFC3339)
+    return None if when is None else rfc3339(when)
 
 
 def _micro_time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
@@ -232,16 +239,17 @@ def _micro_time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of e
         raise _Slow
     if MICROS.fullmatch(value):
         return value
-    return _moment(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    when = _moment(value, RFC3339_MICRO)
+    return None if when is None else rfc3339_micro(when)
 
 
-def _moment(text: str) -> datetime:
-    if RFC3339.fullmatch(text) is None:
-        raise _Slow
+def _moment(text: str, layout: str) -> int | None:
+    """Return a time; None for Go's zero time, which is written as null."""
     try:
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
+        when = from_rfc3339(text, layout)
+    except TimeError as error:
         raise _Slow from error
+    return None if when == ZERO_TIME else when
 
 
 def _bytes(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
@@ -387,7 +395,9 @@ class _Struct:
                 new = decode(item, seen)
                 if new is not item:
                     value[name] = new
-            if not new and (not keep or new == [] or (new == {} and self._is_map(name))):
+            if not new and (
+                not keep or new is None or new == [] or (new == {} and self._is_map(name))
+            ):
                 dropped = [*dropped, name] if dropped else [name]
         if dropped:
             for name in dropped:
@@ -457,10 +467,11 @@ class _Walk:
             case "quantity":
                 raise DecodingError(str(QuantityError(str(value))))
             case "date-time" if isinstance(value, str):
-                raise DecodingError(
-                    f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse '
-                    f'"{value}" as "2006"'
-                )
+                layout = RFC3339_MICRO if schema.name == MICRO_TIME else RFC3339
+                try:
+                    from_rfc3339(value, layout)
+                except TimeError as error:
+                    raise DecodingError(str(error)) from error
             case "byte" if isinstance(value, str):
                 raise DecodingError("illegal base64 data at input byte 0")
             case _:

@@ -8,7 +8,6 @@ left to the caller; a whole CustomResourceDefinition, to the API server.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from dralab.api.fields import (
     too_long,
     too_many,
 )
+from dralab.kernel.times import is_date
 
 Schema = Mapping[str, Any]
 
@@ -306,24 +306,18 @@ def _pattern(pattern: str) -> Any:
     return re2.compile(pattern, options=options)
 
 
+# Source: k8s.io/kube-openapi `validation/strfmt` (IsDateTime): laxer than Go's time.Parse.
+_CLOCK: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?(z|[+-]\d\d:\d\d)", re.ASCII)
+
+
 def _is_date_time(value: str) -> bool:
-    try:
-        return datetime.fromisoformat(value).tzinfo is not None and "T" in value.upper()
-    except ValueError:
-        return False
-
-
-def _is_date(value: str) -> bool:
-    try:
-        datetime.strptime(value, "%Y-%m-%d")  # noqa: DTZ007 - a date has no time zone
-    except ValueError:
-        return False
-    return True
+    day, _, clock = value.lower().partition("t")
+    return is_date(day) and _CLOCK.fullmatch(clock) is not None
 
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
     "date-time": _is_date_time,
-    "date": _is_date,
+    "date": is_date,
     "uuid": lambda text: _UUID.fullmatch(text) is not None,
 }

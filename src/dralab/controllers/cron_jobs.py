@@ -5,7 +5,7 @@ Source: kube-controller-manager's cronjob controller (concurrency, missed starts
 
 from copy import deepcopy
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -67,22 +67,17 @@ class CronJobs:
         )
         deadline = spec.get("startingDeadlineSeconds")
         earliest = since if deadline is None else max(since, now - deadline * SECOND)
-        times = list(
-            takewhile(
-                lambda moment: moment.timestamp() * SECOND <= now,
-                schedule.after(_moment(earliest)),
-            )
-        )
-        missed = len(times)
-        if missed > MOST_MISSED:
+        begin, end = _moment(max(earliest, 0)), _moment(now)
+        due = takewhile(lambda moment: moment <= end, schedule.after(begin))
+        if len(list(islice(due, MOST_MISSED + 1))) > MOST_MISSED:
             self._event(
                 cron_job,
                 "TooManyMissedTimes",
-                f"too many missed start times: {missed}. Set or decrease "
+                "too many missed start times. Set or decrease "
                 ".spec.startingDeadlineSeconds or check clock skew",
                 bad=True,
             )
-        return times[-1] if times else None
+        return schedule.latest(begin, end)
 
     def _start(self, cron_job: Object, jobs: list[Object], due: datetime) -> None:
         key, spec = key_of(cron_job), cron_job["spec"]
@@ -113,7 +108,7 @@ class CronJobs:
                 "labels": dict(metadata.get("labels") or {}),
                 "annotations": {
                     **(metadata.get("annotations") or {}),
-                    SCHEDULED: due.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    SCHEDULED: rfc3339(int(due.timestamp()) * SECOND),
                 },
                 "ownerReferences": [self.owned.reference(cron_job)],
             },

@@ -1,5 +1,6 @@
 """Events are forgotten an hour after they were last seen (kube-apiserver --event-ttl)."""
 
+from contextlib import suppress
 from typing import Final
 
 from dralab.api.status import ApiError
@@ -23,24 +24,29 @@ class EventTtl:
         manager.every(PERIOD, self.expire)
 
     def expire(self) -> None:
-        """Delete what is too old."""
-        oldest = self.manager.engine.clock.now() - self.ttl
+        """Delete what is too old. An event that cannot be deleted does not keep the others."""
+        now = self.manager.engine.clock.now()
         try:
-            for event in self.client.list(EVENTS).items:
-                if _last_seen(event) < oldest:
-                    key = key_of(event)
-                    options = {"preconditions": {"uid": uid_of(event)}}
-                    self.client.delete(EVENTS, key.name, key.namespace, options=options)
+            events = self.client.list(EVENTS).items
         except ApiError:
             return  # the next minute will do
+        for event in events:
+            if _last_seen(event, now) < now - self.ttl:
+                key = key_of(event)
+                options = {"preconditions": {"uid": uid_of(event)}}
+                with suppress(ApiError):
+                    self.client.delete(EVENTS, key.name, key.namespace, options=options)
 
 
-def _last_seen(event: Object) -> int:
+def _last_seen(event: Object, now: int) -> int:
+    """Return when an event was seen last: between its creation and now, whatever its times say.
+
+    In Kubernetes the lease of an event begins when it is written; no recorder's clock ends it early
+    or keeps it for ever.
+    """
     series = event.get("series") or {}
-    text = (
-        series.get("lastObservedTime")
-        or event.get("lastTimestamp")
-        or event.get("eventTime")
-        or event["metadata"].get("creationTimestamp")
-    )
-    return from_rfc3339(text) if text else 0
+    text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    created = event["metadata"].get("creationTimestamp")
+    since = from_rfc3339(created) if created else 0
+    seen = from_rfc3339(text) if text else since
+    return since if seen > now else max(since, seen)

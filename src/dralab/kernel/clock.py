@@ -1,12 +1,24 @@
-"""Time as an argument: integer nanoseconds since the Unix epoch, from the wall or simulated."""
+"""Time as an argument: integer nanoseconds since the Unix epoch, from the wall or simulated.
+
+How times are written is in `times`; its names are given on here, since who asks a clock mostly
+writes down the answer.
+"""
 
 import time
-from datetime import UTC, datetime
-from typing import NewType, Protocol
+from typing import Protocol
 
-Nanoseconds = NewType("Nanoseconds", int)
+from dralab.kernel.times import SECOND, Nanoseconds, from_rfc3339, rfc3339, rfc3339_micro
 
-SECOND = 1_000_000_000
+__all__ = [
+    "SECOND",
+    "Clock",
+    "ManualClock",
+    "Nanoseconds",
+    "WallClock",
+    "from_rfc3339",
+    "rfc3339",
+    "rfc3339_micro",
+]
 
 
 class Clock(Protocol):
@@ -44,36 +56,3 @@ class ManualClock:
     def advance(self, nanoseconds: int) -> None:
         """Move forward by `nanoseconds`."""
         self.advance_to(self._now + nanoseconds)
-
-
-def rfc3339(when: int) -> str:
-    """Return `when` as metav1.Time writes it: UTC, whole seconds.
-
-    >>> rfc3339(1_700_000_000_999_999_999)
-    '2023-11-14T22:13:20Z'
-    """
-    return datetime.fromtimestamp(when // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rfc3339_micro(when: int) -> str:
-    """Return `when` as metav1.MicroTime writes it: UTC, six digits.
-
-    >>> rfc3339_micro(1_700_000_000_123_456_789)
-    '2023-11-14T22:13:20.123456Z'
-    """
-    seconds, rest = divmod(when, SECOND)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{rest // 1000:06d}Z"
-
-
-def from_rfc3339(text: str) -> Nanoseconds:
-    """Return the time that an RFC 3339 text names; ValueError where it names none.
-
-    >>> from_rfc3339("2023-11-14T22:13:20Z")
-    1700000000000000000
-    """
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    since = moment - datetime.fromtimestamp(0, UTC)
-    return Nanoseconds((since.days * 86_400 + since.seconds) * SECOND + since.microseconds * 1_000)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,6 +22,11 @@ NAMED: Final = {
 EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)")
 # A schedule such as 30 February never comes; nobody waits longer than this for one that does.
 LONGEST_SEARCH: Final = 366 * 5
+# How far to look back for the last time; each only where the shorter ones had none.
+SPANS: Final = tuple(timedelta(hours=hours) for hours in (1, 24, 24 * 32, 24 * LONGEST_SEARCH))
+EARLY: Final = datetime.min.replace(tzinfo=UTC)
+LAST: Final = datetime.max.replace(tzinfo=UTC)
+LONGEST_EVERY: Final = 2**63 // 10**9  # seconds: what Go's time.Duration can hold
 
 
 class ScheduleError(ValueError):
@@ -46,9 +52,11 @@ class Schedule:
         """Yield the times after a moment, in UTC, soonest first."""
         if self.every:
             current = moment.replace(microsecond=0)
-            while True:
-                current += timedelta(seconds=self.every)
+            step = timedelta(seconds=self.every)
+            while current < LAST - step:
+                current += step
                 yield current
+            return
         zone = self.zone or UTC
         local = moment.astimezone(zone).replace(second=0, microsecond=0, tzinfo=None)
         day = local.replace(hour=0, minute=0)
@@ -61,6 +69,27 @@ class Schedule:
                         if found.astimezone(zone).hour == hour and found > moment:
                             yield found
             day += timedelta(days=1)
+
+    def latest(self, since: datetime, until: datetime) -> datetime | None:
+        """Return the last time after `since` and not after `until`; in few steps, however long.
+
+        >>> utc = datetime(1970, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
+        >>> parse("30 4 * * *").latest(*utc).isoformat()
+        '2025-12-31T04:30:00+00:00'
+        """
+        if self.every:
+            step = timedelta(seconds=self.every)
+            begin = since.replace(microsecond=0)
+            count = (until - begin) // step
+            return begin + count * step if count > 0 else None
+        for span in SPANS:
+            begin = max(since, until - span) if until - EARLY > span else since
+            found = None
+            for moment in takewhile(until.__ge__, self.after(begin)):
+                found = moment
+            if found is not None or begin == since:
+                return found
+        return None
 
     def _is_day(self, day: datetime) -> bool:
         weekday = day.isoweekday() % 7
@@ -83,6 +112,8 @@ def parse(text: str, zone: str | None = None) -> Schedule:
         seconds = sum(float(n) * {"h": 3600, "m": 60, "s": 1}[unit] for n, unit in parts)
         if seconds < 1:
             raise ScheduleError(f"{text!r}: @every needs a duration of at least 1s")
+        if seconds > LONGEST_EVERY:
+            raise ScheduleError(f"failed to parse duration {text}: time: invalid duration")
         return Schedule(frozenset(), frozenset(), None, frozenset(), None, place, int(seconds))
     fields = NAMED.get(text, text).split()
     if len(fields) != 5:

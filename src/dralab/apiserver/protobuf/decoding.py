@@ -8,22 +8,17 @@ of values are bounded.
 import base64
 import math
 import struct
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 import orjson
 
 from dralab.apiserver.protobuf.plans import FieldPlan, Plan, plan_of_object
+from dralab.kernel.times import EARLIEST, LATEST, SECOND, rfc3339, rfc3339_micro
 
 MAGIC: Final = b"k8s\x00"
 MAX_DEPTH: Final = 100
 MAX_VALUES: Final = 500_000
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-SECOND: Final = 1_000_000_000
-# The years 1 to 9999, in seconds since the epoch.
-MIN_SECONDS: Final = -62_135_596_800
-MAX_SECONDS: Final = 253_402_300_799
-EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - everything here is UTC
 
 
 class ProtobufError(ValueError):
@@ -369,11 +364,10 @@ def _int32(value: int) -> int:
 
 def _time(parts: dict[int, Any], *, micro: bool) -> str:
     seconds, nanos = _signed(_number(parts, 1)), _int32(_number(parts, 2))
-    if not MIN_SECONDS <= seconds <= MAX_SECONDS or not 0 <= nanos < SECOND:
+    when = seconds * SECOND + nanos
+    if not (EARLIEST <= when <= LATEST and 0 <= nanos < SECOND):
         raise ProtobufError("a time is out of range")
-    moment = EPOCH + timedelta(seconds=seconds)
-    text = moment.isoformat()[:19]
-    return f"{text}.{nanos // 1000:06d}Z" if micro else f"{text}Z"
+    return rfc3339_micro(when) if micro else rfc3339(when)
 
 
 def duration(nanoseconds: int) -> str:

@@ -3,7 +3,6 @@
 import base64
 import re
 from collections.abc import Callable
-from datetime import date
 from fractions import Fraction
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from dralab.cel.errors import CelError, no_such_overload
 from dralab.cel.functions.network import url_problem
 from dralab.cel.functions.times import timestamp
 from dralab.cel.values import INT_MAX, INT_MIN, NOTHING, Format, Optional, Quantity
+from dralab.kernel.times import is_date
 from dralab.values import names
 from dralab.values.quantity import QuantityError, int64_scale, is_quantity, parse
 from dralab.values.version import Version
@@ -19,7 +19,6 @@ MAX_VERSION_NUMBER: Final = 2**64 - 1
 UUID: Final = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE
 )
-FULL_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 BASE64: Final = re.compile(
     r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})", re.ASCII
@@ -228,13 +227,7 @@ def _base64(text: str) -> list[str]:
 
 
 def _date(text: str) -> list[str]:
-    if not FULL_DATE.fullmatch(text):
-        return ["invalid date"]
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return ["invalid date"]
-    return []
+    return [] if is_date(text) else ["invalid date"]
 
 
 def _datetime(text: str) -> list[str]:

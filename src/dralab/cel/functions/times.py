@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dralab.cel.errors import CelError, no_such_overload
 from dralab.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+from dralab.kernel.times import TimeError, from_rfc3339
 
 SECOND: Final = 10**9
 TIMESTAMP_MIN: Final = -62135596800 * SECOND
@@ -23,9 +24,6 @@ DURATION: Final = re.compile(
     r"([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0)", re.ASCII
 )
 PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-INSTANT: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
-)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSET: Final = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
 
@@ -70,23 +68,10 @@ def timestamp(value: Any) -> Timestamp:
         return instant(value * SECOND)
     if type(value) is not str:
         raise no_such_overload()
-    found = INSTANT.fullmatch(value) if len(value) <= 64 else None
-    if found is None:
-        raise CelError(f"parsing time {value!r} as an RFC 3339 timestamp")
-    *numbers, fraction, zone = found.groups()
     try:
-        year, month_, day, hour, minute, second = map(int, numbers)
-        moment = datetime(year, month_, day, hour, minute, second, tzinfo=UTC)
-    except ValueError as error:
-        raise CelError(f"parsing time {value!r}: {error}") from None
-    seconds = (moment - EPOCH) // timedelta(seconds=1)
-    if zone != "Z":
-        hours, minutes = int(zone[1:3]), int(zone[4:])
-        if hours > 24 or minutes > 59:
-            raise CelError(f"parsing time {value!r}: zone offset out of range")
-        shift = hours * 3600 + minutes * 60
-        seconds -= shift if zone[0] == "+" else -shift
-    return instant(seconds * SECOND + int((fraction or "0")[:9].ljust(9, "0")))
+        return instant(from_rfc3339(value))
+    except TimeError as error:
+        raise CelError(str(error)) from None
 
 
 def timestamp_text(value: Timestamp) -> str:
