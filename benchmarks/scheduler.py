@@ -28,7 +28,7 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.runtime.simulated import SimulatedEngine
-from dralab.scheduler.cycle import Placement, State, schedule
+from dralab.scheduler.cycle import ClusterState, PodPlacement, schedule
 from dralab.scheduler.demands import Demands
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
@@ -110,7 +110,7 @@ def bare(nodes, devices, *, claimed=True):
 
     found = Devices(table, v1.Reader(CelEnvironment()), allocate)
     demands = Demands(claims.get, lambda _: None, found.in_flight)
-    state = State(table, found, demands)
+    state = ClusterState(table, found, demands)
     demands.put_class("gpu", CLASS)
     found.put_class("gpu", CLASS)
     for number in range(nodes):
@@ -132,8 +132,8 @@ def bare(nodes, devices, *, claimed=True):
     start = time.process_time()
     for item in pods:
         placement = schedule(state, item)
-        assert isinstance(placement, Placement), placement.message
-        state.assume(placement)
+        assert isinstance(placement, PodPlacement), placement.message
+        state.assume_placement(placement)
     return len(pods) / (time.process_time() - start)
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from dralab.allocation.problem import SelectorError
+from dralab.allocation.problem import DeviceSelectorError
 from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -30,13 +30,13 @@ class SmallExpressions:
 
     def matches(self, device):
         if self.found is None:
-            raise SelectorError(f"cannot read {self.text}", compiling=True)
+            raise DeviceSelectorError(f"cannot read {self.text}", compiling=True)
         value = self.found["value"].strip('"')
         if self.path == ("driver",):
             return device.driver == value
         attribute = device.attributes.get(f"{self.path[1]}/{self.path[2]}")
         if attribute is None:
-            raise SelectorError(f"no such key: {self.path[2]}")
+            raise DeviceSelectorError(f"no such key: {self.path[2]}")
         return str(attribute.values[0]) == value
 
 

@@ -5,29 +5,29 @@ from dataclasses import dataclass
 from random import Random
 
 from dralab.allocation.problem import (
-    Alternative,
     Attribute,
     Capacity,
     Claim,
     Constraint,
-    Consumption,
+    CounterConsumption,
     CounterSet,
     Device,
     DeviceClass,
     DeviceId,
+    DevicePath,
+    DeviceSelectorError,
+    DeviceTaint,
+    DeviceToleration,
     Features,
     InUse,
     Node,
-    Path,
+    NodeScope,
     Problem,
-    Reach,
     Request,
     RequestPolicy,
-    SelectorError,
     ShareId,
     Slice,
-    Taint,
-    Toleration,
+    SubRequest,
 )
 
 DRIVER = "d"
@@ -43,7 +43,7 @@ class Where:
     names: tuple[str, ...] = ()
 
     @property
-    def reads(self) -> frozenset[Path]:
+    def reads(self) -> frozenset[DevicePath]:
         return frozenset(("attributes", *name.split("/")) for name in self.names) or frozenset(
             {("driver",)}
         )
@@ -68,7 +68,7 @@ def demands(name: str, value: object) -> Where:
     def check(device: Device) -> bool:
         found = device.attributes.get(f"{DRIVER}/{name}")
         if found is None:
-            raise SelectorError(f"no such key: {name}")
+            raise DeviceSelectorError(f"no such key: {name}")
         return found.values == (value,)
 
     return Where(f"device.{name} == {value!r}", check, (f"{DRIVER}/{name}",))
@@ -97,8 +97,8 @@ def device(
         name=name,
         driver=driver,
         attributes={f"{driver}/{key}": attribute(value) for key, value in attributes.items()},
-        consumes=tuple(Consumption(key, value) for key, value in consumes.items()),
-        taints=(Taint(taint, "", "NoSchedule"),) if taint else (),
+        consumes=tuple(CounterConsumption(key, value) for key, value in consumes.items()),
+        taints=(DeviceTaint(taint, "", "NoSchedule"),) if taint else (),
         shareable=share is not None,
         capacity={
             f"{driver}/{key}": Capacity(value, str(value)) for key, value in (share or {}).items()
@@ -123,7 +123,7 @@ def pool(
             pool=name,
             generation=1,
             slice_count=count,
-            reach=Reach(node),
+            node_scope=NodeScope(node),
             devices=devices,
         )
     ]
@@ -136,7 +136,7 @@ def pool(
                 pool=name,
                 generation=1,
                 slice_count=count,
-                reach=Reach(node),
+                node_scope=NodeScope(node),
                 counter_sets=sets,
             )
         )
@@ -151,31 +151,31 @@ def exactly(
     admin: bool | None = None,
     tolerates: str = "",
     amount: Mapping[str, int] | None = None,
-) -> Alternative:
-    return Alternative(
+) -> SubRequest:
+    return SubRequest(
         name=name,
         class_name="c",
         selectors=selectors,
         count=0 if all else count,
         mode="All" if all else "ExactCount",
         admin=admin,
-        tolerations=(Toleration(tolerates, "Exists"),) if tolerates else (),
+        tolerations=(DeviceToleration(tolerates, "Exists"),) if tolerates else (),
         capacity=amount or {},
     )
 
 
 def request(name: str, *selectors: Where, **options: object) -> Request:
-    return Request(name=name, alternatives=(exactly(name, *selectors, **options),))  # type: ignore[arg-type]
+    return Request(name=name, subrequests=(exactly(name, *selectors, **options),))  # type: ignore[arg-type]
 
 
-def either(name: str, *alternatives: Alternative) -> Request:
+def either(name: str, *subrequests: SubRequest) -> Request:
     """A request with alternatives, named by their short names."""
     from dataclasses import replace
 
     return Request(
         name=name,
         prioritized=True,
-        alternatives=tuple(replace(each, name=f"{name}/{each.name}") for each in alternatives),
+        subrequests=tuple(replace(each, name=f"{name}/{each.name}") for each in subrequests),
     )
 
 
@@ -268,7 +268,7 @@ def random_problem(seed: int, *, size: int = 6) -> Problem:
                 made = _with(
                     made,
                     consumes=tuple(
-                        Consumption(
+                        CounterConsumption(
                             x.counter_set,
                             x.counters,
                             frozenset(chance.sample("abc", chance.randint(1, 2))),
@@ -329,7 +329,7 @@ def large_problem(seed: int, *, size: int) -> Problem:
             parts.append(
                 Request(
                     name=name,
-                    alternatives=(_random_alternative(chance, name, flags, chance.randint(1, 5)),),
+                    subrequests=(_random_alternative(chance, name, flags, chance.randint(1, 5)),),
                 )
             )
     parts += [
@@ -349,7 +349,7 @@ def _with(made: Device, **changes: object) -> Device:
 
 def _random_alternative(
     chance: Random, name: str, flags: Mapping[str, bool], count: int
-) -> Alternative:
+) -> SubRequest:
     selectors = chance.choice(
         ((), (), (carries("t", "x"),), (carries("t", "y"),), (carries("n", 1),))
     )
@@ -382,7 +382,7 @@ def _random_claim(chance: Random, name: str, flags: Mapping[str, bool]) -> Claim
             parts.append(
                 Request(
                     name=each,
-                    alternatives=(_random_alternative(chance, each, flags, chance.randint(1, 3)),),
+                    subrequests=(_random_alternative(chance, each, flags, chance.randint(1, 3)),),
                 )
             )
     if flags["match"]:

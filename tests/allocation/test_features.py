@@ -31,13 +31,13 @@ def device(
 def slices(
     devices: list[Wire], counters: Wire | None = None, name: str = "p", **spec: Any
 ) -> list[Wire]:
-    reach = (
+    node_scope = (
         {}
         if {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"} & spec.keys()
         else {"nodeName": "n"}
     )
     pool = {"name": name, "generation": 1, "resourceSliceCount": 2 if counters else 1}
-    base = {"driver": "d", "pool": pool, **reach, **spec}
+    base = {"driver": "d", "pool": pool, **node_scope, **spec}
     found = [{"metadata": {"name": f"{name}-a"}, "spec": {**base, "devices": devices}}]
     if counters:
         sets = [

@@ -34,13 +34,13 @@ def node(name: str) -> Wire:
 
 
 def slices_of(
-    pool: str, reach: Wire, devices: list[Wire], counters: Wire | None = None
+    pool: str, node_scope: Wire, devices: list[Wire], counters: Wire | None = None
 ) -> list[Wire]:
     count = 2 if counters else 1
     spec = {
         "driver": "d",
         "pool": {"name": pool, "generation": 1, "resourceSliceCount": count},
-        **reach,
+        **node_scope,
     }
     found = [{"metadata": {"name": f"{pool}-a"}, "spec": {**spec, "devices": devices}}]
     if counters:
@@ -95,11 +95,11 @@ def random_fleet(chance: Random) -> tuple[list[Wire], list[Wire]]:
             slices += slices_of(name, {"nodeName": name}, devices, counters)
     if chance.random() < 0.5:
         devices = [random_device(chance, f"d{i}", None, "net") for i in range(chance.randint(1, 4))]
-        reach: Wire = {"allNodes": True}
+        node_scope: Wire = {"allNodes": True}
         if chance.random() < 0.5:
             term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["0", "2"]}]}
-            reach = {"nodeSelector": {"nodeSelectorTerms": [term]}}
-        slices += slices_of("net", reach, devices)
+            node_scope = {"nodeSelector": {"nodeSelectorTerms": [term]}}
+        slices += slices_of("net", node_scope, devices)
     if chance.random() < 0.3:
         counters = {"s0": 3}
         devices = [
@@ -172,8 +172,10 @@ def changed(chance: Random, slices: list[Wire]) -> list[Wire]:
         devices = found["spec"]["devices"]
         if chance.random() < 0.5:
             more = random_device(chance, f"d{len(devices)}", None, pool)
-            reach = {"nodeName": "node-1"} if found["spec"].get("perDeviceNodeSelection") else {}
-            devices.append(more | reach)
+            node_scope = (
+                {"nodeName": "node-1"} if found["spec"].get("perDeviceNodeSelection") else {}
+            )
+            devices.append(more | node_scope)
         else:
             devices[-1].setdefault("attributes", {})["t"] = {"string": chance.choice("xyz")}
     return [found]

@@ -51,7 +51,7 @@ def test_every_placement_of_every_policy_passes_the_verifier(policy):
                 continue
             assert placed.node == again.node
             assert verified(snapshot, objects, placed, held) == []
-            snapshot.take(placed.objects())
+            snapshot.note_claims(placed.objects())
             placements += 1
 
     look()

@@ -15,7 +15,7 @@ from dralab.runtime.resources import (
     PODS,
     SLICES,
 )
-from dralab.scheduler.cycle import State
+from dralab.scheduler.cycle import ClusterState
 from dralab.scheduler.demands import Demands
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
@@ -120,7 +120,7 @@ def test_nobody_is_pushed_away_for_a_device_that_is_not_free(lab):
 )
 def test_victims_are_fewer_or_less_important_than_any_other_choice(nodes, cpu, priority):
     table = NodeTable()
-    state = State(
+    state = ClusterState(
         table,
         Devices(table, v1.Reader(SmallEnvironment()), lambda _problem, _view: pytest.fail("asked")),
         Demands(lambda _: None, lambda _: None, lambda _: None),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
-from dralab.allocation.policy.choosing import Demand, chosen_by, demand_of, worth_on
+from dralab.allocation.policy.choosing import LikelyRequests, chosen_by, likely_requests, worth_on
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import Catalog, View
 from dralab.allocation.problem import Node, Problem
@@ -12,8 +12,7 @@ from dralab.allocation.results import ShareIds, allocations
 from dralab.allocation.search.alternatives import RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.eligibility import SearchError
-from dralab.allocation.search.node_devices import Board
-from dralab.allocation.search.observers import SILENT, Observer
+from dralab.allocation.search.node_devices import NodeDevices
 from dralab.allocation.search.reduction import solve
 from dralab.allocation.search.setup import Setup, prepare
 from dralab.values.labels import SelectorError
@@ -43,19 +42,17 @@ def allocate(
     budget: int = DEFAULT_BUDGET,
     share_ids: Callable[[], str] | None = None,
     catalog: Catalog | None = None,
-    observer: Observer = SILENT,
 ) -> Outcome:
     """Return the devices of every claim on a node, as Kubernetes would choose them.
 
-    `catalog` saves indexing the slices again when many nodes or pods are asked about; an
-    `observer` is told about every step.
+    `catalog` saves indexing the slices again when many nodes or pods are asked about.
     """
     try:
         view = (catalog or Catalog(problem.slices)).view(node, problem.features)
     except SelectorError as error:
         return _unreadable(error)
     ids = share_ids or numbered_shares()
-    return _judged(problem, view, budget, ids, None, observer=observer)[0]
+    return _judged(problem, view, budget, ids, None)[0]
 
 
 def _unreadable(error: SelectorError) -> Unsatisfiable:
@@ -116,13 +113,13 @@ class _By(NamedTuple):
     """A policy, and the requests that it takes for likely."""
 
     policy: Policy
-    demand: Demand
+    demand: LikelyRequests
 
 
 def _by(problem: Problem, policy: Policy | None) -> _By | None:
     if policy is None:
         return None
-    return _By(policy, demand_of(policy, problem.classes, problem.features))
+    return _By(policy, likely_requests(policy, problem.classes, problem.features))
 
 
 def _judged(
@@ -131,8 +128,6 @@ def _judged(
     budget: int,
     share_ids: ShareIds,
     by: _By | None,
-    *,
-    observer: Observer = SILENT,
 ) -> tuple[Outcome, float]:
     if not problem.claims:
         return Allocated(claims=()), 0.0
@@ -140,17 +135,16 @@ def _judged(
     cost = 0.0
     try:
         setup = prepare(
-            Board(view, problem.features),
+            NodeDevices(view, problem.features),
             problem.claims,
             problem.classes,
             problem.features,
             problem.in_use,
-            observer=observer,
         )
         if by is None:
             picked = solve(setup, effort)
         else:
-            worth = worth_on(setup.board, setup.eligibility, by.demand, setup.requests)
+            worth = worth_on(setup.node_devices, setup.eligibility, by.demand, setup.requests)
             found = chosen_by(by.policy, setup, effort, worth)
             picked, cost = found if found is not None else (None, 0.0)
     except RefusedError as error:
@@ -166,7 +160,7 @@ def _judged(
 
 
 def _unsatisfiable(setup: Setup, effort: Effort) -> Unsatisfiable:
-    view = setup.board.view
+    view = setup.node_devices.view
     invalid = any(pool.unusable == "invalid" for pool in view.pools)
     return Unsatisfiable(
         error="invalid resource pools were encountered" if invalid else "",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dralab.allocation.problem import Attribute, DeviceId, Taint
+from dralab.allocation.problem import Attribute, DeviceId, DeviceTaint
 from dralab.values.quantity import Number
 
 
@@ -52,7 +52,7 @@ class Excluded:
     detail: str = ""
     error: str = ""
     holders: tuple[str, ...] = ()
-    taint: Taint | None = None
+    taint: DeviceTaint | None = None
     needed: Number = 0
     offered: Number = 0
 

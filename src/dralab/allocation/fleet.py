@@ -14,21 +14,21 @@ import orjson
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
-from dralab.allocation.inventory.feasible_nodes import Openings
+from dralab.allocation.inventory.feasible_nodes import FeasibleNodes
 from dralab.allocation.inventory.placements import Placement, placement
 from dralab.allocation.inventory.plans import (
     ERROR,
-    Kind,
+    ClaimKind,
     NodeShape,
     Plan,
     Planned,
     Trouble,
-    reads_of,
+    paths_read_by,
 )
 from dralab.allocation.inventory.pool_records import PoolRecord, Pools
 from dralab.allocation.inventory.pool_states import PoolState, Shapes
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.policy.choosing import demand_of
+from dralab.allocation.policy.choosing import likely_requests
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.policy.ranking import NodeState, Ranking
 from dralab.allocation.pools import PoolId, View
@@ -89,8 +89,8 @@ class Fleet:
         self.sees: list[tuple[int, ...]] = [()] * len(self.nodes)
         self.shape_of: list[NodeShape | None] = [None] * len(self.nodes)
         self._node_shapes: dict[object, NodeShape] = {}
-        self._kinds: dict[object, Kind] = {}
-        self.openings = Openings(len(self.nodes))
+        self._kinds: dict[object, ClaimKind] = {}
+        self.feasible_nodes = FeasibleNodes(len(self.nodes))
         self.rankings: dict[Policy, Ranking] = {}
         # Devices in use that their driver no longer publishes: they still hold their counters.
         self.ghosts: dict[int, dict[str, Device]] = {}
@@ -105,7 +105,7 @@ class Fleet:
         """Add or replace a DeviceClass."""
         found = self.reader.device_class(wire)
         self.classes[found.name] = found
-        self._forget()
+        self._forget_kinds()
 
     def _load(self, slices: Iterable[Any]) -> None:
         self.pools.add(slices, self.nodes, self.number_of)
@@ -160,7 +160,7 @@ class Fleet:
         for number in bits(nodes):
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = None
-        self.openings.reopen(nodes)
+        self.feasible_nodes.add_released(nodes)
         self._touch(nodes)
 
     def _holding(self, index: int) -> Iterator[tuple[Device, int, dict[str, Number]]]:
@@ -198,7 +198,7 @@ class Fleet:
             self.held[index] |= 1 << inside
             if shares:
                 self.sharers[index, inside] = shares
-                capacity = record.shape.board.offers[inside].device.capacity
+                capacity = record.shape.node_devices.offers[inside].device.capacity
                 taking.append((inside, tuple(taken.get(name, 0) for name in capacity)))
             else:
                 self.whole[index] |= 1 << inside
@@ -233,7 +233,7 @@ class Fleet:
 
     # --- what is asked
 
-    def kind(self, claims: Sequence[Wire]) -> Kind:
+    def kind(self, claims: Sequence[Wire]) -> ClaimKind:
         """Return the kind of a pod's claims; from now on what their selectors read is seen."""
         key: object
         if len(claims) == 1:
@@ -243,19 +243,19 @@ class Fleet:
         found = self._kinds.get(key)
         if found is None:
             if len(self._kinds) >= MOST_KINDS:
-                self._forget()
+                self._forget_kinds()
             parsed = [self.reader.claim(claim) for claim in claims]
-            found = Kind(parsed, self.classes, self.features)
+            found = ClaimKind(parsed, self.classes, self.features)
             self.shapes.widen(found.reads)
             if self._version != self.shapes.version:
                 self._refine()
             self._kinds[key] = found
         return found
 
-    def _forget(self) -> None:
+    def _forget_kinds(self) -> None:
         """Forget all kinds and plans; they are worked out again when they are asked for."""
         self._kinds.clear()
-        self.openings.clear()
+        self.feasible_nodes.forget_kinds()
         self.rankings = {}
         for shape in self._node_shapes.values():
             shape.planners.clear()
@@ -285,7 +285,7 @@ class Fleet:
             return self._refusal(claims)
         if policy is not None:
             return self._allocate_by(policy, kind, claims, candidates)
-        known = self.openings.of(kind)
+        known = self.feasible_nodes.of_kind(kind)
         nodes = known.nodes if candidates is None else known.nodes & candidates
         unknown = False
         refusal = Unsatisfiable()
@@ -312,18 +312,18 @@ class Fleet:
         return Unknown(budget=self.budget) if unknown else refusal
 
     def _allocate_by(
-        self, policy: Policy, kind: Kind, claims: Sequence[Wire], candidates: int | None
+        self, policy: Policy, kind: ClaimKind, claims: Sequence[Wire], candidates: int | None
     ) -> Placement | Unsatisfiable | Unknown:
         ranking = self.rankings.get(policy)
         if ranking is None:
-            demand = demand_of(policy, self.classes, self.features)
-            self.shapes.widen(reads_of(demand))
+            demand = likely_requests(policy, self.classes, self.features)
+            self.shapes.widen(paths_read_by(demand))
             if self._version != self.shapes.version:
                 self._refine()
             ranking = Ranking(policy, demand, self.budget, len(self.nodes))
             self.rankings[policy] = ranking
         ranking.catch_up(self)
-        among = self.openings.every if candidates is None else candidates
+        among = self.feasible_nodes.every if candidates is None else candidates
         found = ranking.best(kind, among)
         if isinstance(found, tuple):
             return self._commit(*found)
@@ -364,7 +364,7 @@ class Fleet:
         for ranking in self.rankings.values():
             ranking.changed |= nodes
 
-    def _plan(self, number: int, kind: Kind) -> Planned:
+    def _plan(self, number: int, kind: ClaimKind) -> Planned:
         shape = self.shape_of[number]
         if shape is None:
             shape = self.shape_of[number] = self._node_shape(number)
@@ -448,7 +448,7 @@ class Fleet:
             self.states[index] = record.shape.released(
                 self.states[index], tuple(taken), self.held[index], self.whole[index]
             )
-            self.openings.reopen(record.nodes)
+            self.feasible_nodes.add_released(record.nodes)
             self._touch(record.nodes)
 
     def _devices(self, allocation: Wire) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
@@ -465,7 +465,7 @@ class Fleet:
             amounts: tuple[Number, ...] | None = None
             if item.get("shareID"):
                 consumed = item.get("consumedCapacity") or {}
-                device = record.shape.board.offers[inside].device
+                device = record.shape.node_devices.offers[inside].device
                 amounts = tuple(
                     parse_any(consumed.get(device.written(name), 0)) for name in device.capacity
                 )
@@ -494,7 +494,7 @@ class Fleet:
         other.shape_of = self.shape_of.copy()
         other.classes = self.classes.copy()
         other.sees = self.sees.copy()
-        other.openings = self.openings.copied()
+        other.feasible_nodes = self.feasible_nodes.copied()
         other.rankings = {}
         other.ghosts = {index: dict(each) for index, each in self.ghosts.items()}
         other._kinds = self._kinds.copy()  # noqa: SLF001 - a copy of oneself
@@ -514,7 +514,7 @@ class Fleet:
                     exclusive.add(device)
                     continue
                 shares.add(ShareId(device, ""))
-                content = record.shape.board.offers[inside].device
+                content = record.shape.node_devices.offers[inside].device
                 room = state.room.get(inside)
                 if room is not None:
                     consumed[device] = {
@@ -559,7 +559,7 @@ class Fleet:
         pools = []
         for pool in view.pools:
             index = self.pools.index_of(pool.driver, pool.name)
-            drawing = pool.drawing + tuple(
+            consuming = pool.consuming + tuple(
                 device
                 for device in self.ghosts.get(index, {}).values()
                 if not pool.unusable
@@ -568,11 +568,13 @@ class Fleet:
                     for drawn in device.consumes
                 )
             )
-            pools.append(replace(pool, drawing=drawing))
+            pools.append(replace(pool, consuming=consuming))
         return replace(view, pools=tuple(pools))
 
     def _refusal(self, claims: Sequence[Wire]) -> Unsatisfiable:
-        found = Kind([self.reader.claim(claim) for claim in claims], self.classes, self.features)
+        found = ClaimKind(
+            [self.reader.claim(claim) for claim in claims], self.classes, self.features
+        )
         refused = found.refused
         if refused is None:
             return Unsatisfiable()

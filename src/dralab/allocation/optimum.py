@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from dralab.allocation.fleet import Fleet, Wire
 from dralab.allocation.inventory.placements import Placement
-from dralab.allocation.inventory.plans import Kind
-from dralab.allocation.patterns import Part, parts_of
+from dralab.allocation.inventory.plans import ClaimKind
+from dralab.allocation.patterns import NodePart, parts_of
 from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.counter_groups import Vector
@@ -95,7 +95,7 @@ class _Batch:
     ) -> None:
         self.fleet = fleet
         self.pods = pods
-        numbers: dict[Kind, int] = {}
+        numbers: dict[ClaimKind, int] = {}
         self.kind_of: list[int] = []
         self.worth: list[int] = []
         self.waiting: list[list[int]] = []
@@ -113,7 +113,7 @@ class _Batch:
             for kind, waiting in zip(self.kinds, self.waiting, strict=True)
         ]
         self.sizes = [
-            sum(request[0].count for claim in kind.terms for request in claim)
+            sum(request[0].count for claim in kind.alternatives for request in claim)
             for kind in self.kinds
         ]
 
@@ -147,7 +147,7 @@ class _Batch:
     @staticmethod
     def _add(
         classes: dict[tuple[tuple[Vector, ...], bool], _Class],
-        part: Part,
+        part: NodePart,
         nodes: Sequence[int],
         *,
         fresh: bool,
@@ -168,7 +168,7 @@ class _Batch:
             for kind, count in zip(self.kinds, vector, strict=True)
             for claim in kind.claims * count
         ]
-        kind = Kind(claims, self.fleet.classes, self.fleet.features)
+        kind = ClaimKind(claims, self.fleet.classes, self.fleet.features)
         planner = state.shape.planner(kind, self.fleet.budget)
         if kind.refused or planner.impossible or kind.some_all:
             return False
@@ -252,8 +252,8 @@ def _solved(
         if each.fresh:
             opened += mine
         counts.append(mine)
-    for kind, terms in enumerate(supply):
-        model.add(served[kind] <= sum(terms))
+    for kind, alternatives in enumerate(supply):
+        model.add(served[kind] <= sum(alternatives))
     # Serving more always outweighs leaving parts untouched.
     scale = 1 + sum(len(each.parts) for each in classes)
     value = sum(worth * count for worth, count in zip(batch.worth, served, strict=True))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dralab.allocation.facts import Fact
-from dralab.allocation.problem import DeviceId, Toleration
+from dralab.allocation.problem import DeviceId, DeviceToleration
 from dralab.values.quantity import Number
 
 
@@ -23,7 +23,7 @@ class Chosen:
     admin: bool = False
     share: str | None = None
     consumed: tuple[tuple[str, Number, str], ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[DeviceToleration, ...] = ()
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     skip_node_operations: tuple[str, ...] = ()

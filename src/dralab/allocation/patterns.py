@@ -8,11 +8,11 @@ small problem (see `optimum`).
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from dralab.allocation.inventory.plans import Kind, Planner
+from dralab.allocation.inventory.plans import ClaimKind, Planner
 from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.search.backtracking import Effort
-from dralab.allocation.search.counter_groups import Member, UnitKey, Vector, maximal, served
-from dralab.allocation.search.node_devices import Draw, bits
+from dralab.allocation.search.counter_groups import CounterGroupKey, Member, Vector, maximal, served
+from dralab.allocation.search.node_devices import Consumption, bits
 
 MOST_PATTERNS: Final = 2_000
 MOST_STATES: Final = 50_000
@@ -20,7 +20,7 @@ MOST_STATES: Final = 50_000
 Feasible = Callable[[Vector], bool | None]
 
 
-class Part(NamedTuple):
+class NodePart(NamedTuple):
     """Parts of a node that serve the same patterns, each on its own: their devices.
 
     None stands for the whole node.
@@ -32,11 +32,11 @@ class Part(NamedTuple):
 
 def parts_of(
     state: NodeState,
-    kinds: Sequence[Kind],
+    kinds: Sequence[ClaimKind],
     demand: Sequence[int],
     feasible: Feasible,
     effort: Effort,
-) -> list[Part] | None:
+) -> list[NodePart] | None:
     """Return the parts of a node and their patterns, None where they are too many to list.
 
     `demand` bounds how many of each kind are worth serving; `feasible` says whether the node can
@@ -46,12 +46,12 @@ def parts_of(
     if all(_usual(planner) for planner in planners):
         if all(planner.count <= 1 and not planner.kind.match for planner in planners):
             return _cells(state, planners, demand, effort)
-        if not any(planner.wanted & state.shape.board.drawing for planner in planners):
+        if not any(planner.wanted & state.shape.node_devices.consuming for planner in planners):
             whole = _groups(state, planners, demand)
             if whole is not None:
-                return [Part(whole, (None,))]
+                return [NodePart(whole, (None,))]
     found = _explored(demand, feasible)
-    return None if found is None else [Part(found, (None,))]
+    return None if found is None else [NodePart(found, (None,))]
 
 
 def _usual(planner: Planner) -> bool:
@@ -61,32 +61,36 @@ def _usual(planner: Planner) -> bool:
 
 def _cells(
     state: NodeState, planners: Sequence[Planner], demand: Sequence[int], effort: Effort
-) -> list[Part] | None:
-    """Return units and single devices: pods that want one device each are served by those alone."""
-    board = state.shape.board
+) -> list[NodePart] | None:
+    """Return counter groups and single devices: they alone serve pods of one device each."""
+    node_devices = state.shape.node_devices
     start = state.shape.state(state.pools)
-    free = state.shape.visible & board.fitting(start) & ~start.used
+    free = state.shape.visible & node_devices.fitting(start) & ~start.used
     masks = [0 if planner.impossible else planner.wanted for planner in planners]
     parts: dict[tuple[Vector, ...], list[int]] = {}
-    for unit, left in enumerate(start.left):
+    for counter_group, remaining in enumerate(start.remaining):
         members = []
-        for number in bits(free & board.members[unit]):
+        for number in bits(free & node_devices.members[counter_group]):
             serves = tuple(kind for kind, mask in enumerate(masks) if mask >> number & 1)
-            draw = board.draws[number]
-            if serves and draw is not None:
-                members.append(Member(Draw(0, draw.amounts, draw.groups), serves))
+            consumption = node_devices.consumptions[number]
+            if serves and consumption is not None:
+                members.append(
+                    Member(Consumption(0, consumption.amounts, consumption.groups), serves)
+                )
         if members:
             caps = tuple(min(wanted, len(members)) for wanted in demand)
-            table = served(UnitKey(tuple(members), left, caps), effort.spend, MOST_STATES)
+            table = served(
+                CounterGroupKey(tuple(members), remaining, caps), effort.spend, MOST_STATES
+            )
             if table is None:
                 return None
-            parts.setdefault(table, []).append(free & board.members[unit])
-    for number in bits(free & ~board.drawing):
+            parts.setdefault(table, []).append(free & node_devices.members[counter_group])
+    for number in bits(free & ~node_devices.consuming):
         serves = tuple(kind for kind, mask in enumerate(masks) if mask >> number & 1)
         if serves:
             table = tuple(_one(kind, len(planners)) for kind in serves)
             parts.setdefault(table, []).append(1 << number)
-    return [Part(table, tuple(devices)) for table, devices in parts.items()]
+    return [NodePart(table, tuple(devices)) for table, devices in parts.items()]
 
 
 def _groups(
@@ -97,9 +101,9 @@ def _groups(
     None where kinds want different devices, or common values of different attributes: then every
     vector is tried.
     """
-    board = state.shape.board
+    node_devices = state.shape.node_devices
     start = state.shape.state(state.pools)
-    free = state.shape.visible & board.fitting(start) & ~start.used
+    free = state.shape.visible & node_devices.fitting(start) & ~start.used
     able = [planner for planner in planners if not planner.impossible]
     if len({planner.wanted for planner in able}) > 1:
         return None

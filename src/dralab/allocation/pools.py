@@ -29,7 +29,7 @@ class Offer(NamedTuple):
 class Pool:
     """One generation of a pool; `offers` only where it is whole and does not contradict itself.
 
-    `drawing` are all its devices, those for other nodes too: what they hold counts against the
+    `consuming` are all its devices, those for other nodes too: what they hold counts against the
     counters of the pool.
     """
 
@@ -39,7 +39,7 @@ class Pool:
     why: str = ""
     offers: tuple[Offer, ...] = ()
     counter_sets: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
-    drawing: tuple[Device, ...] = ()
+    consuming: tuple[Device, ...] = ()
 
     @property
     def id(self) -> PoolId:
@@ -73,8 +73,8 @@ class Catalog:
         self.by_pool: dict[PoolId, list[Slice]] = {}
         for each in slices:
             self.by_pool.setdefault((each.driver, each.pool), []).append(each)
-            if each.reach.node:
-                self.by_node.setdefault(each.reach.node, []).append(each)
+            if each.node_scope.node:
+                self.by_node.setdefault(each.node_scope.node, []).append(each)
             else:
                 self.elsewhere.append(each)
 
@@ -82,7 +82,7 @@ class Catalog:
         """Return the pools that a node sees."""
         seen: dict[PoolId, list[Slice]] = {}
         for each in chain(self.by_node.get(node.name, ()), self.elsewhere):
-            if known(each, features) and _reaches(each, node):
+            if known(each, features) and _is_in_scope(each, node):
                 seen.setdefault((each.driver, each.pool), []).append(each)
         pools: list[Pool] = []
         unusable: list[PoolUnusable] = []
@@ -125,7 +125,7 @@ class Catalog:
 
 def known(each: Slice, features: Features) -> bool:
     """Return whether this cluster's features let a slice be looked at at all."""
-    if not features.partitionable_devices and (each.per_device_reach or each.counter_sets):
+    if not features.partitionable_devices and (each.per_device_scope or each.counter_sets):
         return False
     return _readable(each, features)
 
@@ -138,10 +138,10 @@ def _readable(each: Slice, features: Features) -> bool:
     )
 
 
-def _reaches(each: Slice, node: Node) -> bool:
-    if each.per_device_reach:
-        return any(device.reach.accepts(node) for device in each.devices)
-    return each.reach.accepts(node)
+def _is_in_scope(each: Slice, node: Node) -> bool:
+    if each.per_device_scope:
+        return any(device.node_scope.accepts(node) for device in each.devices)
+    return each.node_scope.accepts(node)
 
 
 def assembled(
@@ -166,12 +166,12 @@ def assembled(
     offers: list[Offer] = []
     for each in here:
         # Slices that reach the node as a whole need no look at each device.
-        whole = not each.per_device_reach
+        whole = not each.per_device_scope
         for device in each.devices:
             if device.name in names:
                 problems.append(f"duplicate device {device.name}")
             names.add(device.name)
-            at = whole or node is None or device.reach.accepts(node)
+            at = whole or node is None or device.node_scope.accepts(node)
             offers.append(Offer(DeviceId(*key, device.name), device, each, at))
     if features.partitionable_devices:
         for each in everything:
@@ -184,7 +184,7 @@ def assembled(
         name=key[1],
         offers=tuple(offers),
         counter_sets=counter_sets,
-        drawing=tuple(chain.from_iterable(each.devices for each in everything)),
+        consuming=tuple(chain.from_iterable(each.devices for each in everything)),
     )
 
 

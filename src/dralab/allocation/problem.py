@@ -2,7 +2,7 @@
 
 Nothing here knows a wire format: `v1` reads resource.k8s.io/v1 mappings into these values, and a
 reader of another generation of the device API does the same for its own objects. Selectors are
-abstract (`Selector`), so that each generation brings its own expression environment.
+abstract (`DeviceSelector`), so that each generation brings its own expression environment.
 
 Source of the meanings: KEP-4381 and its follow-ups; the field names are those of resource.k8s.io.
 """
@@ -23,7 +23,7 @@ def nothing() -> Mapping[str, Any]:
     return NOTHING
 
 
-Path = tuple[str, ...]
+DevicePath = tuple[str, ...]
 Scalar = int | bool | str
 AttributeType = Literal["int", "bool", "string", "version", "quantity", ""]
 
@@ -34,7 +34,7 @@ MAX_DEVICES_PER_CLAIM: Final = 32
 # --- What selectors are ------------------------------------------------------------------------
 
 
-class SelectorError(Exception):
+class DeviceSelectorError(Exception):
     """A selector that has no answer for a device: it did not compile, or failed while running.
 
     Such an error is not "no": it aborts the allocation of the whole pod.
@@ -46,7 +46,7 @@ class SelectorError(Exception):
         self.compiling = compiling
 
 
-class Selector(Protocol):
+class DeviceSelector(Protocol):
     """A condition on one device.
 
     `reads` are the paths of the device that the answer depends on, such as
@@ -60,7 +60,7 @@ class Selector(Protocol):
         ...
 
     @property
-    def reads(self) -> frozenset[Path]:
+    def reads(self) -> frozenset[DevicePath]:
         """The paths of a device on which the answer depends."""
         ...
 
@@ -78,7 +78,7 @@ class Derivation(Protocol):
         ...
 
     @property
-    def reads(self) -> frozenset[Path]:
+    def reads(self) -> frozenset[DevicePath]:
         """The paths of a device on which the value depends."""
         ...
 
@@ -149,7 +149,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumption:
+class CounterConsumption:
     """What a device draws from one counter set of its pool while it is in use.
 
     Devices that draw from one set may be in use together only where the intersection of their
@@ -162,7 +162,7 @@ class Consumption:
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
+class DeviceTaint:
     """Keeps claims away from a device unless they tolerate it; unknown effects count as None."""
 
     key: str
@@ -184,7 +184,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class NodeScope:
     """The nodes from which something can be used; without any field: from none.
 
     `selector` is a core/v1 NodeSelector mapping.
@@ -203,7 +203,7 @@ class Reach:
         return self.everywhere
 
 
-NO_REACH: Final = Reach()
+NO_NODE_SCOPE: Final = NodeScope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -211,17 +211,17 @@ class Device:
     """One device as its driver describes it; pools with equal contents may share the object.
 
     Names of attributes and capacities are fully qualified: a bare name belongs to the driver's
-    domain. `reach` is only read where the slice says that each device selects its nodes.
+    domain. `node_scope` is only read where the slice says that each device selects its nodes.
     """
 
     name: str
     driver: str
     attributes: Mapping[str, Attribute] = field(default_factory=nothing)
     capacity: Mapping[str, Capacity] = field(default_factory=nothing)
-    consumes: tuple[Consumption, ...] = ()
-    taints: tuple[Taint, ...] = ()
+    consumes: tuple[CounterConsumption, ...] = ()
+    taints: tuple[DeviceTaint, ...] = ()
     shareable: bool = False
-    reach: Reach = NO_REACH
+    node_scope: NodeScope = NO_NODE_SCOPE
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
@@ -244,15 +244,15 @@ class Slice:
     pool: str
     generation: int = 0
     slice_count: int = 1
-    reach: Reach = NO_REACH
-    per_device_reach: bool = False
+    node_scope: NodeScope = NO_NODE_SCOPE
+    per_device_scope: bool = False
     devices: tuple[Device, ...] = ()
     counter_sets: tuple["CounterSet", ...] = ()
     skip_node_operations: tuple[str, ...] = ()
 
-    def reach_of(self, device: Device) -> Reach:
+    def scope_of(self, device: Device) -> NodeScope:
         """Return the nodes from which a device of this slice can be used."""
-        return device.reach if self.per_device_reach else self.reach
+        return device.node_scope if self.per_device_scope else self.node_scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class DeviceClass:
     """
 
     name: str
-    selectors: tuple[Selector | None, ...] = ()
+    selectors: tuple[DeviceSelector | None, ...] = ()
     configs: tuple[Mapping[str, Any], ...] = ()
     extended_resource: str = ""
 
@@ -280,7 +280,7 @@ class DeviceClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Toleration:
+class DeviceToleration:
     """A taint that a request puts up with; `written` is the mapping that results repeat."""
 
     key: str = ""
@@ -289,7 +289,7 @@ class Toleration:
     effect: str = ""
     written: Mapping[str, Any] = field(default_factory=nothing, compare=False)
 
-    def covers(self, taint: Taint) -> bool:
+    def covers(self, taint: DeviceTaint) -> bool:
         """Return whether the taint is tolerated; an unknown operator tolerates nothing."""
         if self.effect and self.effect != taint.effect:
             return False
@@ -301,7 +301,7 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Alternative:
+class SubRequest:
     """One way to meet a request: `count` devices (or All) of a class that selectors accept.
 
     `name` is as results write it: `request` or `request/subrequest`. `mode` is ExactCount, All,
@@ -311,11 +311,11 @@ class Alternative:
 
     name: str
     class_name: str
-    selectors: tuple[Selector | None, ...] = ()
+    selectors: tuple[DeviceSelector | None, ...] = ()
     mode: str = "ExactCount"
     count: int = 1
     admin: bool | None = None
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[DeviceToleration, ...] = ()
     capacity: Mapping[str, Number] = field(default_factory=nothing)
     derived: Mapping[str, Derivation] = field(default_factory=nothing)
 
@@ -325,7 +325,7 @@ class Request:
     """What a claim asks for under one name; `prioritized`: the first alternative that works."""
 
     name: str
-    alternatives: tuple[Alternative, ...]
+    subrequests: tuple[SubRequest, ...]
     prioritized: bool = False
 
 
@@ -345,11 +345,11 @@ class Constraint:
     requests: tuple[str, ...] = ()
     amount: Number = 0
 
-    def covers(self, alternative: str) -> bool:
-        """Return whether the rule binds an alternative, named as in `Alternative.name`."""
+    def covers(self, subrequest: str) -> bool:
+        """Return whether the rule binds an alternative, named as in `SubRequest.name`."""
         if not self.requests:
             return True
-        return alternative in self.requests or alternative.partition("/")[0] in self.requests
+        return subrequest in self.requests or subrequest.partition("/")[0] in self.requests
 
 
 @dataclass(frozen=True, slots=True)

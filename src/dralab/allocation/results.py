@@ -8,7 +8,7 @@ from typing import Any
 
 from dralab.allocation.outcome import Chosen, ChosenConfig, ClaimAllocation
 from dralab.allocation.problem import Claim, Node
-from dralab.allocation.search.node_devices import Board
+from dralab.allocation.search.node_devices import NodeDevices
 from dralab.allocation.search.setup import Picked, Setup
 
 ShareIds = Callable[[], str]
@@ -20,7 +20,7 @@ def allocations(
     """Return one allocation per claim; `share_ids` gives a fresh id for each share."""
     return tuple(
         _allocation(
-            setup, claim, [each for each in picked if each.term.claim == position], share_ids
+            setup, claim, [each for each in picked if each.alternative.claim == position], share_ids
         )
         for position, claim in enumerate(setup.claims)
     )
@@ -35,26 +35,26 @@ def _allocation(
             _chosen(setup, each, number, share_ids) for each in picked for number in each.devices
         ),
         configs=tuple(configs_of(claim, picked)),
-        node_selector=node_selector(setup.board, picked),
+        node_selector=node_selector(setup.node_devices, picked),
         ranks={
-            each.term.name.partition("/")[0]: each.term.rank
+            each.alternative.name.partition("/")[0]: each.alternative.rank
             for each in picked
-            if each.term.prioritized
+            if each.alternative.prioritized
         },
     )
 
 
 def _chosen(setup: Setup, picked: Picked, number: int, share_ids: ShareIds) -> Chosen:
-    features = setup.board.features
-    offer = setup.board.offers[number]
-    device, term = offer.device, picked.term
-    shared = bool(setup.board.shareable >> number & 1)
+    features = setup.node_devices.features
+    offer = setup.node_devices.offers[number]
+    device, alternative = offer.device, picked.alternative
+    shared = bool(setup.node_devices.shareable >> number & 1)
     binding = features.binding_conditions
-    amounts = setup.eligibility.amounts(term, number) or ()
+    amounts = setup.eligibility.amounts(alternative, number) or ()
     return Chosen(
-        request=term.name,
+        request=alternative.name,
         device=offer.id,
-        admin=term.admin,
+        admin=alternative.admin,
         share=share_ids() if shared else None,
         consumed=tuple(
             (device.written(name), amount, item.text)
@@ -62,7 +62,7 @@ def _chosen(setup: Setup, picked: Picked, number: int, share_ids: ShareIds) -> C
         )
         if shared
         else (),
-        tolerations=term.alternative.tolerations,
+        tolerations=alternative.subrequest.tolerations,
         binding_conditions=device.binding_conditions if binding else (),
         binding_failure_conditions=device.binding_failure_conditions if binding else (),
         skip_node_operations=offer.slice.skip_node_operations,
@@ -71,12 +71,12 @@ def _chosen(setup: Setup, picked: Picked, number: int, share_ids: ShareIds) -> C
 
 def configs_of(claim: Claim, picked: Sequence[Picked]) -> Iterator[ChosenConfig]:
     """Yield the configurations of a claim: those of its classes first, then its own."""
-    names = [each.term.name for each in picked]
+    names = [each.alternative.name for each in picked]
     parents = {name.partition("/")[0] for name in names}
     users: dict[str, list[str]] = {}
     for each in picked:
-        users.setdefault(each.term.device_class.name, []).append(each.term.name)
-    classes = {each.term.device_class.name: each.term.device_class for each in picked}
+        users.setdefault(each.alternative.device_class.name, []).append(each.alternative.name)
+    classes = {each.alternative.device_class.name: each.alternative.device_class for each in picked}
     for name, device_class in classes.items():
         for body in device_class.configs:
             yield ChosenConfig("FromClass", _scope(users[name], names), body)
@@ -94,23 +94,23 @@ def _scope(requests: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(requests)
 
 
-def node_selector(board: Board, picked: Sequence[Picked]) -> dict[str, Any] | None:
+def node_selector(node_devices: NodeDevices, picked: Sequence[Picked]) -> dict[str, Any] | None:
     """Return the NodeSelector that the chosen devices imply, None where any node will do."""
-    node = board.view.node
+    node = node_devices.view.node
     expressions: list[dict[str, Any]] = []
     fields: list[dict[str, Any]] = []
     seen: set[tuple[str, str, str, frozenset[str]]] = set()
     for each in picked:
         for number in each.devices:
-            offer = board.offers[number]
-            reach = offer.slice.reach_of(offer.device)
-            if reach.node or offer.device.binds_to_node:
+            offer = node_devices.offers[number]
+            node_scope = offer.slice.scope_of(offer.device)
+            if node_scope.node or offer.device.binds_to_node:
                 return only(node)
-            if reach.selector is None:
+            if node_scope.selector is None:
                 continue
-            for term in reach.selector.get("nodeSelectorTerms") or ():
+            for entry in node_scope.selector.get("nodeSelectorTerms") or ():
                 for kind, into in (("matchExpressions", expressions), ("matchFields", fields)):
-                    for item in term.get(kind) or ():
+                    for item in entry.get(kind) or ():
                         values = frozenset(item.get("values") or ())
                         key = (kind, item["key"], item["operator"], values)
                         if key not in seen:

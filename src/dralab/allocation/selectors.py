@@ -11,9 +11,9 @@ from typing import Any, Final
 from dralab.allocation.problem import (
     Attribute,
     Device,
-    Path,
-    Selector,
-    SelectorError,
+    DevicePath,
+    DeviceSelector,
+    DeviceSelectorError,
 )
 from dralab.cel import (
     CelError,
@@ -30,7 +30,7 @@ from dralab.values.version import Version
 
 # Answers that one selector remembers; beyond it they are forgotten.
 MOST_ANSWERS: Final = 100_000
-EVERYTHING: Final[frozenset[Path]] = frozenset({()})
+EVERYTHING: Final[frozenset[DevicePath]] = frozenset({()})
 ABSENT: Final = "absent"
 
 
@@ -56,11 +56,11 @@ class BrokenSelector:
     def __init__(self, text: str, message: str) -> None:
         self.text = text
         self.message = message
-        self.reads: frozenset[Path] = frozenset()
+        self.reads: frozenset[DevicePath] = frozenset()
 
     def matches(self, device: Device) -> bool:  # noqa: ARG002 - the same for all devices
         """Raise SelectorError."""
-        raise SelectorError(self.message, compiling=True)
+        raise DeviceSelectorError(self.message, compiling=True)
 
 
 class CelSelector:
@@ -82,7 +82,7 @@ class CelSelector:
                 self._answers.clear()
             answer = self._answers[key] = self._evaluate(device)
         if isinstance(answer, str):
-            raise SelectorError(answer)
+            raise DeviceSelectorError(answer)
         return answer
 
     def _evaluate(self, device: Device) -> bool | str:
@@ -106,15 +106,17 @@ class CelDerivation:
     def value(self, device: Device) -> Attribute:
         """Return the attribute of a device; SelectorError where there is none."""
         if self.program is None:
-            raise SelectorError(self.problem, compiling=True)
+            raise DeviceSelectorError(self.problem, compiling=True)
         try:
             found, _ = self.program.value({"device": value_of(device)})
         except CelError as error:
-            raise SelectorError(error.message) from error
+            raise DeviceSelectorError(error.message) from error
         if isinstance(found, list):
             parts = [_scalar(item) for item in found]
             if len({part.type for part in parts}) != 1:
-                raise SelectorError("a derived attribute must be a list of values of one type")
+                raise DeviceSelectorError(
+                    "a derived attribute must be a list of values of one type"
+                )
             return Attribute(parts[0].type, tuple(part.values[0] for part in parts), listed=True)
         return _scalar(found)
 
@@ -128,13 +130,13 @@ def _scalar(value: object) -> Attribute:
         return Attribute("int", (value,))
     if isinstance(value, str):
         return Attribute("string", (str(value),))
-    raise SelectorError("a derived attribute must be a string, integer, boolean or version")
+    raise DeviceSelectorError("a derived attribute must be a string, integer, boolean or version")
 
 
 class CelEnvironment:
     """Expressions of resource.k8s.io as stored: everything on, equal texts shared."""
 
-    def selector(self, text: str) -> Selector:
+    def selector(self, text: str) -> DeviceSelector:
         """Return the selector of an expression."""
         return _selector(text)
 
@@ -144,7 +146,7 @@ class CelEnvironment:
 
 
 @lru_cache(maxsize=4096)
-def _selector(text: str) -> Selector:
+def _selector(text: str) -> DeviceSelector:
     try:
         return CelSelector(compile_selector(text))
     except CompileError as error:
@@ -160,7 +162,7 @@ def _derivation(text: str) -> CelDerivation:
     return CelDerivation(text, program, "")
 
 
-def projection(paths: tuple[Path, ...]) -> Callable[[Device], Hashable]:
+def projection(paths: tuple[DevicePath, ...]) -> Callable[[Device], Hashable]:
     """Return a function from a device to a key; equal keys, equal values at all paths.
 
     A device with an attribute that nobody can read fails in every expression, so that is part of
@@ -174,7 +176,7 @@ def projection(paths: tuple[Path, ...]) -> Callable[[Device], Hashable]:
     return key
 
 
-def _step(path: Path) -> Callable[[Device], Hashable]:
+def _step(path: DevicePath) -> Callable[[Device], Hashable]:
     match path:
         case ("driver",):
             return _driver

@@ -190,7 +190,7 @@ class Snapshot:
             and len(self.candidates(each)) == len(self.fleet.nodes)
         ]
 
-    def take(self, claims: Iterable[Wire]) -> None:
+    def note_claims(self, claims: Iterable[Wire]) -> None:
         """Take it that these claims are as they are now: what they were given is in use."""
         for claim in claims:
             known = self.claims.get(_key(claim))
@@ -220,13 +220,13 @@ class Snapshot:
         given = self.by_kind.get("Node", [])
         if given:
             return [item for item in given if not (item.get("spec") or {}).get("unschedulable")]
-        names = {each.reach.node for each in self.slices if each.reach.node}
+        names = {each.node_scope.node for each in self.slices if each.node_scope.node}
         names |= {
-            device.reach.node
+            device.node_scope.node
             for each in self.slices
-            if each.per_device_reach
+            if each.per_device_scope
             for device in each.devices
-            if device.reach.node
+            if device.node_scope.node
         }
         if not names and self.slices:
             # Only devices of the network: any node would do, so there is one.

@@ -13,32 +13,32 @@ import orjson
 
 from dralab.allocation.outcome import Chosen, ClaimAllocation
 from dralab.allocation.problem import (
-    NO_REACH,
+    NO_NODE_SCOPE,
     NOTHING,
-    Alternative,
     Attribute,
     AttributeType,
     Capacity,
     Claim,
     Config,
     Constraint,
-    Consumption,
+    CounterConsumption,
     CounterSet,
     Derivation,
     Device,
     DeviceClass,
     DeviceId,
+    DeviceSelector,
+    DeviceTaint,
+    DeviceToleration,
     InUse,
     Node,
-    Reach,
+    NodeScope,
     Request,
     RequestPolicy,
     Scalar,
-    Selector,
     ShareId,
     Slice,
-    Taint,
-    Toleration,
+    SubRequest,
 )
 from dralab.values.quantity import Number, form_of, parse_any, render
 from dralab.values.version import Version
@@ -50,7 +50,7 @@ UNUSABLE: Final = Attribute("", ())
 class Environment(Protocol):
     """Turns expressions into selectors; those that do not compile fail when they are asked."""
 
-    def selector(self, text: str) -> Selector:
+    def selector(self, text: str) -> DeviceSelector:
         """Return the selector of an expression."""
         ...
 
@@ -72,7 +72,7 @@ class Reader:
         self._attributes: dict[str, dict[object, Attribute]] = {}
         self._capacities: dict[str, Capacity] = {}
         self._names: dict[tuple[str, str], str] = {}
-        self._consumptions: dict[tuple[object, ...], tuple[Consumption, ...]] = {}
+        self._consumptions: dict[tuple[object, ...], tuple[CounterConsumption, ...]] = {}
         # By identity: every attribute is kept above, and hashing each would cost more than it is.
         self._flaws: dict[int, str] = {id(UNUSABLE): "unsupported attribute value"}
 
@@ -91,8 +91,8 @@ class Reader:
             pool=pool["name"],
             generation=pool.get("generation", 0),
             slice_count=pool.get("resourceSliceCount", 1),
-            reach=_reach(spec),
-            per_device_reach=bool(spec.get("perDeviceNodeSelection")),
+            node_scope=_node_scope(spec),
+            per_device_scope=bool(spec.get("perDeviceNodeSelection")),
             devices=devices,
             counter_sets=tuple(
                 CounterSet(item["name"], _counters(item))
@@ -154,7 +154,7 @@ class Reader:
             else (),
             taints=tuple(_taint(item) for item in wire.get("taints") or ()),
             shareable=bool(wire.get("allowMultipleAllocations")),
-            reach=_reach(wire),
+            node_scope=_node_scope(wire),
             binds_to_node=bool(wire.get("bindsToNode")),
             binding_conditions=tuple(wire.get("bindingConditions") or ()),
             binding_failure_conditions=tuple(wire.get("bindingFailureConditions") or ()),
@@ -197,9 +197,9 @@ class Reader:
             found = self._capacities[text] = Capacity(parse_any(wire["value"]), text)
         return found
 
-    def _consumed(self, wires: list[Wire]) -> tuple[Consumption, ...]:
+    def _consumed(self, wires: list[Wire]) -> tuple[CounterConsumption, ...]:
         found = tuple(
-            Consumption(
+            CounterConsumption(
                 item["counterSet"],
                 _counters(item),
                 frozenset(item.get("compatibilityGroups") or ()),
@@ -230,17 +230,17 @@ class Reader:
     def _request(self, wire: Wire) -> Request:
         name = wire["name"]
         if wire.get("firstAvailable"):
-            alternatives = tuple(
+            subrequests = tuple(
                 self._alternative(f"{name}/{item['name']}", item) for item in wire["firstAvailable"]
             )
-            return Request(name=name, alternatives=alternatives, prioritized=True)
+            return Request(name=name, subrequests=subrequests, prioritized=True)
         return Request(
-            name=name, alternatives=(self._alternative(name, wire.get("exactly") or NOTHING),)
+            name=name, subrequests=(self._alternative(name, wire.get("exactly") or NOTHING),)
         )
 
-    def _alternative(self, name: str, wire: Wire) -> Alternative:
+    def _alternative(self, name: str, wire: Wire) -> SubRequest:
         mode = wire.get("allocationMode") or "ExactCount"
-        return Alternative(
+        return SubRequest(
             name=name,
             class_name=wire.get("deviceClassName") or "",
             selectors=self._selectors(wire),
@@ -258,7 +258,7 @@ class Reader:
             },
         )
 
-    def _selectors(self, wire: Wire) -> tuple[Selector | None, ...]:
+    def _selectors(self, wire: Wire) -> tuple[DeviceSelector | None, ...]:
         return tuple(
             self.environment.selector(item["cel"]["expression"]) if item.get("cel") else None
             for item in wire.get("selectors") or ()
@@ -306,9 +306,9 @@ def add_amounts(total: dict[str, Number], wire: Wire | None) -> None:
         total[name] = total.get(name, 0) + parse_any(value)
 
 
-def toleration(wire: Wire) -> Toleration:
+def toleration(wire: Wire) -> DeviceToleration:
     """Return a toleration; its seconds matter to evictions alone and stay in `written`."""
-    return Toleration(
+    return DeviceToleration(
         key=wire.get("key") or "",
         operator=wire.get("operator") or "Equal",
         value=wire.get("value") or "",
@@ -367,10 +367,10 @@ def status_result(chosen: Chosen, device: DeviceId, share: str | None) -> dict[s
 # --- parts -------------------------------------------------------------------------------------
 
 
-def _reach(wire: Wire) -> Reach:
+def _node_scope(wire: Wire) -> NodeScope:
     if "nodeName" not in wire and "nodeSelector" not in wire and "allNodes" not in wire:
-        return NO_REACH
-    return Reach(
+        return NO_NODE_SCOPE
+    return NodeScope(
         node=wire.get("nodeName") or "",
         selector=wire.get("nodeSelector"),
         everywhere=bool(wire.get("allNodes")),
@@ -383,8 +383,8 @@ def _counters(wire: Wire) -> dict[str, Number]:
     }
 
 
-def _taint(wire: Wire) -> Taint:
-    return Taint(wire["key"], wire.get("value") or "", wire.get("effect") or "None")
+def _taint(wire: Wire) -> DeviceTaint:
+    return DeviceTaint(wire["key"], wire.get("value") or "", wire.get("effect") or "None")
 
 
 def _tainted(devices: tuple[Device, ...], rule: Wire, driver: str, pool: str) -> tuple[Device, ...]:
@@ -401,7 +401,7 @@ def _tainted(devices: tuple[Device, ...], rule: Wire, driver: str, pool: str) ->
     )
 
 
-def _with_taint(device: Device, taint: Taint) -> Device:
+def _with_taint(device: Device, taint: DeviceTaint) -> Device:
     values = {name: getattr(device, name) for name in Device.__slots__}
     return Device(**values | {"taints": (*device.taints, taint)})
 

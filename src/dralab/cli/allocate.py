@@ -107,7 +107,7 @@ def place(
         return Refused(pending, f"it may run on none of the {len(cluster.fleet.nodes)} nodes")
     found = cluster.place(pending, nodes, policy)
     if found is not None:
-        cluster.take(found.objects())
+        cluster.note_claims(found.objects())
         return found
     why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
     reason = event(why) if why is not None else "not within the budget of the search"

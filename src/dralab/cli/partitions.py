@@ -8,7 +8,7 @@ import click
 import orjson
 
 from dralab.allocation import partitions as core
-from dralab.allocation.problem import Derivation, Selector, Slice
+from dralab.allocation.problem import Derivation, DeviceSelector, Slice
 from dralab.cli import generations
 from dralab.cli.errors import Unusable
 
@@ -102,7 +102,7 @@ def _pools(files: Sequence[str], api: str) -> dict[str, list[Slice]]:
         slices = _evolution(files)
     by_node: dict[str, list[Slice]] = {}
     for each in slices:
-        by_node.setdefault(each.reach.node, []).append(each)
+        by_node.setdefault(each.node_scope.node, []).append(each)
     return by_node
 
 
@@ -143,7 +143,7 @@ def _evolution(files: Sequence[str]) -> list[Slice]:
 class _NoExpressions:
     """Slices hold no expressions."""
 
-    def selector(self, text: str) -> Selector:
+    def selector(self, text: str) -> DeviceSelector:
         """Refuse: never asked."""
         raise LookupError(text)
 

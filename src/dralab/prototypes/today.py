@@ -78,7 +78,7 @@ class World:
 
     def apply(self, placed: Placed) -> None:
         """Take a placement as done: its claims hold their devices from now on."""
-        self.snapshot.take(placed.claims)
+        self.snapshot.note_claims(placed.claims)
 
     def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that it may run on."""

@@ -39,7 +39,7 @@ class ClaimPlan(NamedTuple):
         return self.claim["metadata"].get("name") or EXTENDED_CLAIM
 
 
-class Lack(NamedTuple):
+class InsufficientResource(NamedTuple):
     """A node has too little of a resource for a pod with its devices, in base units."""
 
     resource: str
@@ -48,11 +48,11 @@ class Lack(NamedTuple):
     free: int
 
 
-class Shortage(NamedTuple):
+class NodeShortage(NamedTuple):
     """A pod has its devices on a node, and yet cannot go there: why, as counted and in numbers."""
 
     reasons: tuple[str, ...]
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[InsufficientResource, ...] = ()
 
 
 class Amount(NamedTuple):
@@ -102,7 +102,7 @@ class Allocatable:
                 self._rates[device] = rates
                 self._devices.setdefault(name, []).append(device)
 
-    def charged(self, pod: PodInfo, plans: Iterable[ClaimPlan]) -> PodInfo | Shortage:
+    def charged(self, pod: PodInfo, plans: Iterable[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return the pod with what its devices take, or why no node may serve it with them."""
         if not self._rates:
             return pod
@@ -192,10 +192,10 @@ def _is_used_by_others(plan: ClaimPlan) -> bool:
     return bool(reserved) and all(user.get("uid") != plan.consumer["uid"] for user in reserved)
 
 
-def shared(name: str) -> Shortage:
+def shared(name: str) -> NodeShortage:
     """Return why a second pod may not have a claim."""
     why = f"node allocatable resource claim {name} has a mapped device and cannot be shared"
-    return Shortage((f"{why} across pods",))
+    return NodeShortage((f"{why} across pods",))
 
 
 def _containers(pod: PodInfo, plan: ClaimPlan) -> list[str]:
@@ -252,7 +252,7 @@ def _status(
     return found
 
 
-def _beyond_budget(pod: PodInfo, claimed: list[Wire]) -> Shortage | None:
+def _beyond_budget(pod: PodInfo, claimed: list[Wire]) -> NodeShortage | None:
     """Return for which resource the pod's own budget is too small for its containers and claims."""
     spec = pod.obj["spec"]
     budget = requests_of_pod(spec)
@@ -265,4 +265,4 @@ def _beyond_budget(pod: PodInfo, claimed: list[Wire]) -> Shortage | None:
         for resource, most in sorted(budget.items())
         if needed.get(resource, 0) > most
     )
-    return Shortage(reasons) if reasons else None
+    return NodeShortage(reasons) if reasons else None

@@ -14,7 +14,7 @@ from dralab.runtime.client import Client, Object
 from dralab.runtime.objects import amend, is_deleting, key_of, uid_of
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
-from dralab.scheduler.cycle import Placement
+from dralab.scheduler.cycle import PodPlacement
 from dralab.scheduler.pods import PodInfo
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -22,7 +22,7 @@ BINDING_TIMEOUT: Final = 600 * SECOND
 POLL: Final = 5 * SECOND
 
 
-def write_claims(client: Client, placement: Placement, now: str) -> list[Object]:
+def write_claims(client: Client, placement: PodPlacement, now: str) -> list[Object]:
     """Write allocations and reservations, and what they take of the node; return the claims.
 
     ApiError: some other scheduler or the claim's owner was faster, or the server refuses. What
@@ -33,13 +33,13 @@ def write_claims(client: Client, placement: Placement, now: str) -> list[Object]
     return claims
 
 
-def may_have_been_written(error: Exception, placement: Placement) -> bool:
+def may_have_been_written(error: Exception, placement: PodPlacement) -> bool:
     """Return whether a failure of `write_claims` leaves open what is stored now."""
     refused = isinstance(error, ApiError) and error.reason not in {"ServiceUnavailable", "Timeout"}
     return not refused or len(placement.plans) > 1
 
 
-def _tell_pod(client: Client, placement: Placement, claims: list[Object]) -> None:
+def _tell_pod(client: Client, placement: PodPlacement, claims: list[Object]) -> None:
     """Write into the pod's status what its devices take of the node."""
     pod = placement.pod
     known = (pod.obj.get("status") or {}).get("nodeAllocatableResourceClaimStatuses") or []
@@ -58,7 +58,7 @@ def _tell_pod(client: Client, placement: Placement, claims: list[Object]) -> Non
     client.patch(PODS, pod.key.name, patch, pod.key.namespace, type="merge", subresource="status")
 
 
-def write_volumes(client: Client, placement: Placement) -> None:
+def write_volumes(client: Client, placement: PodPlacement) -> None:
     """Give claims their volumes, or tell their provisioners the node; others complete that."""
     for claim, volume in placement.volumes:
         if volume is not None:
@@ -80,7 +80,7 @@ def write_volumes(client: Client, placement: Placement) -> None:
         client.patch(VOLUME_CLAIMS, key.name, patch, key.namespace)
 
 
-def bind(client: Client, placement: Placement) -> None:
+def bind(client: Client, placement: PodPlacement) -> None:
     """Bind a pod to its node."""
     key = placement.pod.key
     body: Object = {
@@ -231,7 +231,7 @@ def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> Object:
     return claim
 
 
-def synthetic_claims(placement: Placement, claims: list[Object]) -> list[Object]:
+def synthetic_claims(placement: PodPlacement, claims: list[Object]) -> list[Object]:
     """Return those of the written claims that were made for extended resources."""
     planned = {uid_of(plan.claim) for plan in placement.plans}
     return [claim for claim in claims if uid_of(claim) not in planned]

@@ -1,7 +1,8 @@
 """One scheduling cycle: a pod, the state, and either a place or the reasons why there is none.
 
-A cycle writes nothing and changes nothing: `State.assume` takes what it decided, `State.forget`
-takes it back. The steps are kube-scheduler's: filter, score, devices. All nodes are looked at.
+A cycle writes nothing and changes nothing: `ClusterState.assume_placement` takes what it decided,
+`forget_placement` takes it back. The steps are kube-scheduler's: filter, score, devices. All nodes
+are looked at.
 """
 
 from collections import Counter, OrderedDict
@@ -13,7 +14,7 @@ import numpy as np
 
 from dralab.allocation.outcome import Allocated, Outcome, Unsatisfiable
 from dralab.scheduler import filters, topology
-from dralab.scheduler.allocatable import ClaimPlan, Lack, Shortage
+from dralab.scheduler.allocatable import ClaimPlan, InsufficientResource, NodeShortage
 from dralab.scheduler.demands import Blocked, Demand, Demands
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.filters import NodeFilter
@@ -28,7 +29,7 @@ RANKED_NODES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PodPlacement:
     """A pod goes to a node, and these claims are to be written for it.
 
     `pod` asks for all that it takes of the node there, its devices included (`PodInfo.claimed`).
@@ -55,7 +56,7 @@ class Refusal:
     nodes: int
     reasons: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    shortages: Mapping[str, Shortage] = field(default_factory=dict)
+    shortages: Mapping[str, NodeShortage] = field(default_factory=dict)
     blocked: str = ""
     fatal: str = ""
     kind: Hashable = None
@@ -81,9 +82,9 @@ class Tried:
     `outcome` is None where nothing had to be allocated.
     """
 
-    placement: Placement | None
+    placement: PodPlacement | None
     outcome: Outcome | None = None
-    shortage: Shortage | None = None
+    shortage: NodeShortage | None = None
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ class Nominee:
     node: str
 
 
-class State:
+class ClusterState:
     """Nodes, pods and devices as the next cycle sees them."""
 
     def __init__(
@@ -124,7 +125,7 @@ class State:
         if len(self._refusals) > REMEMBERED:
             self._refusals.popitem(last=False)
 
-    def assume(self, placement: Placement) -> None:
+    def assume_placement(self, placement: PodPlacement) -> None:
         """Count a pod and its devices as placed."""
         self.table.add_pod(placement.node, placement.pod)
         if placement.plans:
@@ -132,7 +133,7 @@ class State:
         if placement.volumes and self.volumes is not None:
             self.volumes.assume(placement.volumes)
 
-    def forget(self, placement: Placement) -> None:
+    def forget_placement(self, placement: PodPlacement) -> None:
         """Take a placement back."""
         self.table.remove_pod(placement.node, placement.pod.uid)
         if placement.plans:
@@ -151,7 +152,7 @@ class State:
         return self.volumes.restrictions(demand.volumes)
 
 
-def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
+def schedule(state: ClusterState, pod: PodInfo) -> PodPlacement | Refusal:
     """Return where a pod goes, or why it goes nowhere."""
     table = state.table
     demand = state.demands.of(pod)
@@ -162,12 +163,12 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
         return replace(known, pod=pod, repeated=True)
     fitting = fits(state, pod, demand)
     outcomes: dict[str, Outcome] = {}
-    shortages: dict[str, Shortage] = {}
+    shortages: dict[str, NodeShortage] = {}
     if fitting.any():
         if not demand.wanted and not demand.extended:
             row = int(np.argmax(_scores(state, pod, fitting)))
             volumes = state.volume_plans(demand, row)
-            return Placement(pod, table.names[row], volumes=volumes or ())
+            return PodPlacement(pod, table.names[row], volumes=volumes or ())
         found = _with_devices(state, pod, demand, fitting, outcomes, shortages)
         if found is not None:
             return found
@@ -178,7 +179,7 @@ def schedule(state: State, pod: PodInfo) -> Placement | Refusal:
     return refused
 
 
-def ranked(state: State, pod: PodInfo) -> list[str]:
+def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
     """Return the nodes for a pod without claims, the best first."""
     fitting = fits(state, pod, Demand())
     if not fitting.any():
@@ -205,7 +206,7 @@ def kind_of(pod: PodInfo, demand: Demand) -> Hashable | None:
     )
 
 
-def fits(state: State, pod: PodInfo, demand: Demand) -> Mask:
+def fits(state: ClusterState, pod: PodInfo, demand: Demand) -> Mask:
     """Return the nodes that pass every filter, as far as that is known without allocating."""
     table = state.table
     found = filters.room(table, pod, _elsewhere(state, demand))
@@ -227,26 +228,26 @@ def fits(state: State, pod: PodInfo, demand: Demand) -> Mask:
     return found
 
 
-def on_node(state: State, pod: PodInfo, demand: Demand, row: int) -> Tried:
+def on_node(state: ClusterState, pod: PodInfo, demand: Demand, row: int) -> Tried:
     """Try a pod that passes the filters on one node: its devices, and room for what they take."""
     plans, outcome = state.devices.plans(pod, demand, row)
     if outcome is not None and not isinstance(outcome, Allocated):
         return Tried(None, outcome)
     charged = state.devices.charged(pod, plans)
-    if isinstance(charged, Shortage):
+    if isinstance(charged, NodeShortage):
         return Tried(None, outcome, charged)
     shortage = None if charged is pod else _shortage(state, pod, charged, demand, row)
     if shortage is not None:
         return Tried(None, outcome, shortage)
     volumes = state.volume_plans(demand, row)
     if volumes is None:
-        return Tried(None, outcome, Shortage((NONE_FREE,)))
-    return Tried(Placement(charged, state.table.names[row], plans, volumes), outcome)
+        return Tried(None, outcome, NodeShortage((NONE_FREE,)))
+    return Tried(PodPlacement(charged, state.table.names[row], plans, volumes), outcome)
 
 
 def _shortage(
-    state: State, pod: PodInfo, charged: PodInfo, demand: Demand, row: int
-) -> Shortage | None:
+    state: ClusterState, pod: PodInfo, charged: PodInfo, demand: Demand, row: int
+) -> NodeShortage | None:
     """Return what a node lacks for a pod with its devices; None where it lacks nothing."""
     table = state.table
     others = _promised(state, charged, table.names[row])
@@ -257,24 +258,24 @@ def _shortage(
     for resource, needed in sorted(charged.requests.items()):
         own, free = pod.requests.get(resource, 0), int(table.free(resource)[row])
         if needed > max(own, free):
-            lacks.append(Lack(resource, own, needed - own, free))
+            lacks.append(InsufficientResource(resource, own, needed - own, free))
     for other in others:
         table.remove_pod(table.names[row], other.uid)
-    return Shortage(tuple(reasons), tuple(lacks)) if reasons else None
+    return NodeShortage(tuple(reasons), tuple(lacks)) if reasons else None
 
 
 def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the last two
-    state: State,
+    state: ClusterState,
     pod: PodInfo,
     demand: Demand,
     fitting: Mask,
     outcomes: dict[str, Outcome],
-    shortages: dict[str, Shortage],
-) -> Placement | None:
+    shortages: dict[str, NodeShortage],
+) -> PodPlacement | None:
     """Find devices on the best node that has them."""
     names = state.table.names
     scores = np.where(fitting, _scores(state, pod, fitting), -np.inf)
-    ranked: list[tuple[float, int, Placement]] = []
+    ranked: list[tuple[float, int, PodPlacement]] = []
     while len(ranked) < RANKED_NODES:
         row = int(np.argmax(scores))
         score = float(scores[row])
@@ -302,11 +303,11 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
 
 
 def refusal(
-    state: State,
+    state: ClusterState,
     pod: PodInfo,
     demand: Demand,
     outcomes: Mapping[str, Outcome],
-    shortages: Mapping[str, Shortage],
+    shortages: Mapping[str, NodeShortage],
 ) -> Refusal:
     """Return why a pod fits nowhere: for each node the first filter that it fails."""
     table = state.table
@@ -360,7 +361,7 @@ def refusal(
     )
 
 
-def _scores(state: State, pod: PodInfo, fitting: Mask) -> Scores:
+def _scores(state: ClusterState, pod: PodInfo, fitting: Mask) -> Scores:
     scores = filters.room_points(state.table, pod)
     preference = state.filters.preference(pod)
     if preference is not None:
@@ -382,13 +383,13 @@ def _rank_points(outcome: Outcome) -> int:
     return sum(8 - rank for claim in outcome.claims for rank in (claim.ranks or {}).values())
 
 
-def _elsewhere(state: State, demand: Demand) -> dict[str, Mask] | None:
+def _elsewhere(state: ClusterState, demand: Demand) -> dict[str, Mask] | None:
     if not demand.extended:
         return None
     return {name: state.table.allocatable(name) == 0 for name in demand.extended}
 
 
-def _promised(state: State, pod: PodInfo, node: str) -> list[PodInfo]:
+def _promised(state: ClusterState, pod: PodInfo, node: str) -> list[PodInfo]:
     """Return the pods of no lower priority for which room was cleared on a node."""
     return [
         nominee.pod
@@ -399,7 +400,7 @@ def _promised(state: State, pod: PodInfo, node: str) -> list[PodInfo]:
     ]
 
 
-def _leave_to_nominees(state: State, pod: PodInfo, found: Mask) -> None:
+def _leave_to_nominees(state: ClusterState, pod: PodInfo, found: Mask) -> None:
     """Keep the room that was cleared for pods of no lower priority."""
     for node in sorted({nominee.node for nominee in state.nominees.values()}):
         row = state.table.row_of.get(node)

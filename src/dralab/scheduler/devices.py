@@ -29,7 +29,13 @@ from dralab.allocation.problem import (
 )
 from dralab.runtime.client import Object
 from dralab.runtime.objects import key_of, uid_of
-from dralab.scheduler.allocatable import EXTENDED_CLAIM, Allocatable, ClaimPlan, Shortage, shared
+from dralab.scheduler.allocatable import (
+    EXTENDED_CLAIM,
+    Allocatable,
+    ClaimPlan,
+    NodeShortage,
+    shared,
+)
 from dralab.scheduler.demands import Demand, synthetic_claim
 from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
@@ -110,8 +116,8 @@ class Devices:
         self._slices[name] = found
         pool = (found.driver, found.pool)
         self._pools[pool][name] = found
-        if found.reach.node:
-            places = self._local[found.reach.node]
+        if found.node_scope.node:
+            places = self._local[found.node_scope.node]
             places[pool] = places.get(pool, 0) + 1
         else:
             self._shared[pool] = self._shared.get(pool, 0) + 1
@@ -254,7 +260,7 @@ class Devices:
         ]
         return (*kept, *made), outcome
 
-    def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | Shortage:
+    def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return a pod with what its devices take of its node, or why it may not have them."""
         for plan in plans:
             users: set[str] = self._counting_on.get(uid_of(plan.claim), set())
@@ -331,7 +337,7 @@ class Devices:
         del self._pools[pool][old.name]
         if not self._pools[pool]:
             del self._pools[pool]
-        places = self._local[old.reach.node] if old.reach.node else self._shared
+        places = self._local[old.node_scope.node] if old.node_scope.node else self._shared
         places[pool] -= 1
         if not places[pool]:
             del places[pool]
@@ -340,10 +346,10 @@ class Devices:
     def _changed(self, changed: Slice) -> None:
         self._catalog = None
         self.version += 1
-        node = changed.reach.node
+        node = changed.node_scope.node
         row = self._table.row_of.get(node) if node else None
         shared = any(
-            not other.reach.node
+            not other.node_scope.node
             for other in self._pools.get((changed.driver, changed.pool), {}).values()
         )
         if node and not shared:
@@ -443,7 +449,7 @@ class Devices:
             self._refused.clear()
             return
         for item in self._pools.get(pool, {}).values():
-            row = self._table.row_of.get(item.reach.node)
+            row = self._table.row_of.get(item.node_scope.node)
             if row is not None:
                 for refused in self._refused.values():
                     if row < refused.shape[0]:

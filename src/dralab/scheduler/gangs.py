@@ -15,8 +15,8 @@ import numpy as np
 from dralab.allocation import v1
 from dralab.allocation.outcome import Allocated
 from dralab.scheduler import filters
-from dralab.scheduler.allocatable import ClaimPlan, Shortage
-from dralab.scheduler.cycle import Placement, Refusal, State, fits, on_node, schedule
+from dralab.scheduler.allocatable import ClaimPlan, NodeShortage
+from dralab.scheduler.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
 from dralab.scheduler.demands import Blocked, Demand
 from dralab.scheduler.pods import PodInfo, with_claimed
 
@@ -25,8 +25,8 @@ DEFAULT_BUDGET: Final = 2_000
 
 
 def schedule_gang(
-    state: State, members: Sequence[PodInfo], least: int, *, budget: int = DEFAULT_BUDGET
-) -> tuple[Placement, ...] | Refusal:
+    state: ClusterState, members: Sequence[PodInfo], least: int, *, budget: int = DEFAULT_BUDGET
+) -> tuple[PodPlacement, ...] | Refusal:
     """Return places for the members: for all of them, or else for at least `least`.
 
     The state is left as it was found. The refusal is that of the member that fits worst.
@@ -44,14 +44,14 @@ def schedule_gang(
             continue
         placements = list(found)
         for placement in placements:
-            state.assume(placement)
+            state.assume_placement(placement)
         for member in members[size:]:
             extra = schedule(state, member)
-            if isinstance(extra, Placement):
-                state.assume(extra)
+            if isinstance(extra, PodPlacement):
+                state.assume_placement(extra)
                 placements.append(extra)
         for placement in reversed(placements):
-            state.forget(placement)
+            state.forget_placement(placement)
         return tuple(placements)
     return failed or Refusal(pod=members[0], nodes=state.table.count, blocked="the gang is empty")
 
@@ -60,19 +60,19 @@ def schedule_gang(
 class _Search:
     """Depth first over members and nodes, best nodes first, within a budget of tries."""
 
-    state: State
+    state: ClusterState
     budget: int
-    placed: list[Placement] = field(default_factory=list)
+    placed: list[PodPlacement] = field(default_factory=list)
     failed: Refusal | None = None
     depth: int = -1
 
-    def place(self, members: Sequence[PodInfo]) -> tuple[Placement, ...] | None:
+    def place(self, members: Sequence[PodInfo]) -> tuple[PodPlacement, ...] | None:
         """Return places for all the members, or None."""
         self.placed = []
         self.depth = -1
         found = tuple(self.placed) if self._from(members, 0) else None
         for placement in reversed(self.placed):
-            self.state.forget(placement)
+            self.state.forget_placement(placement)
         self.placed = []
         return found
 
@@ -82,7 +82,7 @@ class _Search:
             return True
         pod, state = members[index], self.state
         first = schedule(state, pod)
-        if isinstance(first, Placement):
+        if isinstance(first, PodPlacement):
             if self._with(members, index, [*self.placed, first]):
                 return True
             tried = first.node
@@ -104,7 +104,7 @@ class _Search:
                 return True
         return False
 
-    def _with(self, members: Sequence[PodInfo], index: int, placements: list[Placement]) -> bool:
+    def _with(self, members: Sequence[PodInfo], index: int, placements: list[PodPlacement]) -> bool:
         """Go on with these placements; put the old ones back where that leads nowhere."""
         before = self.placed
         self._become(placements)
@@ -113,12 +113,12 @@ class _Search:
         self._become(before)
         return False
 
-    def _become(self, placements: list[Placement]) -> None:
+    def _become(self, placements: list[PodPlacement]) -> None:
         for placement in reversed(self.placed):
-            self.state.forget(placement)
+            self.state.forget_placement(placement)
         self.placed = placements
         for placement in placements:
-            self.state.assume(placement)
+            self.state.assume_placement(placement)
 
     def _rows(self, pod: PodInfo, demand: Demand) -> list[int]:
         """Return the nodes worth a try: devices that others of the gang hold may be given up."""
@@ -135,10 +135,10 @@ class _Search:
         found += [row for row in sorted(ours) if relaxed[row] and not possible[row]]
         return found
 
-    def _holds_network(self, placement: Placement) -> bool:
+    def _holds_network(self, placement: PodPlacement) -> bool:
         return any(self.state.devices.is_of_network(plan.allocation) for plan in placement.plans)
 
-    def _revised(self, pod: PodInfo, demand: Demand, row: int) -> list[Placement] | None:
+    def _revised(self, pod: PodInfo, demand: Demand, row: int) -> list[PodPlacement] | None:
         """Return placements that add the pod on a node, its companions' devices chosen anew."""
         state, node = self.state, self.state.table.names[row]
         tried = on_node(state, pod, demand, row)
@@ -158,7 +158,7 @@ class _Search:
 
     def _displacing(
         self, pod: PodInfo, demand: Demand, row: int, moved: frozenset[str]
-    ) -> list[Placement] | None:
+    ) -> list[PodPlacement] | None:
         """Return placements that add the pod on a node, others giving up devices of the network.
 
         One member lets its devices go, the pod takes what it needs, and the member chooses anew on
@@ -173,7 +173,7 @@ class _Search:
                 break
             self._become([placement for placement in before if placement is not holder])
             placement = on_node(state, pod, demand, row).placement
-            found: list[Placement] | None = None
+            found: list[PodPlacement] | None = None
             if placement is not None:
                 self._become([*self.placed, placement])
                 found = self._again(holder, moved | {holder.pod.uid, pod.uid})
@@ -182,7 +182,7 @@ class _Search:
                 return found
         return None
 
-    def _again(self, holder: Placement, moved: frozenset[str]) -> list[Placement] | None:
+    def _again(self, holder: PodPlacement, moved: frozenset[str]) -> list[PodPlacement] | None:
         """Return placements with a member back on its node, with other devices."""
         state = self.state
         demand, row = state.demands.of(holder.pod), state.table.row_of[holder.node]
@@ -197,8 +197,8 @@ class _Search:
         return self._displacing(holder.pod, demand, row, moved)
 
     def _jointly(
-        self, pods: list[PodInfo], row: int, before: list[Placement]
-    ) -> list[Placement] | None:
+        self, pods: list[PodInfo], row: int, before: list[PodPlacement]
+    ) -> list[PodPlacement] | None:
         state = self.state
         demands: list[Demand] = []
         for pod in pods:
@@ -215,7 +215,7 @@ class _Search:
             for key, found in zip(wires, outcome.claims, strict=True)
         }
         node = state.table.names[row]
-        made: dict[str, Placement] = {}
+        made: dict[str, PodPlacement] = {}
         try:
             for pod, demand in zip(pods, demands, strict=True):
                 plans = tuple(
@@ -227,23 +227,23 @@ class _Search:
                     for item in demand.wanted
                 )
                 charged = state.devices.charged(pod, plans)
-                if isinstance(charged, Shortage):
+                if isinstance(charged, NodeShortage):
                     return None
                 if filters.lacking(state.table, charged, row, frozenset()):
                     return None
                 volumes = state.volume_plans(demand, row)
                 if volumes is None:
                     return None
-                made[pod.uid] = Placement(charged, node, plans, volumes)
-                state.assume(made[pod.uid])
+                made[pod.uid] = PodPlacement(charged, node, plans, volumes)
+                state.assume_placement(made[pod.uid])
         finally:
             for placement in reversed(made.values()):
-                state.forget(placement)
+                state.forget_placement(placement)
         kept = [made.pop(placement.pod.uid, placement) for placement in before]
         return [*kept, *made.values()]
 
 
-def _can_be_revised(here: list[Placement], placed: list[Placement], demand: Demand) -> bool:
+def _can_be_revised(here: list[PodPlacement], placed: list[PodPlacement], demand: Demand) -> bool:
     """Return whether devices on a node can change without touching members elsewhere."""
     if demand.extended:
         return False

@@ -12,7 +12,7 @@ from dralab.kernel.clock import from_rfc3339
 from dralab.runtime.client import Object
 from dralab.runtime.objects import is_deleting
 from dralab.scheduler import filters, topology
-from dralab.scheduler.cycle import State, on_node
+from dralab.scheduler.cycle import ClusterState, on_node
 from dralab.scheduler.demands import Blocked, Demand
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
@@ -31,7 +31,9 @@ class Eviction:
     violations: int
 
 
-def eviction_for(state: State, pod: PodInfo, budgets: Iterable[Object] = ()) -> Eviction | None:
+def eviction_for(
+    state: ClusterState, pod: PodInfo, budgets: Iterable[Object] = ()
+) -> Eviction | None:
     """Return the cheapest eviction that makes a pod fit; None where none does, or none may.
 
     Cheapest: fewest broken disruption budgets, then the least important victims, then the
@@ -65,7 +67,7 @@ def eviction_for(state: State, pod: PodInfo, budgets: Iterable[Object] = ()) -> 
 
 
 def _on_node(
-    state: State,
+    state: ClusterState,
     pod: PodInfo,
     demand: Demand,
     row: int,
@@ -105,7 +107,7 @@ def _on_node(
     return Eviction(name, pod, tuple(victims), sum(victim in violating for victim in victims))
 
 
-def _fits(state: State, pod: PodInfo, demand: Demand, row: int) -> bool:
+def _fits(state: ClusterState, pod: PodInfo, demand: Demand, row: int) -> bool:
     table = state.table
     if filters.lacking(table, pod, row, frozenset(demand.extended)):
         return False
@@ -131,7 +133,7 @@ def _started(pod: PodInfo) -> int:
     return from_rfc3339(started) if started else pod.created
 
 
-def _still_leaving(state: State, pod: PodInfo, node: str) -> bool:
+def _still_leaving(state: ClusterState, pod: PodInfo, node: str) -> bool:
     row = state.table.row_of.get(node)
     return row is not None and any(
         other.priority < pod.priority and is_deleting(other.obj)

@@ -98,7 +98,7 @@ class SchedulingQueue:
         """Return a waiting pod."""
         return self._pods.get(uid)
 
-    def add(self, pod: PodInfo) -> None:
+    def add_pod(self, pod: PodInfo) -> None:
         """Take a new pod; gated pods wait until their gates are gone."""
         item = self._pods.get(pod.uid)
         if item is None:
@@ -109,21 +109,21 @@ class SchedulingQueue:
         elif self._where.get(pod.uid) != "active":
             self._activate(item)
 
-    def update(self, pod: PodInfo) -> None:
+    def update_pod(self, pod: PodInfo) -> None:
         """Take a pod whose object changed in a way that may matter."""
         item = self._pods.get(pod.uid)
         if item is None or pod.gates or self._where.get(pod.uid) == "gated":
-            self.add(pod)
+            self.add_pod(pod)
             return
         item.pod = pod
-        self.wake([pod.uid])
+        self.wake_pods([pod.uid])
 
-    def remove(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         """Forget a pod: it was placed, or it is gone."""
         item = self._pods.pop(uid, None)
         self._where.pop(uid, None)
         if item is not None and item.leads:
-            self.follow(item)
+            self.wake_next_like(item)
 
     def pop(self) -> Waiting | None:
         """Return the next pod to try; it is in nobody's hands until `failed` or `remove`."""
@@ -144,12 +144,12 @@ class SchedulingQueue:
                 return self._take(entry.uid)
         return None
 
-    def taken(self, uid: str) -> None:
+    def take_out(self, uid: str) -> None:
         """Take a pod out of turn: it is tried together with another of its gang."""
         if uid in self._pods:
             self._where[uid] = "trying"
 
-    def failed(self, item: Waiting, awaits: Change, kind: Hashable = None) -> None:
+    def add_unschedulable(self, item: Waiting, awaits: Change, kind: Hashable = None) -> None:
         """Put a pod back that fits nowhere, until one of the changes it awaits."""
         uid = item.pod.uid
         if uid not in self._pods:
@@ -164,20 +164,20 @@ class SchedulingQueue:
         entry = _Entry((*item.order, self._number), uid)
         heapq.heappush(self._failed.setdefault(item.kind, []), entry)
 
-    def again(self, item: Waiting) -> None:
+    def put_back(self, item: Waiting) -> None:
         """Put a pod back that could not be bound through no fault of its own."""
         if item.pod.uid in self._pods:
             item.attempts += 1
             item.failed_at = self._now()
             self._requeue(item)
 
-    def follow(self, item: Waiting) -> None:
+    def wake_next_like(self, item: Waiting) -> None:
         """Let the next of a pod's kind be tried, for this one was placed or is gone."""
         item.leads = False
         if item.kind is not None:
             self._wake_first(item.kind)
 
-    def changed(self, change: Change, helps: Callable[[PodInfo], bool] | None = None) -> int:
+    def wake_for(self, change: Change, helps: Callable[[PodInfo], bool] | None = None) -> int:
         """Let pods be tried again that await a change: the first of each kind; return how many.
 
         `helps` tells of one pod whether this very change may help it.
@@ -191,7 +191,7 @@ class SchedulingQueue:
                 moved += self._wake_first(kind)
         return moved
 
-    def wake(self, uids: Iterable[str]) -> int:
+    def wake_pods(self, uids: Iterable[str]) -> int:
         """Let these very pods be tried again, if they wait; return how many do."""
         moved = 0
         for uid in sorted(uids):
@@ -200,7 +200,7 @@ class SchedulingQueue:
                 moved += 1
         return moved
 
-    def flush(self) -> int:
+    def wake_overdue(self) -> int:
         """Let pods be tried again that have waited for long, whatever they await."""
         now, moved = self._now(), 0
         for kind in list(self._failed):

@@ -55,7 +55,7 @@ def claim_names(pod: Object) -> list[str]:
     return [name for name in [*named, *(s.get("resourceClaimName") for s in statuses)] if name]
 
 
-def forget(index: dict[Key, set[str]], key: Key, uid: str) -> None:
+def remove_waiter(index: dict[Key, set[str]], key: Key, uid: str) -> None:
     """Take a pod out of an index of those who wait."""
     held = index.get(key)
     if held is not None:

@@ -15,7 +15,7 @@ from dralab.allocation.outcome import Unknown
 from dralab.allocation.problem import Claim
 from dralab.kernel.clock import SECOND
 from dralab.runtime.events import shortened
-from dralab.scheduler.cycle import CANNOT_ALLOCATE, Refusal, State
+from dralab.scheduler.cycle import CANNOT_ALLOCATE, ClusterState, Refusal
 from dralab.scheduler.demands import Blocked
 from dralab.scheduler.nodes import REMEMBERED
 from dralab.scheduler.pods import amount_of
@@ -36,7 +36,7 @@ class Reasons:
         self._now = now
         self._told: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
 
-    def __call__(self, refusal: Refusal, state: State) -> str:
+    def __call__(self, refusal: Refusal, state: ClusterState) -> str:
         """Return why a pod fits nowhere."""
         message = refusal.message
         undecided = sum(isinstance(found, Unknown) for found in refusal.outcomes.values())
@@ -49,7 +49,7 @@ class Reasons:
         why = self._devices(refusal, state)
         return shortened(f"{message} {why}") if why else message
 
-    def _devices(self, refusal: Refusal, state: State) -> str:
+    def _devices(self, refusal: Refusal, state: ClusterState) -> str:
         pod = refusal.pod
         demand = state.demands.of(pod)
         if isinstance(demand, Blocked) or not demand.shape:
@@ -60,7 +60,9 @@ class Reasons:
             text = text.replace(_token(number), str(claim))
         return text
 
-    def _text(self, shape: bytes, claims: list[Claim], refusal: Refusal, state: State) -> str:
+    def _text(
+        self, shape: bytes, claims: list[Claim], refusal: Refusal, state: ClusterState
+    ) -> str:
         """Return the explanation with tokens for the claims' names: it serves other pods too."""
         now = self._now()
         told = self._told.get(shape)

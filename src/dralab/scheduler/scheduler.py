@@ -33,14 +33,20 @@ from dralab.runtime.objects import (
     uid_of,
 )
 from dralab.scheduler import binding, gangs
-from dralab.scheduler.cycle import Nominee, Placement, Refusal, State, ranked, schedule
+from dralab.scheduler.cycle import ClusterState, Nominee, PodPlacement, Refusal, ranked, schedule
 from dralab.scheduler.demands import NOT_CREATED_YET, Blocked, Demands
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduler.preemption import eviction_for
 from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
-from dralab.scheduler.queueing_hints import awaited, claim_names, forget, is_given_up, matters
+from dralab.scheduler.queueing_hints import (
+    awaited,
+    claim_names,
+    is_given_up,
+    matters,
+    remove_waiter,
+)
 from dralab.scheduler.reasons import Reasons
 from dralab.scheduler.topology import is_awaited
 from dralab.scheduler.volumes import Volumes
@@ -52,10 +58,10 @@ EARLY: Final = SECOND  # a pod's claims may come so much later than the pod
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 FLUSH_PERIOD: Final = 30 * SECOND
 
-Explain = Callable[[Refusal, State], str]
+Explain = Callable[[Refusal, ClusterState], str]
 
 
-def briefly(refusal: Refusal, state: State) -> str:  # noqa: ARG001 - the seam's shape
+def briefly(refusal: Refusal, state: ClusterState) -> str:  # noqa: ARG001 - the seam's shape
     """Return kube-scheduler's sentence alone: for simulations, where nobody reads more."""
     return refusal.message
 
@@ -65,7 +71,7 @@ class _Pending:
     """A pod whose devices and volumes must be made ready before it may be bound."""
 
     item: Waiting
-    placement: Placement
+    placement: PodPlacement
     claims: list[Key]
     volumes: list[Key]
     until: int
@@ -111,7 +117,7 @@ class Scheduler:
         storage = cache(resources.STORAGE_CLASSES)
         volumes = Volumes(table, self._volume_claims, cache(resources.VOLUMES), storage)
         self._demands = Demands(self._claims.get, self._groups.get, devices.in_flight, volumes.of)
-        self.state = State(table, devices, self._demands, volumes)
+        self.state = ClusterState(table, devices, self._demands, volumes)
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._placed: dict[str, str] = {}
         self._pending: dict[str, _Pending] = {}
@@ -206,12 +212,12 @@ class Scheduler:
         key = key_of(new)
         if self._pending:
             self._check_pending(key)
-        if self.queue.wake(self._by_claim.get(key, ())):
+        if self.queue.wake_pods(self._by_claim.get(key, ())):
             self._wake()
 
     def _group(self, old: Object | None, new: Object | None) -> None:
         group = new if new is not None else old
-        if group is not None and self.queue.wake(self._by_group.get(key_of(group), ())):
+        if group is not None and self.queue.wake_pods(self._by_group.get(key_of(group), ())):
             self._wake()
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
@@ -233,16 +239,16 @@ class Scheduler:
         if uid in self._placed:
             return
         if old is None or old["spec"].get("nodeName"):
-            self.queue.add(self._noted(new))
+            self.queue.add_pod(self._noted(new))
         elif matters(old, new):
-            self.queue.update(self._noted(new))
+            self.queue.update_pod(self._noted(new))
         else:
             return
         if self.leads and new["spec"].get("schedulingGates"):
             self._report(new, "SchedulingGated", GATED)
         group = (new["spec"].get("schedulingGroup") or {}).get("podGroupName")
         if group:
-            self.queue.wake(self._by_group[Key(key_of(new).namespace, group)])
+            self.queue.wake_pods(self._by_group[Key(key_of(new).namespace, group)])
         self._wake()
 
     def _noted(self, obj: Object) -> PodInfo:
@@ -259,10 +265,10 @@ class Scheduler:
         if item is None:
             return
         namespace = item.pod.key.namespace
-        forget(self._by_group, Key(namespace, item.pod.group), uid)
+        remove_waiter(self._by_group, Key(namespace, item.pod.group), uid)
         for name in claim_names(item.pod.obj):
-            forget(self._by_claim, Key(namespace, name), uid)
-        self.queue.remove(uid)
+            remove_waiter(self._by_claim, Key(namespace, name), uid)
+        self.queue.remove_pod(uid)
         self._wake()
 
     def _pod_on(self, uid: str, node: str, old: Object | None, new: Object) -> None:
@@ -285,7 +291,7 @@ class Scheduler:
         """Let those be tried again that wait for such a pod: it may be a friend, or even it out."""
         row = self.state.table.row_of.get(node)
         pod = None if row is None else self.state.table.pods[row].get(uid)
-        if pod is not None and self.queue.changed(
+        if pod is not None and self.queue.wake_for(
             Change.POD_PLACED, lambda waiting: is_awaited(waiting, pod)
         ):
             self._wake()
@@ -311,7 +317,7 @@ class Scheduler:
     def why_not(self, pod: Object) -> str:
         """Return all that can be said of why a pod fits nowhere now; empty where it fits."""
         found = schedule(self.state, self._info(pod))
-        if isinstance(found, Placement):
+        if isinstance(found, PodPlacement):
             return ""
         return Reasons(self.manager.engine.clock.now)(replace(found, repeated=False), self.state)
 
@@ -329,11 +335,11 @@ class Scheduler:
     # --- the loop
 
     def _changed(self, change: Change) -> None:
-        if self.queue.changed(change):
+        if self.queue.wake_for(change):
             self._wake()
 
     def _flush(self) -> None:
-        if self.queue.flush():
+        if self.queue.wake_overdue():
             self._wake()
 
     def _wake(self) -> None:
@@ -357,7 +363,7 @@ class Scheduler:
             self._try_gang(item)
             return
         found = schedule(self.state, pod)
-        if isinstance(found, Placement):
+        if isinstance(found, PodPlacement):
             self._accept(item, found)
         else:
             self._refuse(item, found)
@@ -374,7 +380,7 @@ class Scheduler:
         gang = policy.get("gang")
         if gang is None:
             found = schedule(self.state, pod)
-            if isinstance(found, Placement):
+            if isinstance(found, PodPlacement):
                 self._accept(item, found)
             else:
                 self._refuse(item, found)
@@ -397,14 +403,14 @@ class Scheduler:
         result = gangs.schedule_gang(self.state, [other.pod for other in members], need)
         if isinstance(result, Refusal):
             for other in members:
-                self.queue.taken(other.pod.uid)
+                self.queue.take_out(other.pod.uid)
                 self._refuse(other, result, preempt=False)
             return
         chosen = {placement.pod.uid: placement for placement in result}
         for other in members:
             placement = chosen.get(other.pod.uid)
             if placement is not None:
-                self.queue.taken(other.pod.uid)
+                self.queue.take_out(other.pod.uid)
                 self._accept(other, placement)
 
     def _placed_members(self, pod: PodInfo) -> int:
@@ -416,14 +422,14 @@ class Scheduler:
 
     # --- yes
 
-    def _accept(self, item: Waiting, placement: Placement) -> None:
-        self.state.assume(placement)
+    def _accept(self, item: Waiting, placement: PodPlacement) -> None:
+        self.state.assume_placement(placement)
         promised = self.state.nominees.pop(placement.pod.uid, None)
         if promised is not None and promised.node != placement.node:
             self._changed(Change.POD_GONE)  # the room that was kept for it is free
         self._placed[placement.pod.uid] = placement.node
         item.decided_at = self.manager.engine.clock.now()
-        self.queue.follow(item)
+        self.queue.wake_next_like(item)
         now = self.manager.now()
         client = self.manager.client
         if not placement.plans and not placement.volumes:
@@ -439,7 +445,7 @@ class Scheduler:
 
         self.manager.engine.offload(work, partial(self._claims_written, item, placement))
 
-    def _bind(self, item: Waiting, placement: Placement) -> None:
+    def _bind(self, item: Waiting, placement: PodPlacement) -> None:
         client = self.manager.client
         item.decided_at = self.manager.engine.clock.now()
         self.manager.engine.offload(
@@ -447,7 +453,7 @@ class Scheduler:
         )
 
     def _claims_written(
-        self, item: Waiting, placement: Placement, result: list[Object] | Exception
+        self, item: Waiting, placement: PodPlacement, result: list[Object] | Exception
     ) -> None:
         if isinstance(result, Exception):
             if binding.may_have_been_written(result, placement):
@@ -477,7 +483,7 @@ class Scheduler:
         self.manager.engine.at(until, partial(self._look_at, placement.pod.uid))
         self._look_at(placement.pod.uid)
 
-    def _find_out(self, item: Waiting, placement: Placement, error: Exception) -> None:
+    def _find_out(self, item: Waiting, placement: PodPlacement, error: Exception) -> None:
         """Learn what became of claims that may have been written all the same.
 
         A server that dies may have stored what it never answered. Until it says so, the devices
@@ -522,7 +528,7 @@ class Scheduler:
         claim = self._volume_claims.get(key)
         return claim is not None and is_bound(claim)
 
-    def _bound(self, item: Waiting, placement: Placement, result: Exception | None) -> None:
+    def _bound(self, item: Waiting, placement: PodPlacement, result: Exception | None) -> None:
         if result is not None:
             self._failed(item, placement, result)
             return
@@ -536,12 +542,12 @@ class Scheduler:
         )
 
     def _failed(
-        self, item: Waiting, placement: Placement, error: Exception, *, undo: bool = False
+        self, item: Waiting, placement: PodPlacement, error: Exception, *, undo: bool = False
     ) -> None:
         pod = placement.pod
         if self._placed.get(pod.uid) == placement.node:
             del self._placed[pod.uid]
-        self.state.forget(placement)
+        self.state.forget_placement(placement)
         self._changed(Change.POD_GONE | Change.DEVICES)
         held = [
             claim
@@ -563,7 +569,7 @@ class Scheduler:
         latest = self._pods.get(pod.key)
         if latest is not None and uid_of(latest) == pod.uid:
             item.pod = self._noted(latest)
-        self.queue.again(item)
+        self.queue.put_back(item)
         if self.queue.get(pod.uid) is not None:
             self.manager.engine.at(item.backoff_ends(), self._wake)
 
@@ -571,7 +577,7 @@ class Scheduler:
 
     def _refuse(self, item: Waiting, refusal: Refusal, *, preempt: bool = True) -> None:
         message = shortened(self._explain(refusal, self.state))
-        self.queue.failed(item, awaited(refusal), refusal.kind)
+        self.queue.add_unschedulable(item, awaited(refusal), refusal.kind)
         pod = item.pod
         nominated = ""
         if preempt and not (refusal.blocked or refusal.fatal or refusal.repeated):

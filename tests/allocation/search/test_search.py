@@ -9,12 +9,11 @@ from allocation.hard import hard
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.pools import Catalog
-from dralab.allocation.problem import Problem, Reach
+from dralab.allocation.problem import NodeScope, Problem
 from dralab.allocation.search.alternatives import RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort, first, walked
 from dralab.allocation.search.eligibility import SearchError
-from dralab.allocation.search.node_devices import Board
-from dralab.allocation.search.observers import Counting, Transcript
+from dralab.allocation.search.node_devices import NodeDevices
 from dralab.allocation.search.reduction import solve
 from dralab.allocation.search.setup import Setup, prepare
 
@@ -24,7 +23,7 @@ STEPS = 200_000
 def setup_of(problem: Problem) -> Setup:
     view = Catalog(problem.slices).view(b.NODE, problem.features)
     return prepare(
-        Board(view, problem.features),
+        NodeDevices(view, problem.features),
         problem.claims,
         problem.classes,
         problem.features,
@@ -37,20 +36,20 @@ def answer(problem: Problem, search) -> object:  # type: ignore[no-untyped-def]
         found = search(setup_of(problem), Effort(STEPS))
     except (RefusedError, SearchError) as error:
         return str(error)
-    return found and [(each.term.name, each.devices) for each in found]
+    return found and [(each.alternative.name, each.devices) for each in found]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 10**9), st.integers(3, 8))
-def test_the_exact_search_finds_what_the_plain_one_finds_first(seed: int, size: int) -> None:
+def test_reduction_finds_what_backtracking_finds_first(seed: int, size: int) -> None:
     problem = b.random_problem(seed, size=size)
     try:
-        plain = answer(problem, first)
+        expected = answer(problem, first)
     except BudgetError:
         return
-    exact = answer(problem, solve)
+    found = answer(problem, solve)
     # Which error comes to light first depends on the order; that there is one does not.
-    assert exact == plain or (isinstance(plain, str) and not isinstance(exact, list))
+    assert found == expected or (isinstance(expected, str) and not isinstance(found, list))
 
 
 @settings(max_examples=40, deadline=None)
@@ -96,10 +95,10 @@ def test_hard_problems_take_few_steps(name: str, problem: Problem, met: bool) ->
 )
 def test_hard_problems_get_kubernetes_devices(name: str, problem: Problem, met: bool) -> None:
     try:
-        plain = answer(problem, first)
+        expected = answer(problem, first)
     except BudgetError:
         pytest.skip("too hard for the plain search")
-    assert answer(problem, solve) == plain
+    assert answer(problem, solve) == expected
 
 
 def test_beyond_the_budget_the_answer_is_neither_yes_nor_no() -> None:
@@ -146,28 +145,8 @@ def test_a_node_selector_that_nobody_can_read_stops_the_pod() -> None:
 
     term = {"matchExpressions": [{"key": "a", "operator": "Nearly", "values": ["b"]}]}
     (each,) = b.pool(b.device("a"))
-    bad = replace(each, reach=Reach(selector={"nodeSelectorTerms": [term]}))
+    bad = replace(each, node_scope=NodeScope(selector={"nodeSelectorTerms": [term]}))
     outcome = allocate(b.problem([bad], b.claim("c", b.request("r"))), b.NODE)
     assert isinstance(outcome, Unsatisfiable)
     assert outcome.fatal
     assert outcome.error.startswith("gather pool information: ")
-
-
-def test_an_observer_hears_every_step() -> None:
-    # `a` alone serves the second request, so the first one has to leave it.
-    problem = b.problem(
-        b.pool(b.device("a", t="x"), b.device("b", t="y"), b.device("c", t="y")),
-        b.claim("c", b.request("first"), b.request("second", b.carries("t", "x"))),
-    )
-    heard, counted = Transcript(), Counting()
-    assert isinstance(allocate(problem, b.NODE, observer=heard), Allocated)
-    assert heard.lines == [
-        "first: d/p/a is taken",
-        "a dead end: from here on ask about every choice",
-        "first: with d/p/a the rest can be met: no",
-        "first: with d/p/b the rest can be met: yes",
-        "first: d/p/b is taken",
-        "second: d/p/a is taken",
-    ]
-    allocate(problem, b.NODE, observer=counted)
-    assert counted.counts == {"taken": 3, "asked": 2, "dead ends": 1}

@@ -13,7 +13,14 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.check.verification import Held, Key, Verifier
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.problem import DeviceId, Features, InUse, Problem, SelectorError, ShareId
+from dralab.allocation.problem import (
+    DeviceId,
+    DeviceSelectorError,
+    Features,
+    InUse,
+    Problem,
+    ShareId,
+)
 from dralab.allocation.selectors import CelEnvironment
 from dralab.values.quantity import parse_any
 
@@ -216,7 +223,7 @@ def _matches(reader: v1.Reader) -> Callable[[str, str, Wire], bool]:
     def matches(expression: str, driver: str, device: Wire) -> bool:
         try:
             return reader.environment.selector(expression).matches(reader.device(driver, device))
-        except SelectorError:
+        except DeviceSelectorError:
             return False
 
     return matches

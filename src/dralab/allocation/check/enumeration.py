@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.search.backtracking import Effort, solutions
-from dralab.allocation.search.node_devices import Board, State
+from dralab.allocation.search.node_devices import DeviceState, NodeDevices
 from dralab.allocation.search.setup import prepare
 
 Assignment = tuple[tuple[str, tuple[DeviceId, ...]], ...]
@@ -17,28 +17,35 @@ def assignments(problem: Problem, node: Node, *, budget: int) -> Iterator[Assign
     An assignment lists (request as in results, its devices) for all claims in order. Raises
     RefusedError or SearchError as the search does, BudgetError beyond `budget` steps.
     """
-    board = Board(Catalog(problem.slices).view(node, problem.features), problem.features)
-    setup = prepare(board, problem.claims, problem.classes, problem.features, problem.in_use)
+    node_devices = NodeDevices(
+        Catalog(problem.slices).view(node, problem.features), problem.features
+    )
+    setup = prepare(node_devices, problem.claims, problem.classes, problem.features, problem.in_use)
     for picked in solutions(setup, Effort(budget)):
         yield tuple(
-            (each.term.name, tuple(board.offers[number].id for number in each.devices))
+            (
+                each.alternative.name,
+                tuple(node_devices.offers[number].id for number in each.devices),
+            )
             for each in picked
         )
 
 
 def device_sets(
-    board: Board, state: State, numbers: tuple[int, ...], effort: Effort
+    node_devices: NodeDevices, state: DeviceState, numbers: tuple[int, ...], effort: Effort
 ) -> Iterator[tuple[int, ...]]:
     """Yield every set of these devices that can be in use together, the empty one first.
 
     Whole devices only: each is taken once, whatever it could share.
     """
 
-    def extended(start: int, state: State, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def extended(
+        start: int, state: DeviceState, chosen: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
         yield chosen
         for position in range(start, len(numbers)):
             effort.spend()
-            after = board.take(state, numbers[position], None)
+            after = node_devices.take_device(state, numbers[position], None)
             if after is not None:
                 yield from extended(position + 1, after, (*chosen, numbers[position]))
 

@@ -10,7 +10,7 @@ from dralab.allocation.explanation.phrases import devices, left_out, listed
 from dralab.allocation.facts import Excluded
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import DeviceId, Node, Problem
-from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.alternatives import Alternative
 
 MOST_PASSED: Final = 8
 
@@ -46,17 +46,19 @@ def _claim(
     results: Sequence[tuple[str, DeviceId]],
     taken: AbstractSet[DeviceId],
 ) -> Iterator[str]:
-    yield f"claim {claim} on node {found.board.view.node.name}:"
+    yield f"claim {claim} on node {found.node_devices.view.node.name}:"
     masks = {
-        (str(problem.claims[term.claim]), term.name): (term, mask) for term, mask in found.eligible
+        (str(problem.claims[alternative.claim]), alternative.name): (alternative, mask)
+        for alternative, mask in found.eligible
     }
     for request, device in results:
-        term, mask = masks[claim, request]
+        alternative, mask = masks[claim, request]
         yield f"  request {request}: {device}, {_among(mask.bit_count())} that could serve it"
-        if term.rank:
-            yield f"    the {_earlier(term)} could not be had"
+        if alternative.rank:
+            yield f"    the {_earlier(alternative)} could not be had"
         yield from (
-            f"    passed over: {text}" for text in _passed(problem, found, term, device, taken)
+            f"    passed over: {text}"
+            for text in _passed(problem, found, alternative, device, taken)
         )
 
 
@@ -64,22 +66,30 @@ def _among(count: int) -> str:
     return "the only device" if count == 1 else f"one of {devices(count)}"
 
 
-def _earlier(term: Term) -> str:
-    return "alternative before it" if term.rank == 1 else f"{term.rank} alternatives before it"
+def _earlier(alternative: Alternative) -> str:
+    return (
+        "alternative before it"
+        if alternative.rank == 1
+        else f"{alternative.rank} alternatives before it"
+    )
 
 
 def _passed(
-    problem: Problem, found: Found, term: Term, device: DeviceId, taken: AbstractSet[DeviceId]
+    problem: Problem,
+    found: Found,
+    alternative: Alternative,
+    device: DeviceId,
+    taken: AbstractSet[DeviceId],
 ) -> Iterator[str]:
     """Yield what kept the devices before a chosen one out, equal reasons counted together."""
     reasons: dict[str, Excluded] = {}
     blocked: list[str] = []
-    chosen = found.board.index[device]
+    chosen = found.node_devices.index[device]
     for number in range(chosen):
-        offer = found.board.offers[number]
+        offer = found.node_devices.offers[number]
         if offer.id in taken:
             continue
-        why = reason_against(found, problem, term, number)
+        why = reason_against(found, problem, alternative, number)
         if why is None:
             blocked.append(offer.id.device)
             continue

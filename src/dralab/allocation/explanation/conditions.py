@@ -11,24 +11,24 @@ from typing import Any, Final, Literal
 
 from dralab.allocation.pools import View
 from dralab.allocation.problem import (
-    Alternative,
     Claim,
     Constraint,
     Device,
     DeviceClass,
     DeviceId,
+    DeviceTaint,
+    DeviceToleration,
     InUse,
     Problem,
     Request,
     ShareId,
-    Taint,
-    Toleration,
+    SubRequest,
 )
 
-Kind = Literal[
+ConditionKind = Literal[
     "held", "taint", "capacity", "count", "constraint", "selector", "class-selector", "request"
 ]
-EASIEST_FIRST: Final[tuple[Kind, ...]] = (
+EASIEST_FIRST: Final[tuple[ConditionKind, ...]] = (
     "held", "taint", "count", "capacity", "constraint", "selector", "class-selector", "request",
 )  # fmt: skip
 """In which order a remedy is looked for: what costs a person least comes first."""
@@ -53,12 +53,12 @@ class Condition:
     `request` is a request, or an alternative as `request/subrequest`.
     """
 
-    kind: Kind
+    kind: ConditionKind
     claim: str = ""
     request: str = ""
     number: int = 0
     text: str = ""
-    taint: Taint | None = None
+    taint: DeviceTaint | None = None
     devices: tuple[DeviceId, ...] = ()
     holders: tuple[str, ...] = ()
 
@@ -67,10 +67,10 @@ def conditions_of(problem: Problem, views: Sequence[View]) -> list[Condition]:
     """Return every condition of a problem on some nodes, the easiest to change first."""
     found = [*_held(problem.in_use, views), *_asked(problem, views)]
     classes = {
-        alternative.class_name
+        subrequest.class_name
         for claim in problem.claims
         for request in claim.requests
-        for alternative in request.alternatives
+        for subrequest in request.subrequests
     }
     for name in sorted(classes & set(problem.classes)):
         for index, selector in enumerate(problem.classes[name].selectors):
@@ -117,7 +117,7 @@ def _held(in_use: InUse, views: Sequence[View]) -> Iterator[Condition]:
         mine = [
             device
             for pool in view.pools
-            for device in _devices_of(pool.driver, pool.name, pool.drawing)
+            for device in _devices_of(pool.driver, pool.name, pool.consuming)
             if device in held and device not in seen
         ]
         seen.update(mine)
@@ -141,29 +141,29 @@ def _asked(problem: Problem, views: Sequence[View]) -> Iterator[Condition]:
         name = str(claim)
         for request in claim.requests:
             yield Condition(kind="request", claim=name, request=request.name)
-            for alternative in request.alternatives:
-                yield from _of_alternative(name, alternative, taints)
+            for subrequest in request.subrequests:
+                yield from _of_alternative(name, subrequest, taints)
         for index, constraint in enumerate(claim.constraints):
             yield Condition(kind="constraint", claim=name, number=index, text=said_by(constraint))
 
 
 def _of_alternative(
-    claim: str, alternative: Alternative, taints: Sequence[Taint]
+    claim: str, subrequest: SubRequest, taints: Sequence[DeviceTaint]
 ) -> Iterator[Condition]:
-    where: Mapping[str, Any] = {"claim": claim, "request": alternative.name}
-    for index, selector in enumerate(alternative.selectors):
+    where: Mapping[str, Any] = {"claim": claim, "request": subrequest.name}
+    for index, selector in enumerate(subrequest.selectors):
         text = selector.text if selector is not None else ""
         yield Condition(kind="selector", **where, number=index, text=text)
-    if alternative.mode == "ExactCount" and alternative.count > 1:
-        yield Condition(kind="count", **where, number=alternative.count)
-    for capacity in alternative.capacity:
+    if subrequest.mode == "ExactCount" and subrequest.count > 1:
+        yield Condition(kind="count", **where, number=subrequest.count)
+    for capacity in subrequest.capacity:
         yield Condition(kind="capacity", **where, text=capacity)
     for taint in taints:
-        if not any(each.covers(taint) for each in alternative.tolerations):
+        if not any(each.covers(taint) for each in subrequest.tolerations):
             yield Condition(kind="taint", **where, taint=taint)
 
 
-def _repelling(views: Sequence[View]) -> list[Taint]:
+def _repelling(views: Sequence[View]) -> list[DeviceTaint]:
     found = {
         taint
         for view in views
@@ -185,8 +185,8 @@ def _claim(claim: Claim, gone: frozenset[Condition]) -> Claim:
     requests = tuple(
         replace(
             request,
-            alternatives=tuple(
-                _alternative(name, alternative, gone) for alternative in request.alternatives
+            subrequests=tuple(
+                _alternative(name, subrequest, gone) for subrequest in request.subrequests
             ),
         )
         for request in claim.requests
@@ -215,28 +215,28 @@ def _still_asked(
     )
 
 
-def _alternative(claim: str, alternative: Alternative, gone: frozenset[Condition]) -> Alternative:
-    mine = [each for each in gone if (each.claim, each.request) == (claim, alternative.name)]
+def _alternative(claim: str, subrequest: SubRequest, gone: frozenset[Condition]) -> SubRequest:
+    mine = [each for each in gone if (each.claim, each.request) == (claim, subrequest.name)]
     if not mine:
-        return alternative
+        return subrequest
     selectors = {each.number for each in mine if each.kind == "selector"}
     amounts = {each.text for each in mine if each.kind == "capacity"}
     tolerated = tuple(
-        Toleration(each.taint.key, "Equal", each.taint.value, each.taint.effect)
+        DeviceToleration(each.taint.key, "Equal", each.taint.value, each.taint.effect)
         for each in mine
         if each.taint is not None
     )
     return replace(
-        alternative,
+        subrequest,
         selectors=tuple(
             selector
-            for index, selector in enumerate(alternative.selectors)
+            for index, selector in enumerate(subrequest.selectors)
             if index not in selectors
         ),
-        count=1 if any(each.kind == "count" for each in mine) else alternative.count,
-        tolerations=alternative.tolerations + tolerated,
+        count=1 if any(each.kind == "count" for each in mine) else subrequest.count,
+        tolerations=subrequest.tolerations + tolerated,
         capacity={
-            name: amount for name, amount in alternative.capacity.items() if name not in amounts
+            name: amount for name, amount in subrequest.capacity.items() if name not in amounts
         },
     )
 

@@ -269,11 +269,11 @@ def _counting(problem: Problem, condition: Condition, count: int) -> Problem:
                 requests=tuple(
                     replace(
                         request,
-                        alternatives=tuple(
+                        subrequests=tuple(
                             replace(each, count=count)
                             if (str(claim), each.name) == (condition.claim, condition.request)
                             else each
-                            for each in request.alternatives
+                            for each in request.subrequests
                         ),
                     )
                     for request in claim.requests
@@ -294,13 +294,13 @@ def _looks(view: View, uses: "_Uses") -> object:
         (
             pool.driver,
             pool.unusable,
-            tuple((id(offer.device), offer.here, uses.of(offer.id)) for offer in pool.offers),
+            tuple((id(offer.device), offer.here, uses.use_of(offer.id)) for offer in pool.offers),
             tuple(
                 (name, tuple(sorted(counters.items())))
                 for name, counters in sorted(pool.counter_sets.items())
             ),
             # Devices elsewhere draw on the same counters: such a pool is like no other.
-            pool.id if len(pool.drawing) != len(pool.offers) else None,
+            pool.id if len(pool.consuming) != len(pool.offers) else None,
         )
         for pool in view.pools
     ) + tuple((item.driver, item.why) for item in view.unusable)
@@ -316,7 +316,7 @@ class _Uses:
         for device in self.held:
             self.by_pool.setdefault((device.driver, device.pool), set()).add(device)
 
-    def of(self, device: DeviceId) -> object:
+    def use_of(self, device: DeviceId) -> object:
         """Return how a device is used, whoever uses it."""
         if device not in self.held:
             return None

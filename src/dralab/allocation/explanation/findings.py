@@ -21,11 +21,11 @@ from dralab.allocation.facts import (
     TooManyDevices,
 )
 from dralab.allocation.pools import View
-from dralab.allocation.problem import Attribute, Constraint, InUse, Problem, SelectorError
-from dralab.allocation.search.alternatives import RefusedError, Term, terms_of
+from dralab.allocation.problem import Attribute, Constraint, DeviceSelectorError, InUse, Problem
+from dralab.allocation.search.alternatives import Alternative, RefusedError, alternatives_of
 from dralab.allocation.search.eligibility import Eligibility, SearchError, selector_sentence
 from dralab.allocation.search.matching import Shortfall, matched
-from dralab.allocation.search.node_devices import Board, State, bits
+from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits
 from dralab.values.quantity import Number
 
 MOST_OFFERS: Final = 8
@@ -37,57 +37,59 @@ class Found:
     """The facts of one node, and per alternative the devices that could each serve it alone."""
 
     facts: tuple[Fact, ...]
-    eligible: tuple[tuple[Term, int], ...]
+    eligible: tuple[tuple[Alternative, int], ...]
     """(alternative, bit set of devices)"""
-    board: Board
+    node_devices: NodeDevices
 
 
 def findings(problem: Problem, view: View) -> Found:
     """Return everything that speaks against a problem on one node."""
-    board = Board(view, problem.features)
-    looking = _Look(problem, board)
+    node_devices = NodeDevices(view, problem.features)
+    looking = _Look(problem, node_devices)
     facts: list[Fact] = list(view.unusable)
-    eligible: list[tuple[Term, int]] = []
+    eligible: list[tuple[Alternative, int]] = []
     for position, claim in enumerate(problem.claims):
         for number in range(len(claim.requests)):
             try:
-                terms = list(
-                    terms_of(
+                alternatives = list(
+                    alternatives_of(
                         claim, position, number, classes=problem.classes, features=problem.features
                     )
                 )
             except RefusedError as error:
                 facts.append(error.fact)
                 continue
-            for term in terms:
-                fact, mask = looking.request(term)
+            for alternative in alternatives:
+                fact, mask = looking.request(alternative)
                 facts.append(fact)
-                eligible.append((term, mask))
-    return Found((*facts, *looking.together(eligible)), tuple(eligible), board)
+                eligible.append((alternative, mask))
+    return Found((*facts, *looking.together(eligible)), tuple(eligible), node_devices)
 
 
-def reason_against(found: Found, problem: Problem, term: Term, number: int) -> Excluded | None:
+def reason_against(
+    found: Found, problem: Problem, alternative: Alternative, number: int
+) -> Excluded | None:
     """Return why one device could not serve an alternative, None where it could."""
-    return _Look(problem, found.board).against(term, number)
+    return _Look(problem, found.node_devices).against(alternative, number)
 
 
 class _Look:
-    def __init__(self, problem: Problem, board: Board) -> None:
+    def __init__(self, problem: Problem, node_devices: NodeDevices) -> None:
         self.problem = problem
-        self.board = board
-        self.eligibility = Eligibility(board)
+        self.node_devices = node_devices
+        self.eligibility = Eligibility(node_devices)
         self.in_use: InUse = problem.in_use
-        self.start: State = board.state(problem.in_use)
+        self.start: DeviceState = node_devices.state(problem.in_use)
 
     # --- one request
 
-    def request(self, term: Term) -> tuple[RequestFacts, int]:
+    def request(self, alternative: Alternative) -> tuple[RequestFacts, int]:
         """Count the devices of a node for one alternative."""
         excluded: dict[tuple[object, ...], Excluded] = {}
         mask = 0
         suitable = 0
-        for number in range(len(self.board.offers)):
-            why = self.against(term, number)
+        for number in range(len(self.node_devices.offers)):
+            why = self.against(alternative, number)
             if why is None:
                 mask |= 1 << number
                 suitable += 1
@@ -97,19 +99,19 @@ class _Look:
             before = excluded.get(key)
             excluded[key] = why if before is None else _both(before, why)
         facts = RequestFacts(
-            claim=str(self.problem.claims[term.claim]),
-            request=term.name,
+            claim=str(self.problem.claims[alternative.claim]),
+            request=alternative.name,
             # All wants what is there, and at least one device.
-            wanted=max(suitable, 1) if term.all else term.count,
-            devices=len(self.board.offers),
+            wanted=max(suitable, 1) if alternative.all else alternative.count,
+            devices=len(self.node_devices.offers),
             eligible=mask.bit_count(),
             excluded=tuple(sorted(excluded.values(), key=lambda item: -item.count)),
         )
         return facts, mask
 
-    def against(self, term: Term, number: int) -> Excluded | None:
+    def against(self, alternative: Alternative, number: int) -> Excluded | None:
         """Return the first reason against a device, None where it could serve the request."""
-        offer = self.board.offers[number]
+        offer = self.node_devices.offers[number]
         device = offer.device
         here = Excluded("node", 1, offer.id)
         if not offer.here:
@@ -117,10 +119,10 @@ class _Look:
         features = self.problem.features
         if device.binding_conditions and not features.binding_conditions:
             return replace(here, why="feature", detail="binding conditions")
-        for where, index, selector in term.conditions:
+        for where, index, selector in alternative.conditions:
             try:
                 accepted = selector.matches(device)
-            except SelectorError as error:
+            except DeviceSelectorError as error:
                 text = selector_sentence(where, index, str(offer.id), error)
                 return replace(
                     here, why="error", where=where, index=index, detail=selector.text, error=text
@@ -130,30 +132,33 @@ class _Look:
         if not self.eligibility.offered(number):
             detail = "counters" if device.consumes else "node operations to skip"
             return replace(here, why="feature", detail=detail)
-        return self._left(term, number, here) or self._constrained(term, number, here)
+        return self._left(alternative, number, here) or self._constrained(alternative, number, here)
 
-    def _left(self, term: Term, number: int, here: Excluded) -> Excluded | None:
-        amounts = self.eligibility.amounts(term, number)
+    def _left(self, alternative: Alternative, number: int, here: Excluded) -> Excluded | None:
+        amounts = self.eligibility.amounts(alternative, number)
         if amounts is None:
-            return self._too_small(term, number, here)
+            return self._too_small(alternative, number, here)
         untolerated = (
-            self.eligibility.untolerated(term, number)
+            self.eligibility.untolerated(alternative, number)
             if self.problem.features.device_taints
             else None
         )
         bit = 1 << number
-        if not term.admin and self.start.used & bit:
+        if not alternative.admin and self.start.used & bit:
             return replace(here, why="in-use", holders=self.in_use.holders.get(here.example, ()))
         if untolerated is not None:
-            taint = self.board.offers[number].device.taints[untolerated]
+            taint = self.node_devices.offers[number].device.taints[untolerated]
             return replace(here, why="taint", taint=taint)
-        if term.admin:
+        if alternative.admin:
             return None
-        shared = bool(self.board.shareable & bit)
-        if self.board.take(self.start, number, amounts if shared else None) is not None:
+        shared = bool(self.node_devices.shareable & bit)
+        if (
+            self.node_devices.take_device(self.start, number, amounts if shared else None)
+            is not None
+        ):
             return None
         if shared and number in self.start.room:
-            names = list(self.board.offers[number].device.capacity)
+            names = list(self.node_devices.offers[number].device.capacity)
             for name, have, want in zip(names, self.start.room[number], amounts, strict=True):
                 if want > have:
                     return replace(
@@ -162,10 +167,10 @@ class _Look:
                     )  # fmt: skip
         return self._overdrawn(number, here)
 
-    def _too_small(self, term: Term, number: int, here: Excluded) -> Excluded:
-        device = self.board.offers[number].device
+    def _too_small(self, alternative: Alternative, number: int, here: Excluded) -> Excluded:
+        device = self.node_devices.offers[number].device
         known = {device.written(name): item for name, item in device.capacity.items()}
-        for name, asked in term.alternative.capacity.items():
+        for name, asked in alternative.subrequest.capacity.items():
             item = known.get(name)
             if item is None:
                 return replace(here, why="capacity", detail=name, needed=asked)
@@ -175,38 +180,40 @@ class _Look:
         return replace(here, why="capacity")
 
     def _overdrawn(self, number: int, here: Excluded) -> Excluded:
-        draw = self.board.draws[number]
-        if draw is None:
+        consumption = self.node_devices.consumptions[number]
+        if consumption is None:
             return replace(here, why="in-use", holders=self.in_use.holders.get(here.example, ()))
-        unit = self.board.units[draw.unit]
-        left = self.start.left[draw.unit]
-        holders = self._holders_of(draw.unit)
-        for position, amount in draw.amounts:
-            if left.counters[position] < amount:
+        counter_group = self.node_devices.counter_groups[consumption.counter_group]
+        remaining = self.start.remaining[consumption.counter_group]
+        holders = self._holders_of(consumption.counter_group)
+        for position, amount in consumption.amounts:
+            if remaining.counters[position] < amount:
                 return replace(
-                    here, why="counters", detail="/".join(unit.counters[position]),
-                    needed=amount, offered=left.counters[position], holders=holders,
+                    here, why="counters", detail="/".join(counter_group.counters[position]),
+                    needed=amount, offered=remaining.counters[position], holders=holders,
                 )  # fmt: skip
-        position = draw.groups[0][0]
-        return replace(here, why="groups", detail=unit.sets[position], holders=holders)
+        position = consumption.groups[0][0]
+        return replace(here, why="groups", detail=counter_group.sets[position], holders=holders)
 
-    def _holders_of(self, unit: int) -> tuple[str, ...]:
-        """Return who holds devices that draw on the counters of a unit, other nodes' too."""
-        pool = self.board.view.pools[self.board.units[unit].pool]
-        sets = set(self.board.units[unit].sets)
+    def _holders_of(self, counter_group: int) -> tuple[str, ...]:
+        """Return who holds devices that draw on a counter group, other nodes' too."""
+        pool = self.node_devices.view.pools[self.node_devices.counter_groups[counter_group].pool]
+        sets = set(self.node_devices.counter_groups[counter_group].sets)
         names = {
             name
-            for device in pool.drawing
+            for device in pool.consuming
             if sets.intersection(drawn.counter_set for drawn in device.consumes)
             for name in self.in_use.holders.get((pool.driver, pool.name, device.name), ())  # type: ignore[call-overload]  # a DeviceId is this tuple
         }
         return tuple(sorted(names))
 
-    def _constrained(self, term: Term, number: int, here: Excluded) -> Excluded | None:
-        for constraint in self._binding(term):
+    def _constrained(
+        self, alternative: Alternative, number: int, here: Excluded
+    ) -> Excluded | None:
+        for constraint in self._binding(alternative):
             if constraint.kind in {"match", "distinct"}:
                 try:
-                    values = self.eligibility.values(term, number, constraint.name)
+                    values = self.eligibility.values(alternative, number, constraint.name)
                 except SearchError as error:
                     return replace(
                         here, why="error", where="derived attribute",
@@ -216,16 +223,18 @@ class _Look:
                     return replace(here, why="attribute", detail=constraint.name)
         return None
 
-    def _binding(self, term: Term) -> Iterator[Constraint]:
-        for constraint in self.problem.claims[term.claim].constraints:
-            if constraint.covers(term.name):
+    def _binding(self, alternative: Alternative) -> Iterator[Constraint]:
+        for constraint in self.problem.claims[alternative.claim].constraints:
+            if constraint.covers(alternative.name):
                 yield constraint
 
     # --- all requests together
 
-    def together(self, eligible: Sequence[tuple[Term, int]]) -> Iterator[Fact]:
+    def together(self, eligible: Sequence[tuple[Alternative, int]]) -> Iterator[Fact]:
         """Yield what is short only because several devices are wanted at once."""
-        certain = [(term, mask) for term, mask in eligible if not term.prioritized]
+        certain = [
+            (alternative, mask) for alternative, mask in eligible if not alternative.prioritized
+        ]
         yield from self._too_many()
         yield from self._shortage(certain)
         yield from self._counters(certain)
@@ -236,21 +245,23 @@ class _Look:
     def _too_many(self) -> Iterator[TooManyDevices]:
         for claim in self.problem.claims:
             least = sum(
-                min((each.count for each in request.alternatives), default=0)
+                min((each.count for each in request.subrequests), default=0)
                 for request in claim.requests
             )
             if least > claim.limit:
                 yield TooManyDevices(str(claim), claim.limit)
 
-    def _shortage(self, certain: Sequence[tuple[Term, int]]) -> Iterator[Shortage]:
+    def _shortage(self, certain: Sequence[tuple[Alternative, int]]) -> Iterator[Shortage]:
         wanting = [
-            (term, mask)
-            for term, mask in certain
-            if not term.all and not term.admin and mask.bit_count() >= term.count
+            (alternative, mask)
+            for alternative, mask in certain
+            if not alternative.all
+            and not alternative.admin
+            and mask.bit_count() >= alternative.count
         ]
-        shares = {number: len(wanting) for number in bits(self.board.shareable)}
+        shares = {number: len(wanting) for number in bits(self.node_devices.shareable)}
         found = matched(
-            [term.count for term, _ in wanting],
+            [alternative.count for alternative, _ in wanting],
             [mask for _, mask in wanting],
             shares,
             lambda _: None,
@@ -262,51 +273,68 @@ class _Look:
             )
             yield Shortage(names, found.needed, found.devices)
 
-    def _counters(self, certain: Sequence[tuple[Term, int]]) -> Iterator[CounterShortage]:
-        """Compare what the cheapest devices draw from a unit with what the unit has left."""
+    def _counters(self, certain: Sequence[tuple[Alternative, int]]) -> Iterator[CounterShortage]:
+        """Compare what the cheapest devices draw from a counter group with what it has left."""
         needs: dict[int, list[Number]] = {}
         wanted: dict[int, int] = {}
-        for term, mask in certain:
-            draws = [self.board.draws[number] for number in bits(mask)]
-            units = {draw.unit for draw in draws if draw is not None}
-            if term.all or term.admin or len(units) != 1 or None in draws:
+        for alternative, mask in certain:
+            consumptions = [self.node_devices.consumptions[number] for number in bits(mask)]
+            counter_groups = {
+                consumption.counter_group for consumption in consumptions if consumption is not None
+            }
+            if (
+                alternative.all
+                or alternative.admin
+                or len(counter_groups) != 1
+                or None in consumptions
+            ):
                 continue
-            (at,) = units
-            if len(draws) < term.count or any(
+            (at,) = counter_groups
+            if len(consumptions) < alternative.count or any(
                 self.start.charged >> number & 1 for number in bits(mask)
             ):
                 continue
-            size = len(self.board.units[at].counters)
+            size = len(self.node_devices.counter_groups[at].counters)
             total = needs.setdefault(at, [0] * size)
-            wanted[at] = wanted.get(at, 0) + term.count
+            wanted[at] = wanted.get(at, 0) + alternative.count
             for position in range(size):
                 amounts = sorted(
-                    dict(draw.amounts).get(position, 0) for draw in draws if draw is not None
+                    dict(consumption.amounts).get(position, 0)
+                    for consumption in consumptions
+                    if consumption is not None
                 )
-                total[position] += sum(amounts[: term.count])
+                total[position] += sum(amounts[: alternative.count])
         for at, total in needs.items():
-            unit, left = self.board.units[at], self.start.left[at]
-            shared = any(self.board.draws[number] for number in bits(self.board.shareable))
-            for position, (counter_set, counter) in enumerate(unit.counters):
-                if wanted[at] > 1 and not shared and total[position] > left.counters[position]:
-                    pool = self.board.view.pools[unit.pool]
-                    have, least = left.counters[position], total[position]
+            counter_group, remaining = (
+                self.node_devices.counter_groups[at],
+                self.start.remaining[at],
+            )
+            shared = any(
+                self.node_devices.consumptions[number]
+                for number in bits(self.node_devices.shareable)
+            )
+            for position, (counter_set, counter) in enumerate(counter_group.counters):
+                if wanted[at] > 1 and not shared and total[position] > remaining.counters[position]:
+                    pool = self.node_devices.view.pools[counter_group.pool]
+                    have, least = remaining.counters[position], total[position]
                     yield CounterShortage(pool.driver, pool.name, counter_set, counter, have, least)
                     break
 
     def _offers(
-        self, claim: str, constraint: Constraint, eligible: Sequence[tuple[Term, int]]
+        self, claim: str, constraint: Constraint, eligible: Sequence[tuple[Alternative, int]]
     ) -> ConstraintOffers:
         counts: dict[Attribute | None, int] = {}
         wanted = 0
         mask = 0
-        for term, devices in eligible:
-            if str(self.problem.claims[term.claim]) == claim and constraint.covers(term.name):
-                if term.rank == 0:
-                    wanted += max(devices.bit_count(), 1) if term.all else term.count
+        for alternative, devices in eligible:
+            if str(self.problem.claims[alternative.claim]) == claim and constraint.covers(
+                alternative.name
+            ):
+                if alternative.rank == 0:
+                    wanted += max(devices.bit_count(), 1) if alternative.all else alternative.count
                 mask |= devices
         for number in bits(mask):
-            attribute = self.board.offers[number].device.attributes.get(constraint.name)
+            attribute = self.node_devices.offers[number].device.attributes.get(constraint.name)
             counts[attribute] = counts.get(attribute, 0) + 1
         ordered = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
         return ConstraintOffers(

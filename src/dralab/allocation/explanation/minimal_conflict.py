@@ -1,9 +1,9 @@
 """From an infeasible problem to its core: a minimal conflict, and minimal remedies.
 
-Both ask an oracle "is the problem without these conditions feasible?" and nothing else. Conditions
+Both ask "is the problem without these conditions feasible?" and nothing else. Conditions
 are mostly monotone (dropping one never makes a problem infeasible), but not all: a selector of a
 request for all devices is not, and one that guards another against errors is not. So results are
-checked until nothing more can be left out, and are irreducible whatever the oracle is like.
+checked until nothing more can be left out, and are irreducible whatever the answers are.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -12,14 +12,14 @@ from typing import Final
 
 from dralab.allocation.explanation.conditions import Condition
 
-Oracle = Callable[[Collection[Condition]], bool | None]
+IsFeasible = Callable[[Collection[Condition]], bool | None]
 """Whether the problem without these conditions is feasible; None: not known."""
 
 MOST_PAIRS: Final = 300
 MOST_REMEDIES: Final = 3
 
 
-def conflict(conditions: Sequence[Condition], feasible: Oracle) -> tuple[Condition, ...] | None:
+def conflict(conditions: Sequence[Condition], feasible: IsFeasible) -> tuple[Condition, ...] | None:
     """Return conditions that alone are infeasible, none of which can be left out.
 
     None where they are feasible, or where that is not known. What is hardest to change is
@@ -46,7 +46,7 @@ def conflict(conditions: Sequence[Condition], feasible: Oracle) -> tuple[Conditi
 
 
 def remedies(
-    conditions: Sequence[Condition], feasible: Oracle
+    conditions: Sequence[Condition], feasible: IsFeasible
 ) -> tuple[tuple[Condition, ...], ...]:
     """Return minimal sets of conditions without which the rest is feasible, the easiest first.
 
@@ -75,7 +75,7 @@ def remedies(
 
 
 def _waiting(
-    found: Sequence[tuple[Condition, ...]], lesser: Sequence[Condition], feasible: Oracle
+    found: Sequence[tuple[Condition, ...]], lesser: Sequence[Condition], feasible: IsFeasible
 ) -> Iterator[tuple[Condition, ...]]:
     """Yield what would have to be released if nothing else changed, where that takes several."""
     held = [item for item in lesser if item.kind == "held"]
@@ -85,7 +85,7 @@ def _waiting(
             yield released
 
 
-def _shrunk(conditions: Sequence[Condition], feasible: Oracle) -> tuple[Condition, ...]:
+def _shrunk(conditions: Sequence[Condition], feasible: IsFeasible) -> tuple[Condition, ...]:
     """Start from all conditions dropped, and take back what is not needed, the hardest first."""
     dropped = list(conditions)
     if feasible(dropped) is not True:

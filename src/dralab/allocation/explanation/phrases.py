@@ -11,7 +11,7 @@ from dralab.allocation.facts import (
     RequestFacts,
     Shortage,
 )
-from dralab.allocation.problem import Attribute, Taint
+from dralab.allocation.problem import Attribute, DeviceTaint
 from dralab.values.quantity import Number, render
 
 MOST_NAMES: Final = 3
@@ -57,7 +57,7 @@ def shortened(expression: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def tainted(taint: Taint) -> str:
+def tainted(taint: DeviceTaint) -> str:
     """Return a taint as kubectl writes it: `key=value:effect`."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"

@@ -8,10 +8,10 @@ from collections.abc import Hashable
 from typing import Final
 
 # Releases that are remembered one by one before everybody takes note of them.
-MOST_REOPENED: Final = 4_096
+MOST_RELEASES: Final = 4_096
 
 
-class Opening:
+class FeasibleNodesOfKind:
     """The nodes on which one kind may still fit, and how far it has read the log."""
 
     __slots__ = ("nodes", "noticed")
@@ -21,50 +21,53 @@ class Opening:
         self.noticed = noticed
 
 
-class Openings:
-    """The openings of every kind."""
+class FeasibleNodes:
+    """Where every kind may still fit."""
 
     def __init__(self, nodes: int) -> None:
         self.every = (1 << nodes) - 1
-        self._kinds: dict[Hashable, Opening] = {}
+        self._kinds: dict[Hashable, FeasibleNodesOfKind] = {}
         self._log: list[int] = []
         self._length = 0
 
-    def of(self, kind: Hashable) -> Opening:
+    def of_kind(self, kind: Hashable) -> FeasibleNodesOfKind:
         """Return where a kind may still fit: everywhere, if nobody asked before."""
         found = self._kinds.get(kind)
         if found is None:
-            found = self._kinds[kind] = Opening(self.every, self._length)
+            found = self._kinds[kind] = FeasibleNodesOfKind(self.every, self._length)
         elif found.noticed != self._length:
             self._notice(found)
         return found
 
-    def reopen(self, nodes: int) -> None:
+    def add_released(self, nodes: int) -> None:
         """Say that something was given back on these nodes."""
         self._log.append(nodes)
         self._length += 1
-        if len(self._log) >= MOST_REOPENED:
+        if len(self._log) >= MOST_RELEASES:
             for each in self._kinds.values():
                 self._notice(each)
             self._log.clear()
 
-    def clear(self) -> None:
+    def forget_kinds(self) -> None:
         """Forget everything."""
         self._kinds.clear()
 
-    def copied(self) -> "Openings":
-        """Return the same openings, for a copy that changes on its own."""
-        other = Openings(0)
+    def copied(self) -> "FeasibleNodes":
+        """Return the same, for a copy that changes on its own."""
+        other = FeasibleNodes(0)
         other.__dict__.update(
             every=self.every,
-            _kinds={kind: Opening(each.nodes, each.noticed) for kind, each in self._kinds.items()},
+            _kinds={
+                kind: FeasibleNodesOfKind(each.nodes, each.noticed)
+                for kind, each in self._kinds.items()
+            },
             _log=self._log.copy(),
             _length=self._length,
         )
         return other
 
-    def _notice(self, opening: Opening) -> None:
-        behind = self._length - opening.noticed
+    def _notice(self, known: FeasibleNodesOfKind) -> None:
+        behind = self._length - known.noticed
         for nodes in self._log[len(self._log) - behind :]:
-            opening.nodes |= nodes
-        opening.noticed = self._length
+            known.nodes |= nodes
+        known.noticed = self._length

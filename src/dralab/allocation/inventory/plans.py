@@ -1,8 +1,8 @@
 """Plans: what a kind of claim gets on a node in a given state, worked out once per state.
 
-A `Kind` is what a pod asks for, names of claims apart; a `NodeShape` is what equal nodes have in
-common. `Planner` holds the plans of one kind on one shape: a lazily built automaton, whose states
-are the states of the pools that matter to the kind, and whose transitions are plans.
+A `ClaimKind` is what a pod asks for, names of claims apart; a `NodeShape` is what equal nodes have
+in common. `Planner` holds the plans of one kind on one shape: a lazily built automaton, whose
+states are the states of the pools that matter to the kind, and whose transitions are plans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,22 +12,22 @@ from typing import Any, Final
 from dralab.allocation.inventory.pool_states import PoolShape, PoolState
 from dralab.allocation.outcome import Chosen
 from dralab.allocation.pools import Pool, View
-from dralab.allocation.problem import Claim, DeviceClass, Features, Node, Path
+from dralab.allocation.problem import Claim, DeviceClass, DevicePath, Features, Node
 from dralab.allocation.results import configs_of, node_selector, only
-from dralab.allocation.search.alternatives import RefusedError, Term
+from dralab.allocation.search.alternatives import Alternative, RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.eligibility import WHOLE, Eligibility, SearchError
-from dralab.allocation.search.node_devices import Board, State, bits, mask_of
+from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits, mask_of
 from dralab.allocation.search.reduction import solve
 from dralab.allocation.search.rules import rules_of
-from dralab.allocation.search.setup import Picked, Setup, fixed_devices, prepare_terms
+from dralab.allocation.search.setup import Picked, Setup, fixed_devices, prepare_alternatives
 
 # Plans that one planner remembers; beyond it they are forgotten, which costs time alone.
 MOST_PLANS: Final = 100_000
 STATES_OF_CLAIM: Final[frozenset[str]] = frozenset({"match", "distinct"})
 
 
-class Kind:
+class ClaimKind:
     """What the claims of a pod ask for; pods that ask alike are of one kind."""
 
     def __init__(
@@ -35,14 +35,14 @@ class Kind:
     ) -> None:
         self.claims = tuple(claims)
         self.refused: RefusedError | None = None
-        self.terms: Sequence[Sequence[Sequence[Term]]] = ()
+        self.alternatives: Sequence[Sequence[Sequence[Alternative]]] = ()
         try:
-            self.terms = prepare_terms(self.claims, classes, features)
+            self.alternatives = prepare_alternatives(self.claims, classes, features)
         except RefusedError as error:
             self.refused = error
-        requests = [request for claim in self.terms for request in claim]
-        every = [term for request in requests for term in request]
-        self.some_all = any(term.all for term in every)
+        requests = [request for claim in self.alternatives for request in claim]
+        every = [alternative for request in requests for alternative in request]
+        self.some_all = any(alternative.all for alternative in every)
         self.reads = frozenset(_reads(self.claims, every))
         # The usual kind: one request for some devices, and at most one rule, on a common value.
         self.single = every[0] if len(every) == 1 and _simple(every[0]) else None
@@ -56,22 +56,22 @@ class Kind:
                 self.single = None
 
 
-def reads_of(demand: Iterable[tuple[Term, float]]) -> Iterable[Path]:
+def paths_read_by(demand: Iterable[tuple[Alternative, float]]) -> Iterable[DevicePath]:
     """Return what the selectors of likely requests read."""
-    return _reads((), [term for term, _ in demand])
+    return _reads((), [alternative for alternative, _ in demand])
 
 
-def _simple(term: Term) -> bool:
-    return not (term.all or term.admin)
+def _simple(alternative: Alternative) -> bool:
+    return not (alternative.all or alternative.admin)
 
 
-def _reads(claims: Iterable[Claim], terms: Iterable[Term]) -> Iterable[Path]:
-    for term in terms:
-        for condition in term.conditions:
+def _reads(claims: Iterable[Claim], alternatives: Iterable[Alternative]) -> Iterable[DevicePath]:
+    for alternative in alternatives:
+        for condition in alternative.conditions:
             yield from condition.selector.reads
-        for derivation in term.alternative.derived.values():
+        for derivation in alternative.subrequest.derived.values():
             yield from derivation.reads
-        if term.alternative.capacity:
+        if alternative.subrequest.capacity:
             yield ("capacity",)
     for claim in claims:
         for constraint in claim.constraints:
@@ -83,7 +83,7 @@ def _reads(claims: Iterable[Claim], terms: Iterable[Term]) -> Iterable[Path]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class PlannedDevice:
     """One device of a plan: where it is, and what its result says beside its identity."""
 
     request: str
@@ -101,7 +101,7 @@ class Plan:
     next states and the devices taken; `shared` are those of them that are shared.
     """
 
-    rows: tuple[tuple[Row, ...], ...]
+    rows: tuple[tuple[PlannedDevice, ...], ...]
     configs: tuple[tuple[Mapping[str, Any], ...], ...]
     selectors: tuple[Mapping[str, Any] | bool | None, ...]
     after: tuple[tuple[int, PoolState, int], ...]
@@ -135,7 +135,7 @@ class NodeShape:
     ) -> None:
         self.pools = tuple(shapes)
         self.view = View(node=node, pools=tuple(pools))
-        self.board = Board(self.view, features)
+        self.node_devices = NodeDevices(self.view, features)
         self.visible = visible
         self.offsets: list[int] = []
         at = 0
@@ -145,29 +145,29 @@ class NodeShape:
         self.masks = [
             shape.everything << offset for shape, offset in zip(shapes, self.offsets, strict=True)
         ]
-        self.planners: dict[Kind, Planner] = {}
+        self.planners: dict[ClaimKind, Planner] = {}
 
-    def planner(self, kind: Kind, budget: int) -> "Planner":
+    def planner(self, kind: ClaimKind, budget: int) -> "Planner":
         """Return the planner of a kind."""
         found = self.planners.get(kind)
         if found is None:
             found = self.planners[kind] = Planner(self, kind, budget)
         return found
 
-    def state(self, states: Sequence[PoolState]) -> State:
-        """Return the states of all pools as one state of the board."""
+    def state(self, states: Sequence[PoolState]) -> DeviceState:
+        """Return the states of all pools as one state of the node."""
         if len(states) == 1:
             return states[0].state
         used = charged = 0
-        left: list[Any] = []
+        remaining: list[Any] = []
         room = {}
         for each, offset in zip(states, self.offsets, strict=True):
             used |= each.state.used << offset
             charged |= each.state.charged << offset
-            left += each.state.left
+            remaining += each.state.remaining
             for number, amounts in each.state.room.items():
                 room[number + offset] = amounts
-        return State(used, charged, tuple(left), room)
+        return DeviceState(used, charged, tuple(remaining), room)
 
     def place(self, number: int) -> tuple[int, int]:
         """Return the pool of a device, and its number there."""
@@ -182,18 +182,18 @@ class NodeShape:
 class Planner:
     """The plans of one kind of claims on nodes of one shape."""
 
-    def __init__(self, shape: NodeShape, kind: Kind, budget: int) -> None:
+    def __init__(self, shape: NodeShape, kind: ClaimKind, budget: int) -> None:
         self.shape = shape
         self.kind = kind
         self.budget = budget
-        self.board = shape.board
-        self.eligibility = Eligibility(self.board)
+        self.node_devices = shape.node_devices
+        self.eligibility = Eligibility(self.node_devices)
         self.plans: dict[object, Planned] = {}
-        self.known: dict[Term, int] | None = {}
-        for claim in kind.terms:
+        self.known: dict[Alternative, int] | None = {}
+        for claim in kind.alternatives:
             for request in claim:
-                for term in request:
-                    self._learn(term)
+                for alternative in request:
+                    self._learn(alternative)
         union = -1
         if self.known is not None and not kind.some_all:
             union = 0
@@ -205,68 +205,68 @@ class Planner:
         self.impossible = self.known is not None and not kind.some_all and self._short()
         self.single = kind.single if self.known is not None and self.only >= 0 else None
         self.wanted = self.known[self.single] if self.single and self.known else 0
-        if self.single and self.wanted & self.board.shareable:
+        if self.single and self.wanted & self.node_devices.shareable:
             self.single = None
         self.count = self.single.count if self.single else 0
         self.groups = self._groups() if self.single else []
-        self.drawing = self.board.drawing
+        self.consuming = self.node_devices.consuming
         self.special = self._special()
-        self._configs: dict[tuple[Term, ...], tuple[tuple[Mapping[str, Any], ...], ...]] = {}
+        self._configs: dict[tuple[Alternative, ...], tuple[tuple[Mapping[str, Any], ...], ...]] = {}
         self.offset = shape.offsets[self.only] if self.only >= 0 else 0
         self.node_bound = all(
-            offer.slice.reach_of(offer.device).node for offer in self.board.offers
+            offer.slice.scope_of(offer.device).node for offer in self.node_devices.offers
         )
         single = self.single
         self.bare = (
             single is not None
             and self.node_bound
-            and not (single.alternative.tolerations or single.prioritized)
+            and not (single.subrequest.tolerations or single.prioritized)
             and not (single.device_class.configs or kind.claims[0].configs)
         )
 
-    def _learn(self, term: Term) -> None:
+    def _learn(self, alternative: Alternative) -> None:
         """Find the devices that could serve an alternative; give up where a selector fails."""
         mask = 0
         for number in bits(self.shape.visible):
             try:
-                if self.eligibility.accepts(term, number):
+                if self.eligibility.accepts(alternative, number):
                     mask |= 1 << number
             except SearchError:
                 self.known = None
                 return
         if self.known is not None:
-            self.known[term] = mask
+            self.known[alternative] = mask
 
     def _short(self) -> bool:
         """Return whether some request could not be met even on an empty node."""
         return any(
             all(
-                self.known is not None and self.known[term].bit_count() < term.count
-                for term in request
+                self.known is not None and self.known[alternative].bit_count() < alternative.count
+                for alternative in request
             )
-            for claim in self.kind.terms
+            for claim in self.kind.alternatives
             for request in claim
         )
 
     def _groups(self) -> list[int]:
         """Return the eligible devices per common value, where one is asked for."""
-        term = self.single
-        if term is None or not self.kind.match:
+        alternative = self.single
+        if alternative is None or not self.kind.match:
             return [self.wanted]
         groups: dict[object, int] = {}
         for number in bits(self.wanted):
-            for value in self.eligibility.values(term, number, self.kind.match) or ():
+            for value in self.eligibility.values(alternative, number, self.kind.match) or ():
                 groups[value] = groups.get(value, 0) | 1 << number
         return list(groups.values())
 
     def _special(self) -> int:
         """Return the devices whose results say more than who they are."""
         mask = 0
-        for number, offer in enumerate(self.board.offers):
+        for number, offer in enumerate(self.node_devices.offers):
             device = offer.device
             if device.binding_conditions or offer.slice.skip_node_operations:
                 mask |= 1 << number
-        return mask | self.board.shareable
+        return mask | self.node_devices.shareable
 
     # --- plans
 
@@ -300,11 +300,11 @@ class Planner:
             return self.plans[key] if key in self.plans else self.plan(states, key)
         within = (key, devices)
         if within not in self.plans:
-            known = {term: mask & devices for term, mask in self.known.items()}
+            known = {alternative: mask & devices for alternative, mask in self.known.items()}
             self.plans[within] = self._full(states, known)
         return self.plans[within]
 
-    def _quick(self, term: Term, states: Sequence[PoolState]) -> Planned:
+    def _quick(self, alternative: Alternative, states: Sequence[PoolState]) -> Planned:
         """Serve one request from one pool, without looking at devices one by one."""
         free = states[self.only].free << self.offset
         best: tuple[int, ...] = ()
@@ -312,7 +312,7 @@ class Planner:
             mask = group & free
             if mask.bit_count() < self.count:
                 continue
-            if mask & self.drawing and self.count > 1:
+            if mask & self.consuming and self.count > 1:
                 # Each fits, but perhaps not all: counters decide.
                 return self._full(states)
             devices = _lowest(mask, self.count)
@@ -321,27 +321,31 @@ class Planner:
         if not best:
             return None
         if self.bare and not any(self.special >> number & 1 for number in best):
-            return self._bare(term, best, states[self.only])
-        return self.planned((Picked(term, best),), states)
+            return self._bare(alternative, best, states[self.only])
+        return self.planned((Picked(alternative, best),), states)
 
-    def _bare(self, term: Term, devices: tuple[int, ...], state: PoolState) -> Plan:
+    def _bare(self, alternative: Alternative, devices: tuple[int, ...], state: PoolState) -> Plan:
         """Return the plan of the usual kind: whole devices of one pool, and nothing to copy."""
         inside = [number - self.offset for number in devices]
         after = state.after(tuple([(number, None) for number in inside]))
         return Plan(
-            rows=(tuple([Row(term.name, self.only, number, None) for number in inside]),),
+            rows=(
+                tuple(
+                    [PlannedDevice(alternative.name, self.only, number, None) for number in inside]
+                ),
+            ),
             configs=((),),
             selectors=(True,),
             after=((self.only, after, mask_of(inside)),),
         )
 
     def _full(
-        self, states: Sequence[PoolState], known: Mapping[Term, int] | None = None
+        self, states: Sequence[PoolState], known: Mapping[Alternative, int] | None = None
     ) -> Planned:
         state = self.shape.state(states)
         try:
             fixed = (
-                fixed_devices(self.eligibility, state, self.kind.claims, self.kind.terms)
+                fixed_devices(self.eligibility, state, self.kind.claims, self.kind.alternatives)
                 if self.kind.some_all
                 else {}
             )
@@ -355,14 +359,14 @@ class Planner:
             return UNKNOWN
         return None if picked is None else self.planned(picked, states)
 
-    def setup(self, state: State, fixed: Mapping[Term, tuple[int, ...]]) -> Setup:
+    def setup(self, state: DeviceState, fixed: Mapping[Alternative, tuple[int, ...]]) -> Setup:
         """Return the search problem for a state."""
         return Setup(
-            self.board,
+            self.node_devices,
             self.eligibility,
             state,
             self.kind.claims,
-            self.kind.terms,
+            self.kind.alternatives,
             fixed,
             self.known,
         )
@@ -371,29 +375,29 @@ class Planner:
         """Return the plan that gives these devices."""
         place = self.shape.place
         taking: dict[int, list[tuple[int, tuple[Any, ...] | None]]] = {}
-        rows: list[list[Row]] = [[] for _ in self.kind.claims]
+        rows: list[list[PlannedDevice]] = [[] for _ in self.kind.claims]
         shared: list[tuple[int, int]] = []
         for each in picked:
-            term = each.term
-            name = term.name
-            plain = not (term.admin or term.alternative.tolerations)
-            into = rows[term.claim]
+            alternative = each.alternative
+            name = alternative.name
+            plain = not (alternative.admin or alternative.subrequest.tolerations)
+            into = rows[alternative.claim]
             for number in each.devices:
                 pool, inside = place(number)
                 special = self.special >> number & 1
                 into.append(
-                    Row(
+                    PlannedDevice(
                         name,
                         pool,
                         inside,
-                        None if plain and not special else self._chosen(each.term, number),
+                        None if plain and not special else self._chosen(each.alternative, number),
                     )
                 )
-                if term.admin:
+                if alternative.admin:
                     continue
                 amounts = None
-                if special and self.board.shareable >> number & 1:
-                    amounts = self.eligibility.amounts(term, number) or WHOLE
+                if special and self.node_devices.shareable >> number & 1:
+                    amounts = self.eligibility.amounts(alternative, number) or WHOLE
                     shared.append((pool, inside))
                 taking.setdefault(pool, []).append((inside, amounts))
         return Plan(
@@ -407,16 +411,16 @@ class Planner:
             shared=tuple(shared),
         )
 
-    def _chosen(self, term: Term, number: int) -> Chosen:
-        features = self.board.features
-        offer = self.board.offers[number]
+    def _chosen(self, alternative: Alternative, number: int) -> Chosen:
+        features = self.node_devices.features
+        offer = self.node_devices.offers[number]
         device = offer.device
-        shared = bool(self.board.shareable >> number & 1)
-        amounts = self.eligibility.amounts(term, number) or ()
+        shared = bool(self.node_devices.shareable >> number & 1)
+        amounts = self.eligibility.amounts(alternative, number) or ()
         return Chosen(
-            request=term.name,
+            request=alternative.name,
             device=offer.id,
-            admin=term.admin,
+            admin=alternative.admin,
             share="" if shared else None,
             consumed=tuple(
                 (device.written(name), amount, item.text)
@@ -424,7 +428,7 @@ class Planner:
             )
             if shared
             else (),
-            tolerations=term.alternative.tolerations,
+            tolerations=alternative.subrequest.tolerations,
             binding_conditions=device.binding_conditions if features.binding_conditions else (),
             binding_failure_conditions=(
                 device.binding_failure_conditions if features.binding_conditions else ()
@@ -433,16 +437,16 @@ class Planner:
         )
 
     def _configs_for(self, picked: Sequence[Picked]) -> tuple[tuple[Mapping[str, Any], ...], ...]:
-        terms = tuple(each.term for each in picked)
-        found = self._configs.get(terms)
+        alternatives = tuple(each.alternative for each in picked)
+        found = self._configs.get(alternatives)
         if found is None:
-            found = self._configs[terms] = tuple(
+            found = self._configs[alternatives] = tuple(
                 tuple(
                     {"source": item.source}
                     | ({"requests": list(item.requests)} if item.requests else {})
                     | dict(item.body)
                     for item in configs_of(
-                        claim, [each for each in picked if each.term.claim == position]
+                        claim, [each for each in picked if each.alternative.claim == position]
                     )
                 )
                 for position, claim in enumerate(self.kind.claims)
@@ -451,7 +455,7 @@ class Planner:
 
     def _selectors(self, picked: Sequence[Picked]) -> tuple[Mapping[str, Any] | bool | None, ...]:
         if self.node_bound:
-            with_devices = {each.term.claim for each in picked if each.devices}
+            with_devices = {each.alternative.claim for each in picked if each.devices}
             return tuple(
                 True if position in with_devices else None
                 for position in range(len(self.kind.claims))
@@ -459,8 +463,8 @@ class Planner:
         alone = only(self.shape.view.node)
         found: list[Mapping[str, Any] | bool | None] = []
         for position in range(len(self.kind.claims)):
-            mine = [each for each in picked if each.term.claim == position]
-            selector = node_selector(self.board, mine)
+            mine = [each for each in picked if each.alternative.claim == position]
+            selector = node_selector(self.node_devices, mine)
             found.append(True if selector == alone else selector)
         return tuple(found)
 

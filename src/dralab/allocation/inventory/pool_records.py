@@ -36,7 +36,7 @@ class PoolRecord:
         self.names = names
         self.nodes = nodes
         self.irregular = bool(pool.unusable)
-        homes = {each.reach.node for each in slices}
+        homes = {each.node_scope.node for each in slices}
         self.home = homes.pop() if len(homes) == 1 else ""
         self._numbers: Mapping[str, int] | None = None
 
@@ -59,7 +59,7 @@ class PoolRecord:
         return [each for each in self.slices if each.generation == newest]
 
 
-class Part(NamedTuple):
+class PoolPart(NamedTuple):
     """A pool as one node sees it; `key` tells parts of one shape apart."""
 
     pool: Pool
@@ -77,7 +77,7 @@ class Pools:
         self._index: dict[PoolId, int] = {}
         self._seen: dict[int, list[int]] = {}
         self._names: dict[tuple[Device, ...], Names] = {}
-        self._parts: dict[tuple[PoolRecord, object], Part] = {}
+        self._parts: dict[tuple[PoolRecord, object], PoolPart] = {}
 
     def index_of(self, driver: str, pool: str) -> int:
         """Return the number of a pool; KeyError where there is none."""
@@ -111,7 +111,7 @@ class Pools:
         if number < len(self.records):
             for position in bits(self.records[number].nodes):
                 self._seen[position].remove(number)
-        homes = {each.reach.node for each in parts}
+        homes = {each.node_scope.node for each in parts}
         home = homes.pop() if len(homes) == 1 else ""
         if home:
             positions = [number_of[home]] if home in number_of else []
@@ -203,17 +203,17 @@ class Pools:
     def _waits(self, record: PoolRecord, node: Node) -> bool:
         return waits(record.pool) and waits(self.part(record, node).pool)
 
-    def part(self, record: PoolRecord, node: Node) -> Part:
+    def part(self, record: PoolRecord, node: Node) -> PoolPart:
         """Return a pool as a node sees it."""
         pool = record.pool
         if record.home:
             # Whoever sees a pool of one node is that node.
-            return Part(pool, record.shape.everything, ())
+            return PoolPart(pool, record.shape.everything, ())
         # Large pools are seen alike by most nodes: one part for all of them.
         flags = tuple(
-            tuple(device.reach.accepts(node) for device in each.devices)
-            if each.per_device_reach
-            else each.reach.accepts(node)
+            tuple(device.node_scope.accepts(node) for device in each.devices)
+            if each.per_device_scope
+            else each.node_scope.accepts(node)
             for each in record.current
         )
         found = self._parts.get((record, flags))
@@ -222,26 +222,26 @@ class Pools:
         return found
 
     @staticmethod
-    def _part(pool: Pool, flags: tuple[tuple[bool, ...] | bool, ...], node: Node) -> Part:
+    def _part(pool: Pool, flags: tuple[tuple[bool, ...] | bool, ...], node: Node) -> PoolPart:
         offers = []
         visible = 0
         reaches = []
         for number, offer in enumerate(pool.offers):
             each = offer.slice
-            reach = each.reach_of(offer.device)
-            here = reach.accepts(node)
+            node_scope = each.scope_of(offer.device)
+            here = node_scope.accepts(node)
             offers.append(offer._replace(here=here))
-            if here or (each.per_device_reach and _sees(each, node)):
+            if here or (each.per_device_scope and _sees(each, node)):
                 visible |= 1 << number
-            reaches.append(repr(reach.selector))
+            reaches.append(repr(node_scope.selector))
         part = Pool(
             driver=pool.driver,
             name=pool.name,
             offers=tuple(offers),
             counter_sets=pool.counter_sets,
-            drawing=pool.drawing,
+            consuming=pool.consuming,
         )
-        return Part(part, visible, (flags, tuple(reaches)))
+        return PoolPart(part, visible, (flags, tuple(reaches)))
 
     def view(self, node: Node, slices: Iterable[Slice]) -> View:
         """Return what a node sees, by the rules that hold for pools in transition too."""
@@ -268,7 +268,7 @@ def _all_known(parts: Sequence[Slice], features: Features) -> bool:
     if features.partitionable_devices and features.compatibility_groups:
         return True
     return not any(
-        each.per_device_reach
+        each.per_device_scope
         or each.counter_sets
         or any(drawn.groups for device in each.devices for drawn in device.consumes)
         for each in parts
@@ -295,6 +295,6 @@ def _readable(parts: Sequence[Slice]) -> bool:
 
 
 def _sees(each: Slice, node: Node) -> bool:
-    if each.per_device_reach:
-        return any(device.reach.accepts(node) for device in each.devices)
-    return each.reach.accepts(node)
+    if each.per_device_scope:
+        return any(device.node_scope.accepts(node) for device in each.devices)
+    return each.node_scope.accepts(node)

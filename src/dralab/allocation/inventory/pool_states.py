@@ -9,8 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from dralab.allocation.pools import Pool, View
-from dralab.allocation.problem import NO_REACH, Device, Features, Node, Path, Slice
-from dralab.allocation.search.node_devices import Board, Left, State, bits, overdrawn
+from dralab.allocation.problem import NO_NODE_SCOPE, Device, DevicePath, Features, Node, Slice
+from dralab.allocation.search.node_devices import (
+    DeviceState,
+    NodeDevices,
+    Remaining,
+    bits,
+    overdrawn,
+)
 from dralab.values.quantity import Number
 
 Amounts = tuple[Number, ...] | None
@@ -33,7 +39,7 @@ class PoolState:
 
     __slots__ = ("free", "moves", "shape", "state")
 
-    def __init__(self, shape: "PoolShape", state: State, free: int) -> None:
+    def __init__(self, shape: "PoolShape", state: DeviceState, free: int) -> None:
         self.shape = shape
         self.state = state
         self.free = free
@@ -45,7 +51,7 @@ class PoolState:
         if found is None:
             state = self.state
             for number, amounts in taking:
-                following = self.shape.board.take(state, number, amounts)
+                following = self.shape.node_devices.take_device(state, number, amounts)
                 if following is None:
                     raise ValueError(f"device {number} does not fit")
                 state = following
@@ -58,28 +64,32 @@ class PoolShape:
 
     def __init__(self, pool: Pool, features: Features) -> None:
         self.pool = pool
-        self.board = Board(View(node=NOWHERE, pools=(pool,)), features)
-        self.size = len(self.board.offers)
+        self.node_devices = NodeDevices(View(node=NOWHERE, pools=(pool,)), features)
+        self.size = len(self.node_devices.offers)
         self.everything = (1 << self.size) - 1
-        self.members = self.board.members
-        self.drawing = self.board.drawing
+        self.members = self.node_devices.members
+        self.consuming = self.node_devices.consuming
         self._states: dict[object, PoolState] = {}
-        totals = tuple(unit.total for unit in self.board.units)
+        totals = tuple(counter_group.total for counter_group in self.node_devices.counter_groups)
         self.spent = [
-            Left((0,) * len(total.counters), (None,) * len(total.groups)) for total in totals
+            Remaining((0,) * len(total.counters), (None,) * len(total.groups)) for total in totals
         ]
-        self.empty = self.interned(State(0, 0, totals, {}))
+        self.empty = self.interned(DeviceState(0, 0, totals, {}))
 
-    def interned(self, state: State, before: PoolState | None = None) -> PoolState:
+    def interned(self, state: DeviceState, before: PoolState | None = None) -> PoolState:
         """Return the one object for a state; `before` is a state that differs in little."""
         free = self._free(state, before)
         used = self.everything & ~free
-        left = state.left
-        for unit, mine in enumerate(left):
-            if not free & self.members[unit] and mine is not self.spent[unit]:
-                left = (*left[:unit], self.spent[unit], *left[unit + 1 :])
-        charged = state.charged & self.board.shareable
-        key = (used, charged, left, tuple(sorted(state.room.items())))
+        remaining = state.remaining
+        for counter_group, mine in enumerate(remaining):
+            if not free & self.members[counter_group] and mine is not self.spent[counter_group]:
+                remaining = (
+                    *remaining[:counter_group],
+                    self.spent[counter_group],
+                    *remaining[counter_group + 1 :],
+                )
+        charged = state.charged & self.node_devices.shareable
+        key = (used, charged, remaining, tuple(sorted(state.room.items())))
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MOST_STATES:
@@ -87,25 +97,31 @@ class PoolShape:
                 for each in self._states.values():
                     each.moves.clear()
                 self._states.clear()
-            found = PoolState(self, State(used, charged, left, state.room), free)
+            found = PoolState(self, DeviceState(used, charged, remaining, state.room), free)
             self._states[key] = found
         return found
 
-    def _free(self, state: State, before: PoolState | None) -> int:
+    def _free(self, state: DeviceState, before: PoolState | None) -> int:
         if not self.members:
             return self.everything & ~state.used
         if before is None:
-            mask = self.everything & ~self.drawing
-            units: Iterable[int] = range(len(self.members))
+            mask = self.everything & ~self.consuming
+            counter_groups: Iterable[int] = range(len(self.members))
         else:
-            mask = before.free | self.everything & ~self.drawing
-            theirs = before.state.left
-            units = [unit for unit, left in enumerate(state.left) if left is not theirs[unit]]
-        for unit in units:
-            members = self.members[unit]
-            mask = mask & ~members | self.board.fitting_in(unit, state.left[unit])
+            mask = before.free | self.everything & ~self.consuming
+            theirs = before.state.remaining
+            counter_groups = [
+                counter_group
+                for counter_group, remaining in enumerate(state.remaining)
+                if remaining is not theirs[counter_group]
+            ]
+        for counter_group in counter_groups:
+            members = self.members[counter_group]
+            mask = mask & ~members | self.node_devices.fitting_in(
+                counter_group, state.remaining[counter_group]
+            )
         # A shared device has paid for its counters when it was first used.
-        return (mask | self.drawing & state.charged) & ~state.used
+        return (mask | self.consuming & state.charged) & ~state.used
 
     def released(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
         """Return the state once devices are given back.
@@ -134,7 +150,7 @@ class PoolShape:
         for number, amounts in taken:
             touched |= 1 << number
             if amounts is not None:
-                had = self.board.room(before.state._replace(room=room), number)
+                had = self.node_devices.room(before.state._replace(room=room), number)
                 room[number] = tuple(have - want for have, want in zip(had, amounts, strict=True))
         return self._settled(before, room, touched, held, whole)
 
@@ -146,24 +162,24 @@ class PoolShape:
         held: int,
         whole: int,
     ) -> PoolState:
-        """Return the state after devices changed hands, their units counted anew."""
-        left = list(before.state.left)
-        for unit, members in enumerate(self.members):
+        """Return the state after devices changed hands, their counter groups counted anew."""
+        remaining = list(before.state.remaining)
+        for counter_group, members in enumerate(self.members):
             if members & touched:
-                left[unit] = self._rest(unit, held)
+                remaining[counter_group] = self._rest(counter_group, held)
                 touched |= members
         used = before.state.used & ~touched | whole & touched
-        state = State(used, held & self.board.shareable, tuple(left), room)
+        state = DeviceState(used, held & self.node_devices.shareable, tuple(remaining), room)
         return self.interned(state, before)
 
-    def _rest(self, unit: int, held: int) -> Left:
-        """Return what a unit has left when these devices are in use."""
-        left = self.board.units[unit].total
-        for number in bits(self.members[unit] & held):
-            draw = self.board.draws[number]
-            if draw is not None:
-                left = overdrawn(left, draw)
-        return left
+    def _rest(self, counter_group: int, held: int) -> Remaining:
+        """Return what a counter group has left when these devices are in use."""
+        remaining = self.node_devices.counter_groups[counter_group].total
+        for number in bits(self.members[counter_group] & held):
+            consumption = self.node_devices.consumptions[number]
+            if consumption is not None:
+                remaining = overdrawn(remaining, consumption)
+        return remaining
 
 
 class Shapes:
@@ -171,7 +187,7 @@ class Shapes:
 
     def __init__(self, features: Features) -> None:
         self.features = features
-        self.live: set[Path] = set()
+        self.live: set[DevicePath] = set()
         self.version = 0
         # What `live` comes to: names of attributes, whether capacities are read, and whether
         # whole maps of attributes are.
@@ -208,7 +224,7 @@ class Shapes:
                 paths.append(("attributes", domain, id_))
         self.widen(paths)
 
-    def widen(self, paths: Iterable[Path]) -> None:
+    def widen(self, paths: Iterable[DevicePath]) -> None:
         """Read these paths from now on; a new `version` says that this may split shapes."""
         news = {path for path in paths if path not in self.live and path not in ALWAYS}
         if news:
@@ -242,7 +258,7 @@ class Shapes:
             # Long tuples of numbers become one number: equal pools are compared often.
             known = (self._number(known),)
             self._projections[each.devices] = known
-        return known, each.per_device_reach, each.skip_node_operations
+        return known, each.per_device_scope, each.skip_node_operations
 
     def _number(self, value: object) -> int:
         return self._ids.setdefault(value, len(self._ids))
@@ -264,7 +280,7 @@ class Shapes:
             or device.binds_to_node
             or device.problem
             or self._capacity
-            or device.reach is not NO_REACH
+            or device.node_scope is not NO_NODE_SCOPE
         ):
             return attributes
         capacity = tuple(
@@ -282,7 +298,7 @@ class Shapes:
         )
 
 
-ALWAYS: Final[frozenset[Path]] = frozenset({("driver",), ("allowMultipleAllocations",)})
+ALWAYS: Final[frozenset[DevicePath]] = frozenset({("driver",), ("allowMultipleAllocations",)})
 
 
 def _rest(device: Device) -> object:
@@ -295,7 +311,7 @@ def _rest(device: Device) -> object:
         device.binding_conditions,
         device.binding_failure_conditions,
         device.binds_to_node,
-        device.reach.node,
-        repr(device.reach.selector),
-        device.reach.everywhere,
+        device.node_scope.node,
+        repr(device.node_scope.selector),
+        device.node_scope.everywhere,
     )

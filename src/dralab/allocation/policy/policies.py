@@ -54,11 +54,11 @@ class Spread:
 class FragmentationAware:
     """Lose least of what claims to come could use.
 
-    `demand` are claims (resource.k8s.io/v1 mappings) that are likely to be made, each with what
-    one is worth, such as its memory slices; the first request of each counts. What a node is good
-    for is the worth that could still be had from each of its units, plus a small convex term that
-    makes it fill units which are broken into already. Without `demand`, the claims at hand are
-    taken for typical, and a device is worth the part of its unit that it draws.
+    `demand` are claims (resource.k8s.io/v1 mappings) that are likely to be made, each with what one
+    is worth, such as its memory slices; the first request of each counts. What a node is good for
+    is the worth that could still be had from each of its counter groups, plus a small convex term
+    that makes it fill counter groups which are broken into already. Without `demand`, the claims at
+    hand are taken for typical, and a device is worth the part of its counter group that it draws.
     """
 
     demand: tuple[tuple[Mapping[str, Any], float], ...] = field(default=(), compare=False)

@@ -10,14 +10,14 @@ from typing import NamedTuple, Protocol
 from dralab.allocation.inventory.plans import (
     ERROR,
     UNKNOWN,
-    Kind,
+    ClaimKind,
     NodeShape,
     Plan,
     Planned,
     Planner,
 )
 from dralab.allocation.inventory.pool_states import PoolState
-from dralab.allocation.policy.choosing import Demand, chosen_by, worth_on
+from dralab.allocation.policy.choosing import LikelyRequests, chosen_by, worth_on
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.policy.scoring import Worth
 from dralab.allocation.search.alternatives import RefusedError
@@ -33,7 +33,7 @@ class NodeState(NamedTuple):
     pools: tuple[PoolState, ...]
 
 
-class States(Protocol):
+class NodeStates(Protocol):
     """Where the state of a node is looked up; None: the node has to be asked itself."""
 
     def node_state(self, number: int) -> NodeState | None:
@@ -65,7 +65,7 @@ class _Ranks:
 class Ranking:
     """The nodes of a fleet in the eyes of one policy."""
 
-    def __init__(self, policy: Policy, demand: Demand, budget: int, nodes: int) -> None:
+    def __init__(self, policy: Policy, demand: LikelyRequests, budget: int, nodes: int) -> None:
         self.policy = policy
         self.demand = demand
         self.budget = budget
@@ -75,10 +75,10 @@ class Ranking:
         self._state_of: dict[int, NodeState] = {}
         self._nodes_of: dict[NodeState, int] = {}
         self._live: list[NodeState] = []
-        self._ranks: dict[Kind, _Ranks] = {}
+        self._ranks: dict[ClaimKind, _Ranks] = {}
         self._worth: dict[Planner, Worth] = {}
 
-    def catch_up(self, states: States) -> None:
+    def catch_up(self, states: NodeStates) -> None:
         """Take note of the nodes that changed."""
         changed, self.changed = self.changed, 0
         while changed:
@@ -102,7 +102,7 @@ class Ranking:
                 self._live.append(state)
             self._nodes_of[state] = nodes | low
 
-    def best(self, kind: Kind, candidates: int) -> tuple[int, Plan] | Planned:
+    def best(self, kind: ClaimKind, candidates: int) -> tuple[int, Plan] | Planned:
         """Return the cheapest node among candidates and its plan; trouble or None where none is."""
         ranks = self._ranks.setdefault(kind, _Ranks())
         self._judge(kind, ranks)
@@ -130,7 +130,7 @@ class Ranking:
                 return trouble
         return None
 
-    def _judge(self, kind: Kind, ranks: _Ranks) -> None:
+    def _judge(self, kind: ClaimKind, ranks: _Ranks) -> None:
         while ranks.at < len(self._live):
             state = self._live[ranks.at]
             ranks.at += 1
@@ -143,7 +143,7 @@ class Ranking:
             elif found is not None:
                 ranks.trouble[state] = found
 
-    def _plan(self, state: NodeState, kind: Kind) -> tuple[Plan, float] | Planned:
+    def _plan(self, state: NodeState, kind: ClaimKind) -> tuple[Plan, float] | Planned:
         planner = state.shape.planner(kind, self.budget)
         if planner.known is None:
             return ERROR
@@ -152,7 +152,7 @@ class Ranking:
         start = state.shape.state(state.pools)
         try:
             fixed = (
-                fixed_devices(planner.eligibility, start, kind.claims, kind.terms)
+                fixed_devices(planner.eligibility, start, kind.claims, kind.alternatives)
                 if kind.some_all
                 else {}
             )
@@ -160,7 +160,7 @@ class Ranking:
             worth = self._worth.get(planner)
             if worth is None:
                 worth = self._worth[planner] = worth_on(
-                    planner.board, planner.eligibility, self.demand, setup.requests
+                    planner.node_devices, planner.eligibility, self.demand, setup.requests
                 )
             found = chosen_by(self.policy, setup, Effort(self.budget), worth)
         except (SearchError, RefusedError):

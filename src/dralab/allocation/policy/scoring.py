@@ -4,119 +4,135 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import Eligibility, SearchError
-from dralab.allocation.search.node_devices import Board, Draw, Left, State, bits
+from dralab.allocation.search.node_devices import (
+    Consumption,
+    DeviceState,
+    NodeDevices,
+    Remaining,
+    bits,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class LikelyRequest:
     """A kind of device that is likely to be asked for, and what one is worth."""
 
-    term: Term
+    alternative: Alternative
     worth: float
 
 
 class Worth:
-    """How much of what is wanted a board can still serve, unit by unit.
+    """How much of what is wanted a node can still serve, group by group.
 
-    The worth of a unit is the most that could still be had from it, in the best order: for a GPU
-    with its partitions, memory slices still usable. Equal units in equal states are counted once.
+    The worth of a counter group is the most that could still be had from it, in the best order: for
+    a GPU with its partitions, memory slices still usable. Equal counter groups in equal states are
+    counted once.
     """
 
-    def __init__(self, board: Board, eligibility: Eligibility, wanted: Sequence[Wanted]) -> None:
-        self.board = board
+    def __init__(
+        self, node_devices: NodeDevices, eligibility: Eligibility, wanted: Sequence[LikelyRequest]
+    ) -> None:
+        self.node_devices = node_devices
         self.wanted = wanted
-        self.masks = [self._mask(eligibility, each.term) for each in wanted]
+        self.masks = [self._mask(eligibility, each.alternative) for each in wanted]
         self._known: dict[object, float] = {}
         best: dict[int, float] = {}
         for each, mask in zip(wanted, self.masks, strict=True):
-            for number in bits(mask & ~board.drawing):
+            for number in bits(mask & ~node_devices.consuming):
                 best[number] = max(best.get(number, 0.0), each.worth)
         self._plain = best
-        # Equal units are told by one small number: long keys would be hashed very often.
+        # Equal counter groups are told by one small number: long keys would be hashed very often.
         numbers: dict[object, int] = {}
         self._likeness = [
-            numbers.setdefault(self._like(unit), len(numbers)) for unit in range(len(board.units))
+            numbers.setdefault(self._like(counter_group), len(numbers))
+            for counter_group in range(len(node_devices.counter_groups))
         ]
-        self._lows = [max((mask & -mask).bit_length() - 1, 0) for mask in board.members]
+        self._lows = [max((mask & -mask).bit_length() - 1, 0) for mask in node_devices.members]
         self._full = [
-            self.unit(unit, board.members[unit], each.total)
-            for unit, each in enumerate(board.units)
+            self.worth_of_group(counter_group, node_devices.members[counter_group], each.total)
+            for counter_group, each in enumerate(node_devices.counter_groups)
         ]
 
-    def _mask(self, eligibility: Eligibility, term: Term) -> int:
+    def _mask(self, eligibility: Eligibility, alternative: Alternative) -> int:
         mask = 0
-        for number in range(len(self.board.offers)):
+        for number in range(len(self.node_devices.offers)):
             try:
-                if eligibility.accepts(term, number):
+                if eligibility.accepts(alternative, number):
                     mask |= 1 << number
             except SearchError:
                 continue
         return mask
 
-    def _like(self, unit: int) -> object:
-        members = self.board.members[unit]
+    def _like(self, counter_group: int) -> object:
+        members = self.node_devices.members[counter_group]
         low = (members & -members).bit_length() - 1
         found: list[object] = [members >> max(low, 0)]
         for number in bits(members):
-            draw = self.board.draws[number]
+            consumption = self.node_devices.consumptions[number]
             serves = tuple(mask >> number & 1 for mask in self.masks)
-            found.append((draw and (draw.amounts, draw.groups), serves))
+            found.append((consumption and (consumption.amounts, consumption.groups), serves))
         return tuple(found)
 
-    def usable(self, free: int, state: State) -> float:
-        """Return the worth of all units together, of which `free` devices can be had."""
+    def usable(self, free: int, state: DeviceState) -> float:
+        """Return the worth of all counter groups together, of which `free` devices can be had."""
         total = sum(worth for number, worth in self._plain.items() if free >> number & 1)
-        for unit, left in enumerate(state.left):
-            total += self.unit(unit, free & self.board.members[unit], left)
+        for counter_group, remaining in enumerate(state.remaining):
+            total += self.worth_of_group(
+                counter_group, free & self.node_devices.members[counter_group], remaining
+            )
         return total
 
-    def squares(self, free: int, state: State) -> float:
-        """Return the sum of the squares of what units have left, in units of worth.
+    def squares(self, free: int, state: DeviceState) -> float:
+        """Return the sum of the squares of what counter groups have left, in units of worth.
 
-        Whoever takes from an emptier unit loses less of it: a convex term that packs.
+        Whoever takes from an emptier counter group loses less of it: a convex term that packs.
         """
         total = sum(worth * worth for number, worth in self._plain.items() if free >> number & 1)
-        for unit, left in enumerate(state.left):
-            if not free & self.board.members[unit]:
+        for counter_group, remaining in enumerate(state.remaining):
+            if not free & self.node_devices.members[counter_group]:
                 continue
-            spare = self._full[unit] * _share(left, self.board.units[unit].total)
+            spare = self._full[counter_group] * _share(
+                remaining, self.node_devices.counter_groups[counter_group].total
+            )
             total += spare * spare
         return total
 
-    def unit(self, unit: int, free: int, left: Left) -> float:
-        """Return the most that could still be had from one unit."""
+    def worth_of_group(self, counter_group: int, free: int, remaining: Remaining) -> float:
+        """Return the most that could still be had from one counter group."""
         if not free:
             return 0.0
-        key = (self._likeness[unit], free >> self._lows[unit], left)
+        key = (self._likeness[counter_group], free >> self._lows[counter_group], remaining)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._best(unit, free, left)
+            found = self._known[key] = self._best(counter_group, free, remaining)
         return found
 
-    def _best(self, unit: int, free: int, left: Left) -> float:
+    def _best(self, counter_group: int, free: int, remaining: Remaining) -> float:
         best = 0.0
-        tried: set[tuple[float, Draw]] = set()
+        tried: set[tuple[float, Consumption]] = set()
         for each, mask in zip(self.wanted, self.masks, strict=True):
             for number in bits(free & mask):
-                draw = self.board.draws[number]
-                if draw is None or (each.worth, draw) in tried:
+                consumption = self.node_devices.consumptions[number]
+                if consumption is None or (each.worth, consumption) in tried:
                     continue
-                tried.add((each.worth, draw))
-                rest = left.without(draw)
+                tried.add((each.worth, consumption))
+                rest = remaining.without(consumption)
                 if rest is None:
                     continue
-                following = free & ~(1 << number) & self.board.fitting_in(unit, rest)
-                best = max(best, each.worth + self.unit(unit, following, rest))
+                following = (
+                    free & ~(1 << number) & self.node_devices.fitting_in(counter_group, rest)
+                )
+                best = max(best, each.worth + self.worth_of_group(counter_group, following, rest))
         return best
 
 
-def _share(left: Left, total: Left) -> float:
-    """Return which part of its counters a unit has left, on average."""
+def _share(remaining: Remaining, total: Remaining) -> float:
+    """Return which part of its counters a counter group has left, on average."""
     parts = [
         max(float(have), 0.0) / float(all_)
-        for have, all_ in zip(left.counters, total.counters, strict=True)
+        for have, all_ in zip(remaining.counters, total.counters, strict=True)
         if all_
     ]
     return sum(parts) / len(parts) if parts else 0.0
@@ -125,17 +141,19 @@ def _share(left: Left, total: Left) -> float:
 class Look:
     """A node in one state, as policies see it."""
 
-    def __init__(self, board: Board, state: State, worth: Worth | None = None) -> None:
-        self.board = board
+    def __init__(
+        self, node_devices: NodeDevices, state: DeviceState, worth: Worth | None = None
+    ) -> None:
+        self.node_devices = node_devices
         self.state = state
         self.worth = worth
 
     @cached_property
     def mask(self) -> int:
         """The devices that can still be had, as a bit set."""
-        board, state = self.board, self.state
-        everything = (1 << len(board.offers)) - 1
-        return everything & ~state.used & board.fitting(state)
+        node_devices, state = self.node_devices, self.state
+        everything = (1 << len(node_devices.offers)) - 1
+        return everything & ~state.used & node_devices.fitting(state)
 
     @cached_property
     def free(self) -> int:
@@ -145,7 +163,7 @@ class Look:
     @property
     def devices(self) -> int:
         """How many devices the node sees."""
-        return len(self.board.offers)
+        return len(self.node_devices.offers)
 
     @cached_property
     def usable(self) -> float:

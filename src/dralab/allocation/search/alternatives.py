@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from dralab.allocation.facts import BadRequest
 from dralab.allocation.problem import (
-    Alternative,
     Claim,
     DeviceClass,
+    DeviceSelector,
     Features,
     Request,
-    Selector,
+    SubRequest,
 )
 
 # More devices than this in one request cannot be meant (math.MaxInt32 upstream).
@@ -30,16 +30,16 @@ class RefusedError(Exception):
         self.fact = BadRequest(str(claim), request, text)
 
 
-class Condition(NamedTuple):
+class LocatedSelector(NamedTuple):
     """One selector and where it stands: `where` begins the sentence of an error."""
 
     where: str
     position: int
-    selector: Selector
+    selector: DeviceSelector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Term:
+class Alternative:
     """One alternative, ready to be tried.
 
     `claim` and `request` are positions; `rank` is the position among the alternatives.
@@ -50,9 +50,9 @@ class Term:
     rank: int
     name: str
     short: str
-    alternative: Alternative
+    subrequest: SubRequest
     device_class: DeviceClass
-    conditions: tuple[Condition, ...]
+    conditions: tuple[LocatedSelector, ...]
     admin: bool
     all: bool
     prioritized: bool
@@ -60,17 +60,17 @@ class Term:
     @property
     def count(self) -> int:
         """The devices it needs; for All that depends on the node."""
-        return self.alternative.count
+        return self.subrequest.count
 
 
-def terms_of(
+def alternatives_of(
     claim: Claim,
     position: int,
     number: int,
     *,
     classes: Mapping[str, DeviceClass],
     features: Features,
-) -> Iterator[Term]:
+) -> Iterator[Alternative]:
     """Yield the alternatives of request `number` of a claim at `position` among the claims.
 
     RefusedError where the request asks what cannot be.
@@ -80,39 +80,39 @@ def terms_of(
         raise _refused(
             claim, request.name, "has subrequests, but the DRAPrioritizedList feature is disabled"
         )
-    for rank, alternative in enumerate(request.alternatives):
-        short = alternative.name.rpartition("/")[2]
-        _check(claim, request, alternative, short, features)
-        device_class = classes.get(alternative.class_name)
-        if not alternative.class_name:
+    for rank, subrequest in enumerate(request.subrequests):
+        short = subrequest.name.rpartition("/")[2]
+        _check(claim, request, subrequest, short, features)
+        device_class = classes.get(subrequest.class_name)
+        if not subrequest.class_name:
             raise _refused(claim, short, "missing device class name (unsupported request type?)")
         if device_class is None:
             raise _refused(
                 claim,
                 short,
-                f"could not retrieve device class {alternative.class_name}: "
-                f'deviceclass.resource.k8s.io "{alternative.class_name}" not found',
+                f"could not retrieve device class {subrequest.class_name}: "
+                f'deviceclass.resource.k8s.io "{subrequest.class_name}" not found',
             )
-        _check_count(claim, alternative, short)
-        yield Term(
+        _check_count(claim, subrequest, short)
+        yield Alternative(
             claim=position,
             request=number,
             rank=rank,
-            name=alternative.name,
+            name=subrequest.name,
             short=short,
-            alternative=alternative,
+            subrequest=subrequest,
             device_class=device_class,
-            conditions=tuple(_conditions(claim, short, alternative, device_class)),
-            admin=bool(alternative.admin),
-            all=alternative.mode == "All",
+            conditions=tuple(_conditions(claim, short, subrequest, device_class)),
+            admin=bool(subrequest.admin),
+            all=subrequest.mode == "All",
             prioritized=request.prioritized,
         )
 
 
 def _check(
-    claim: Claim, request: Request, alternative: Alternative, short: str, features: Features
+    claim: Claim, request: Request, subrequest: SubRequest, short: str, features: Features
 ) -> None:
-    if alternative.capacity and not features.consumable_capacity:
+    if subrequest.capacity and not features.consumable_capacity:
         kind = "subrequest" if request.prioritized else "request"
         raise RefusedError(
             claim,
@@ -120,7 +120,7 @@ def _check(
             f"claim {claim}, {kind} {short}: has capacity requests, "
             "but the DRAConsumableCapacity feature is disabled",
         )
-    for index, selector in enumerate(alternative.selectors):
+    for index, selector in enumerate(subrequest.selectors):
         if selector is None:
             raise RefusedError(
                 claim,
@@ -128,24 +128,24 @@ def _check(
                 f"claim {claim}, request {short}, selector #{index}: "
                 "CEL expression empty (unsupported selector type?)",
             )
-    if alternative.admin is not None and not features.admin_access:
+    if subrequest.admin is not None and not features.admin_access:
         raise _refused(claim, short, "admin access is requested, but the feature is disabled")
-    if alternative.derived and not features.derived_attributes:
+    if subrequest.derived and not features.derived_attributes:
         raise _refused(
             claim, short, "has derived attributes, but the DRADerivedAttributes feature is disabled"
         )
 
 
-def _check_count(claim: Claim, alternative: Alternative, short: str) -> None:
-    if alternative.mode not in {"ExactCount", "All"}:
-        raise _refused(claim, short, f"unsupported count mode {alternative.mode}")
-    if alternative.mode == "ExactCount" and not 0 < alternative.count <= ABSURD:
-        raise _refused(claim, short, f"exact count {alternative.count} is too large")
+def _check_count(claim: Claim, subrequest: SubRequest, short: str) -> None:
+    if subrequest.mode not in {"ExactCount", "All"}:
+        raise _refused(claim, short, f"unsupported count mode {subrequest.mode}")
+    if subrequest.mode == "ExactCount" and not 0 < subrequest.count <= ABSURD:
+        raise _refused(claim, short, f"exact count {subrequest.count} is too large")
 
 
 def _conditions(
-    claim: Claim, short: str, alternative: Alternative, device_class: DeviceClass
-) -> Iterator[Condition]:
+    claim: Claim, short: str, subrequest: SubRequest, device_class: DeviceClass
+) -> Iterator[LocatedSelector]:
     for index, selector in enumerate(device_class.selectors):
         if selector is None:
             raise RefusedError(
@@ -154,10 +154,10 @@ def _conditions(
                 f"class {device_class.name}: selector #{index}: "
                 "CEL expression empty (unsupported selector type?)",
             )
-        yield Condition(f"class {device_class.name}", index, selector)
-    for index, selector in enumerate(alternative.selectors):
+        yield LocatedSelector(f"class {device_class.name}", index, selector)
+    for index, selector in enumerate(subrequest.selectors):
         if selector is not None:
-            yield Condition(f"claim {claim}", index, selector)
+            yield LocatedSelector(f"claim {claim}", index, selector)
 
 
 def check_constraints(claim: Claim) -> None:

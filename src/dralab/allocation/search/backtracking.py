@@ -1,15 +1,16 @@
 """The search as one would write it down: depth first, in order, with chronological backtracking.
 
-It is right and slow, and stays as the oracle of `exact`; its first walk without going back is
-also how every allocation begins, because it asks selectors in the order of Kubernetes' allocator.
+It is right and slow, and the tests compare `reduction` with it; its first walk without going back
+is also how every allocation begins, because it asks selectors in the order of Kubernetes'
+allocator.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import SearchError
-from dralab.allocation.search.node_devices import State, lowest_first
+from dralab.allocation.search.node_devices import DeviceState, lowest_first
 from dralab.allocation.search.rules import Rules, agreed
 from dralab.allocation.search.setup import Picked, Setup
 
@@ -39,7 +40,7 @@ class Position:
     `mine` are the devices that the current claim has, by whatever way.
     """
 
-    state: State
+    state: DeviceState
     rules: Rules
     mine: int
     devices: int
@@ -61,7 +62,7 @@ def solutions(setup: Setup, effort: Effort) -> Iterator[tuple[Picked, ...]]:
         yield ()
 
 
-def _fresh(setup: Setup, claim: int, state: State) -> Position:
+def _fresh(setup: Setup, claim: int, state: DeviceState) -> Position:
     return Position(state, setup.rules(claim), 0, 0)
 
 
@@ -80,86 +81,99 @@ class _Walk:
             if all(rule.met for rule in position.rules):
                 yield picked
             return
-        terms = setup.requests[at]
-        claim = terms[0].claim
-        if terms[0].request == 0 and at:
+        alternatives = setup.requests[at]
+        claim = alternatives[0].claim
+        if alternatives[0].request == 0 and at:
             if not all(rule.met for rule in position.rules):
                 return
             position = _fresh(setup, claim, position.state)
-        for term in terms:
-            needs = setup.count(term)
+        for alternative in alternatives:
+            needs = setup.count(alternative)
             if position.devices + needs + setup.least_after[at] > setup.claims[claim].limit:
                 continue
-            chosen = self.fixed(term, position) if term.all else self.some(term, position, ())
+            chosen = (
+                self.fixed(alternative, position)
+                if alternative.all
+                else self.some(alternative, position, ())
+            )
             for devices, after in chosen:
-                yield from self.request(at + 1, after, (*picked, Picked(term, devices)))
+                yield from self.request(at + 1, after, (*picked, Picked(alternative, devices)))
 
     def some(
-        self, term: Term, position: Position, devices: tuple[int, ...]
+        self, alternative: Alternative, position: Position, devices: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], Position]]:
         """Choose the next of `count` devices, each later in the order than the one before."""
-        if len(devices) == term.count:
+        if len(devices) == alternative.count:
             yield devices, position
             return
-        for number in range(devices[-1] + 1 if devices else 0, len(self.setup.board.offers)):
+        for number in range(devices[-1] + 1 if devices else 0, len(self.setup.node_devices.offers)):
             self.effort.spend()
-            after = self.with_device(term, number, position)
+            after = self.with_device(alternative, number, position)
             if after is not None:
-                yield from self.some(term, after, (*devices, number))
+                yield from self.some(alternative, after, (*devices, number))
 
-    def fixed(self, term: Term, position: Position) -> Iterator[tuple[tuple[int, ...], Position]]:
+    def fixed(
+        self, alternative: Alternative, position: Position
+    ) -> Iterator[tuple[tuple[int, ...], Position]]:
         """Take all devices of a request, or none."""
-        devices = self.setup.fixed[term]
+        devices = self.setup.fixed[alternative]
         if not devices:
             return
         for number in devices:
             self.effort.spend()
-            after = self.with_device(term, number, position)
+            after = self.with_device(alternative, number, position)
             if after is None:
-                if not term.prioritized and self.forbidden(term, number, position):
-                    claim = self.setup.claims[term.claim]
+                if not alternative.prioritized and self.forbidden(alternative, number, position):
+                    claim = self.setup.claims[alternative.claim]
                     raise SearchError(
-                        f"claim {claim}, request {term.short}: cannot add device "
-                        f"{self.setup.board.offers[number].id} because a claim constraint would "
-                        "not be satisfied"
+                        f"claim {claim}, request {alternative.short}: cannot add "
+                        f"device {self.setup.node_devices.offers[number].id} because a claim "
+                        "constraint would not be satisfied"
                     )
                 return
             position = after
         yield devices, position
 
-    def forbidden(self, term: Term, number: int, position: Position) -> bool:
+    def forbidden(self, alternative: Alternative, number: int, position: Position) -> bool:
         """Return whether a constraint alone keeps a device from a request."""
-        taken = taken_by(self.setup, term, number, position)
-        return taken is not None and agreed(position.rules, self.eligibility, term, number) is None
+        taken = taken_by(self.setup, alternative, number, position)
+        return (
+            taken is not None
+            and agreed(position.rules, self.eligibility, alternative, number) is None
+        )
 
-    def with_device(self, term: Term, number: int, position: Position) -> Position | None:
+    def with_device(
+        self, alternative: Alternative, number: int, position: Position
+    ) -> Position | None:
         """Return the position once a device is taken, None where it may not be."""
-        state = taken_by(self.setup, term, number, position)
+        state = taken_by(self.setup, alternative, number, position)
         if state is None:
             return None
-        rules = agreed(position.rules, self.eligibility, term, number)
+        rules = agreed(position.rules, self.eligibility, alternative, number)
         if rules is None:
             return None
         return Position(state, rules, position.mine | 1 << number, position.devices + 1)
 
 
-def taken_by(setup: Setup, term: Term, number: int, position: Position) -> State | None:
+def taken_by(
+    setup: Setup, alternative: Alternative, number: int, position: Position
+) -> DeviceState | None:
     """Return what is left once a request takes a device, None where it may not; rules apart."""
     bit = 1 << number
     state = position.state
-    if term.admin:
+    if alternative.admin:
         # Watches any device, once per claim; later claims that want it whole find it taken.
-        if position.mine & bit or not setup.eligibility.accepts(term, number):
+        if position.mine & bit or not setup.eligibility.accepts(alternative, number):
             return None
-        if setup.board.shareable & bit:
+        if setup.node_devices.shareable & bit:
             return state
         return state._replace(used=state.used | bit)
     # Free comes before the selectors: what is in use cannot make them fail.
-    if state.used & bit or not setup.eligibility.accepts(term, number):
+    if state.used & bit or not setup.eligibility.accepts(alternative, number):
         return None
-    shared = bool(setup.board.shareable & bit)
-    amounts = setup.eligibility.amounts(term, number)
-    return setup.board.take(state, number, amounts if shared else None)
+    shared = bool(setup.node_devices.shareable & bit)
+    amounts = setup.eligibility.amounts(alternative, number)
+    return setup.node_devices.take_device(state, number, amounts if shared else None)
 
 
 def walked(setup: Setup, effort: Effort) -> Sequence[Picked] | None:
@@ -182,59 +196,60 @@ def onward(
     `begun` is what request `at` has so far, `position` where that leaves the search.
     """
     walk = _Walk(setup, effort)
-    found = _straight(walk, begun.term, position, begun.devices)
+    found = _straight(walk, begun.alternative, position, begun.devices)
     if found is None:
         return None
     rest = _ahead(walk, at + 1, found[1])
-    return None if rest is None else [Picked(begun.term, found[0]), *rest]
+    return None if rest is None else [Picked(begun.alternative, found[0]), *rest]
 
 
 def _ahead(walk: _Walk, at: int, position: Position) -> list[Picked] | None:
     setup = walk.setup
     picked: list[Picked] = []
     for number in range(at, len(setup.requests)):
-        term = setup.requests[number][0]
-        if term.request == 0 and number:
+        alternative = setup.requests[number][0]
+        if alternative.request == 0 and number:
             if not all(rule.met for rule in position.rules):
                 return None
-            position = _fresh(setup, term.claim, position.state)
-        if position.devices + setup.count(term) + setup.least_after[number] > (
-            setup.claims[term.claim].limit
+            position = _fresh(setup, alternative.claim, position.state)
+        if position.devices + setup.count(alternative) + setup.least_after[number] > (
+            setup.claims[alternative.claim].limit
         ):
             return None
-        if term.all:
-            found = next(walk.fixed(term, position), None)
+        if alternative.all:
+            found = next(walk.fixed(alternative, position), None)
         else:
-            found = _straight(walk, term, position, ())
+            found = _straight(walk, alternative, position, ())
         if found is None:
             return None
-        picked.append(Picked(term, found[0]))
+        picked.append(Picked(alternative, found[0]))
         position = found[1]
     return picked if all(rule.met for rule in position.rules) else None
 
 
 def _straight(
-    walk: _Walk, term: Term, position: Position, begun: tuple[int, ...]
+    walk: _Walk, alternative: Alternative, position: Position, begun: tuple[int, ...]
 ) -> tuple[tuple[int, ...], Position] | None:
     devices = list(begun)
-    if len(devices) == term.count:
+    if len(devices) == alternative.count:
         return begun, position
     start = devices[-1] + 1 if devices else 0
-    for number in _candidates(walk.setup, term, position.state):
+    for number in _candidates(walk.setup, alternative, position.state):
         if number < start:
             continue
         walk.effort.spend()
-        after = walk.with_device(term, number, position)
+        after = walk.with_device(alternative, number, position)
         if after is not None:
-            walk.setup.observer.taken(term.name, walk.setup.board.offers[number].id)
             devices.append(number)
             position = after
-            if len(devices) == term.count:
+            if len(devices) == alternative.count:
                 return tuple(devices), position
     return None
 
 
-def _candidates(setup: Setup, term: Term, state: State) -> Iterable[int]:
+def _candidates(setup: Setup, alternative: Alternative, state: DeviceState) -> Iterable[int]:
     if setup.known is None:
-        return range(len(setup.board.offers))
-    return lowest_first(setup.known[term] if term.admin else setup.known[term] & ~state.used)
+        return range(len(setup.node_devices.offers))
+    return lowest_first(
+        setup.known[alternative] if alternative.admin else setup.known[alternative] & ~state.used
+    )

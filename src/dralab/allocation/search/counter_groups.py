@@ -1,16 +1,16 @@
-"""What a unit can serve: the exact answer for devices that draw on common counters.
+"""What a counter group can serve: the exact answer for devices that draw on common counters.
 
 A unit is a GPU with its partitions, or a device that is shared by capacity. For a few kinds of
 demand the vectors that it can serve are found by dynamic programming over its devices; only the
-maximal ones are kept, because whoever can serve more can serve less. Equal units in equal states
-have equal tables, whatever they are called.
+maximal ones are kept, because whoever can serve more can serve less. Equal counter groups in equal
+states have equal tables, whatever they are called.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dralab.allocation.search.node_devices import Draw, Left
+from dralab.allocation.search.node_devices import Consumption, Remaining
 from dralab.values.quantity import Number
 
 Vector = tuple[int, ...]
@@ -18,51 +18,51 @@ Spend = Callable[[int], None]
 
 
 class Member(NamedTuple):
-    """One device of a unit as demands see it.
+    """One device of a counter group as demands see it.
 
-    `draw` is None where its counters are paid for already or where it has none. `serves` are the
-    demands that may have it; `amounts` what each of them takes, for a shared device alone, and
+    `consumption` is None where its counters are paid for already or where it has none. `serves` are
+    the demands that may have it; `amounts` what each of them takes, for a shared device alone, and
     `room` what it has.
     """
 
-    draw: Draw | None
+    consumption: Consumption | None
     serves: tuple[int, ...]
     amounts: tuple[tuple[Number, ...], ...] = ()
     room: tuple[Number, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class UnitKey:
-    """Everything on which the table of a unit depends."""
+class CounterGroupKey:
+    """Everything on which the table of a counter group depends."""
 
     members: tuple[Member, ...]
-    left: Left | None
+    remaining: Remaining | None
     caps: Vector
 
 
-def served(key: UnitKey, spend: Spend, limit: int) -> tuple[Vector, ...] | None:
-    """Return the maximal vectors that a unit can serve, None where that would take too long.
+def served(key: CounterGroupKey, spend: Spend, limit: int) -> tuple[Vector, ...] | None:
+    """Return the maximal vectors that a counter group can serve; None if that takes too long.
 
     `limit` bounds the number of states that are kept at any time.
     """
     caps = key.caps
-    reached: dict[Vector, set[Left | None]] = {(0,) * len(caps): {key.left}}
+    reached: dict[Vector, set[Remaining | None]] = {(0,) * len(caps): {key.remaining}}
     for member in key.members:
-        news: list[tuple[Vector, Left | None]] = []
-        for vector, lefts in reached.items():
+        news: list[tuple[Vector, Remaining | None]] = []
+        for vector, remainders in reached.items():
             servings = _servings(member, vector, caps)
             if not servings:
                 continue
-            for left in lefts:
+            for remaining in remainders:
                 spend(1)
-                rest = left
-                if member.draw is not None and left is not None:
-                    rest = left.without(member.draw)
+                rest = remaining
+                if member.consumption is not None and remaining is not None:
+                    rest = remaining.without(member.consumption)
                     if rest is None:
                         continue
                 news += [(serving, rest) for serving in servings]
-        for vector, left in news:
-            reached.setdefault(vector, set()).add(left)
+        for vector, remaining in news:
+            reached.setdefault(vector, set()).add(remaining)
         if sum(map(len, reached.values())) > limit:
             return None
     return maximal(reached)
@@ -107,7 +107,7 @@ def maximal(vectors: Iterable[Vector], most: int = 1 << 30) -> tuple[Vector, ...
 def folded(
     tables: Sequence[tuple[Vector, ...]], caps: Vector, spend: Spend, limit: int
 ) -> tuple[Vector, ...] | None:
-    """Return the maximal vectors that several units serve together, clipped to `caps`.
+    """Return the maximal vectors that several counter groups serve together, clipped to `caps`.
 
     None where more than `limit` vectors would have to be kept.
     """

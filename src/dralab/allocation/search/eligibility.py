@@ -1,16 +1,16 @@
 """Which devices could serve which request, were they the only ones: selectors, taints, amounts.
 
 Answers are kept, so a selector is asked once per device and request however long a search takes.
-What other choices leave of a device (counters, shared capacity, constraints) is left to `board`
-and `rules`.
+What other choices leave of a device (counters, shared capacity, constraints) is left to
+`node_devices` and `rules`.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from dralab.allocation.problem import Attribute, Device, Scalar, SelectorError
-from dralab.allocation.search.alternatives import Term
-from dralab.allocation.search.node_devices import Board
+from dralab.allocation.problem import Attribute, Device, DeviceSelectorError, Scalar
+from dralab.allocation.search.alternatives import Alternative
+from dralab.allocation.search.node_devices import NodeDevices
 from dralab.values.quantity import Number
 
 Values = frozenset[tuple[str, Scalar]]
@@ -26,16 +26,16 @@ class SearchError(Exception):
     """The search cannot go on for this pod; the text is what Kubernetes reports."""
 
 
-class Carried(dict[tuple[str, Scalar], int]):
+class DevicesByValue(dict[tuple[str, Scalar], int]):
     """The devices that carry each value of one attribute."""
 
     def __init__(self, by_value: Mapping[tuple[str, Scalar], int]) -> None:
         super().__init__(by_value)
-        self.any = self.of(by_value)
+        self.any = self.with_any_of(by_value)
         # Whether every device carries one value: no lists.
         self.single = sum(mask.bit_count() for mask in by_value.values()) == self.any.bit_count()
 
-    def of(self, values: Iterable[tuple[str, Scalar]]) -> int:
+    def with_any_of(self, values: Iterable[tuple[str, Scalar]]) -> int:
         """Return the devices that carry at least one of these values."""
         mask = 0
         for value in values:
@@ -46,88 +46,94 @@ class Carried(dict[tuple[str, Scalar], int]):
 class Eligibility:
     """The static part of every "may this device serve this request"."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
-        self.features = board.features
-        self._selectable: dict[tuple[Term, int], bool] = {}
-        self._accepts: dict[tuple[Term, int], bool] = {}
-        self._amounts: dict[tuple[Term, int], tuple[Number, ...] | None] = {}
-        self._values: dict[tuple[Term | None, int, str], Values | None] = {}
-        self.carried: dict[tuple[Term, str], Carried] = {}
-        # What searches work out about devices and units, and can use again.
+    def __init__(self, node_devices: NodeDevices) -> None:
+        self.node_devices = node_devices
+        self.features = node_devices.features
+        self._selectable: dict[tuple[Alternative, int], bool] = {}
+        self._accepts: dict[tuple[Alternative, int], bool] = {}
+        self._amounts: dict[tuple[Alternative, int], tuple[Number, ...] | None] = {}
+        self._values: dict[tuple[Alternative | None, int, str], Values | None] = {}
+        self.carried: dict[tuple[Alternative, str], DevicesByValue] = {}
+        # What searches work out about devices and counter groups, and can use again.
         self.served: dict[object, tuple[tuple[int, ...], ...] | None] = {}
         self.likeness: dict[int, object] = {}
         self.alike: dict[int, tuple[int, int, int]] = {}
         self._numbers: dict[object, int] = {}
 
-    def selectable(self, term: Term, number: int) -> bool:
+    def selectable(self, alternative: Alternative, number: int) -> bool:
         """Return whether selectors accept a device that serves this node; SearchError likewise."""
-        key = (term, number)
+        key = (alternative, number)
         known = self._selectable.get(key)
         if known is None:
-            known = self._selectable[key] = self._select(term, number)
+            known = self._selectable[key] = self._select(alternative, number)
         return known
 
-    def _select(self, term: Term, number: int) -> bool:
-        offer = self.board.offers[number]
+    def _select(self, alternative: Alternative, number: int) -> bool:
+        offer = self.node_devices.offers[number]
         device = offer.device
         if not self.features.binding_conditions and device.binding_conditions:
             return False
-        for where, index, selector in term.conditions:
+        for where, index, selector in alternative.conditions:
             try:
                 if not selector.matches(device):
                     return False
-            except SelectorError as error:
+            except DeviceSelectorError as error:
                 raise SearchError(selector_sentence(where, index, str(offer.id), error)) from error
         return offer.here
 
-    def accepts(self, term: Term, number: int) -> bool:
+    def accepts(self, alternative: Alternative, number: int) -> bool:
         """Return whether a device could serve a request, whatever else is chosen."""
-        key = (term, number)
+        key = (alternative, number)
         known = self._accepts.get(key)
         if known is None:
             known = self._accepts[key] = (
-                self.selectable(term, number)
-                and self.amounts(term, number) is not None
+                self.selectable(alternative, number)
+                and self.amounts(alternative, number) is not None
                 and self.offered(number)
-                and (not self.features.device_taints or self.untolerated(term, number) is None)
+                and (
+                    not self.features.device_taints or self.untolerated(alternative, number) is None
+                )
             )
         return known
 
     def offered(self, number: int) -> bool:
         """Return whether this cluster's features let a device be allocated at all."""
-        offer = self.board.offers[number]
+        offer = self.node_devices.offers[number]
         if offer.device.consumes and not self.features.partitionable_devices:
             return False
         return self.features.optional_node_operations or not offer.slice.skip_node_operations
 
-    def untolerated(self, term: Term, number: int) -> int | None:
+    def untolerated(self, alternative: Alternative, number: int) -> int | None:
         """Return the position of the first taint that the request does not tolerate."""
-        for position, taint in enumerate(self.board.offers[number].device.taints):
+        for position, taint in enumerate(self.node_devices.offers[number].device.taints):
             if taint.repels and not any(
-                each.covers(taint) for each in term.alternative.tolerations
+                each.covers(taint) for each in alternative.subrequest.tolerations
             ):
                 return position
         return None
 
-    def amounts(self, term: Term, number: int) -> tuple[Number, ...] | None:
+    def amounts(self, alternative: Alternative, number: int) -> tuple[Number, ...] | None:
         """Return what a request takes of each capacity of a shared device.
 
         WHOLE for a device that it takes whole, None where the device has not what is asked.
         """
         if not self.features.consumable_capacity:
             return WHOLE
-        key = (term, number)
+        key = (alternative, number)
         if key not in self._amounts:
-            self._amounts[key] = self._measure(term, self.board.offers[number].device, number)
+            self._amounts[key] = self._measure(
+                alternative, self.node_devices.offers[number].device, number
+            )
         return self._amounts[key]
 
-    def _measure(self, term: Term, device: Device, number: int) -> tuple[Number, ...] | None:
-        asked = term.alternative.capacity
-        if term.admin:
+    def _measure(
+        self, alternative: Alternative, device: Device, number: int
+    ) -> tuple[Number, ...] | None:
+        asked = alternative.subrequest.capacity
+        if alternative.admin:
             # Admin access watches a device; it takes nothing (kubernetes#140729).
             return WHOLE
-        shared = bool(self.board.shareable >> number & 1)
+        shared = bool(self.node_devices.shareable >> number & 1)
         if not asked and not shared:
             return WHOLE
         known = {device.written(name): item for name, item in device.capacity.items()}
@@ -144,33 +150,33 @@ class Eligibility:
             amounts.append(amount)
         return tuple(amounts) if shared else WHOLE
 
-    def values(self, term: Term, number: int, name: str) -> Values | None:
+    def values(self, alternative: Alternative, number: int, name: str) -> Values | None:
         """Return the typed values that constraints see, None where the device has none.
 
         An attribute that the request derives hides the device's own (KEP-6080).
         """
-        derived: Mapping[str, object] = term.alternative.derived
-        key = (term if derived else None, number, name)
+        derived: Mapping[str, object] = alternative.subrequest.derived
+        key = (alternative if derived else None, number, name)
         if key not in self._values:
-            self._values[key] = self._look_up(term, number, name)
+            self._values[key] = self._look_up(alternative, number, name)
         return self._values[key]
 
     def numbered(self, value: object) -> int:
         """Return a small number that stands for a value, the same for equal ones."""
         return self._numbers.setdefault(value, len(self._numbers))
 
-    def _look_up(self, term: Term, number: int, name: str) -> Values | None:
-        offer = self.board.offers[number]
+    def _look_up(self, alternative: Alternative, number: int, name: str) -> Values | None:
+        offer = self.node_devices.offers[number]
         device = offer.device
-        derivation = term.alternative.derived.get(name)
+        derivation = alternative.subrequest.derived.get(name)
         if derivation is None and name.startswith(f"{device.driver}/"):
-            derivation = term.alternative.derived.get(name.removeprefix(f"{device.driver}/"))
+            derivation = alternative.subrequest.derived.get(name.removeprefix(f"{device.driver}/"))
         if derivation is not None:
             try:
                 return self._set(derivation.value(device))
-            except SelectorError as error:
+            except DeviceSelectorError as error:
                 raise SearchError(
-                    f"request {term.name}: derived attribute {name} on device {offer.id}: "
+                    f"request {alternative.name}: derived attribute {name} on device {offer.id}: "
                     f"CEL runtime error: {error.message}"
                 ) from error
         return self._set(device.attributes.get(name))
@@ -183,7 +189,7 @@ class Eligibility:
         return frozenset((attribute.type, value) for value in attribute.values)
 
 
-def selector_sentence(where: str, index: int, device: str, error: SelectorError) -> str:
+def selector_sentence(where: str, index: int, device: str, error: DeviceSelectorError) -> str:
     """Return the sentence in which Kubernetes reports a selector without an answer."""
     if error.compiling:
         return f"{where}: selector #{index}: CEL compile error: {error.message}"

@@ -2,10 +2,10 @@
 
 In this order, cheapest first (see docs/concepts/allocation.md):
 
-1. every request has enough devices that still fit, one by one;
-2. all requests together have (bipartite matching);
-3. each open matchAttribute is bound to each value on offer, equal ones in ascending order;
-4. devices that draw on counters or are shared: what each unit can serve, by dynamic programming.
+1. every request has enough devices that still fit, one by one; 2. all requests together have
+(bipartite matching); 3. each open matchAttribute is bound to each value on offer, equal ones in
+ascending order; 4. devices that draw on counters or are shared: what each counter group can serve,
+by dynamic programming.
 
 The answer is exact wherever it is True or False. None means that the rest is of a kind for which
 no polynomial method is built in; the search then has to look, within its budget.
@@ -19,13 +19,12 @@ from math import prod
 from typing import Final, NamedTuple
 
 from dralab.allocation.problem import Scalar
-from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.backtracking import Effort
-from dralab.allocation.search.counter_groups import Member, UnitKey, Vector, folded, served
-from dralab.allocation.search.eligibility import Carried, SearchError, Values
+from dralab.allocation.search.counter_groups import CounterGroupKey, Member, Vector, folded, served
+from dralab.allocation.search.eligibility import DevicesByValue, SearchError, Values
 from dralab.allocation.search.matching import Shortfall, matched
-from dralab.allocation.search.node_devices import Draw, Left, State, bits, mask_of
-from dralab.allocation.search.observers import Answer
+from dralab.allocation.search.node_devices import Consumption, DeviceState, Remaining, bits, mask_of
 from dralab.allocation.search.rules import Distinct, Match, Rule, Total
 from dralab.allocation.search.setup import Setup
 
@@ -42,57 +41,59 @@ class Bound(NamedTuple):
     claim: int
     rule: Rule
 
-    def covers(self, term: Term) -> bool:
+    def covers(self, alternative: Alternative) -> bool:
         """Return whether the rule binds a request."""
-        return term.claim == self.claim and self.rule.constraint.covers(term.name)
+        return alternative.claim == self.claim and self.rule.constraint.covers(alternative.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Demand:
+class OpenRequest:
     """What is left of one request: `need` more devices of `mask`."""
 
-    term: Term
+    alternative: Alternative
     need: int
     mask: int
 
 
-class Oracle:
-    """Answers for one search problem; what it works out about units is kept."""
+class Feasibility:
+    """Answers for one search problem; what it works out about counter groups is kept."""
 
     def __init__(self, setup: Setup, effort: Effort) -> None:
         self.setup = setup
-        self.board = setup.board
+        self.node_devices = setup.node_devices
         self.eligibility = setup.eligibility
         self.effort = effort
-        self.errors: dict[Term, list[tuple[int, str]]] = {}
+        self.errors: dict[Alternative, list[tuple[int, str]]] = {}
         self._failures = 0
         self._hard = 1 << 30
-        # What was worked out about units outlives the search: it depends on their contents alone.
+        # What is known of counter groups outlives the search: it depends on their contents alone.
         self._served: dict[object, tuple[Vector, ...] | None] = setup.eligibility.served
-        self.eligible: dict[Term, int] = {
-            term: self._eligible(term) for request in setup.requests for term in request
+        self.eligible: dict[Alternative, int] = {
+            alternative: self._eligible(alternative)
+            for request in setup.requests
+            for alternative in request
         }
 
     # --- what is fixed
 
-    def _eligible(self, term: Term) -> int:
+    def _eligible(self, alternative: Alternative) -> int:
         """Return the devices that could serve a request; selectors without an answer are kept."""
         start = self.setup.start
-        if self.setup.known is not None and not term.all:
-            return self.setup.known[term] & (-1 if term.admin else ~start.used)
+        if self.setup.known is not None and not alternative.all:
+            return self.setup.known[alternative] & (-1 if alternative.admin else ~start.used)
         mask = 0
-        numbers: Sequence[int] = range(len(self.board.offers))
-        if term.all:
-            numbers = self.setup.fixed[term]
+        numbers: Sequence[int] = range(len(self.node_devices.offers))
+        if alternative.all:
+            numbers = self.setup.fixed[alternative]
         for number in numbers:
-            if start.used >> number & 1 and not term.admin:
+            if start.used >> number & 1 and not alternative.admin:
                 continue
             self.effort.spend()
             try:
-                if self.eligibility.accepts(term, number):
+                if self.eligibility.accepts(alternative, number):
                     mask |= 1 << number
             except SearchError as error:
-                self.errors.setdefault(term, []).append((number, str(error)))
+                self.errors.setdefault(alternative, []).append((number, str(error)))
         return mask
 
     # --- who is like whom
@@ -106,20 +107,20 @@ class Oracle:
 
     def _likeness(self, number: int) -> object:
         serves: list[object] = []
-        # Kept for later searches on the board, so nothing may depend on what is in use now.
+        # Kept for later searches on the node, so nothing may depend on what is in use now.
         masks = self.eligible if self.setup.known is None else self.setup.known
-        for term, mask in masks.items():
+        for alternative, mask in masks.items():
             able = bool(mask >> number & 1)
             serves.append(able)
             if not able:
                 continue
-            serves.append(self.eligibility.amounts(term, number))
+            serves.append(self.eligibility.amounts(alternative, number))
             serves += [
-                self.eligibility.values(term, number, constraint.name)
-                for constraint in self.setup.claims[term.claim].constraints
-                if constraint.kind in {"match", "distinct"} and constraint.covers(term.name)
+                self.eligibility.values(alternative, number, constraint.name)
+                for constraint in self.setup.claims[alternative.claim].constraints
+                if constraint.kind in {"match", "distinct"} and constraint.covers(alternative.name)
             ]
-        capacity = self.board.offers[number].device.capacity
+        capacity = self.node_devices.offers[number].device.capacity
         totals = tuple(
             capacity[constraint.name].value if constraint.name in capacity else 0
             for claim in self.setup.claims
@@ -128,44 +129,46 @@ class Oracle:
         )
         return tuple(serves), totals
 
-    def alike(self, unit: int) -> tuple[int, int, object]:
-        """Return where a unit begins, its devices from there, and what tells it from others."""
+    def alike(self, counter_group: int) -> tuple[int, int, object]:
+        """Return where a counter group begins, its devices from there, and what sets it apart."""
         known = self.eligibility.alike
-        found = known.get(unit)
+        found = known.get(counter_group)
         if found is None:
-            members = self.board.members[unit]
+            members = self.node_devices.members[counter_group]
             low = (members & -members).bit_length() - 1
             content = []
             for number in bits(members):
-                draw = self.board.draws[number]
-                drawn = None if draw is None else (draw.amounts, draw.groups)
+                consumption = self.node_devices.consumptions[number]
+                drawn = None if consumption is None else (consumption.amounts, consumption.groups)
                 content.append((drawn, self.likeness(number)))
             like = self.eligibility.numbered((members >> low, tuple(content)))
-            found = known[unit] = (low, members >> low, like)
+            found = known[counter_group] = (low, members >> low, like)
         return found
 
     # --- questions
 
-    def demand(self, term: Term, need: int, state: State, exclude: int) -> Demand:
+    def open_request(
+        self, alternative: Alternative, need: int, state: DeviceState, exclude: int
+    ) -> OpenRequest:
         """Return a demand with the devices that could serve it now."""
-        mask = self.eligible[term] & ~exclude
-        if not term.admin:
-            mask &= ~state.used & self.board.fitting(state)
+        mask = self.eligible[alternative] & ~exclude
+        if not alternative.admin:
+            mask &= ~state.used & self.node_devices.fitting(state)
             for number, room in state.room.items():
                 if mask >> number & 1:
-                    amounts = self.eligibility.amounts(term, number) or ()
+                    amounts = self.eligibility.amounts(alternative, number) or ()
                     if any(have < want for have, want in zip(room, amounts, strict=True)):
                         mask &= ~(1 << number)
-        return Demand(term, need, mask)
+        return OpenRequest(alternative, need, mask)
 
     def possible(
         self,
-        demands: Sequence[Demand],
+        demands: Sequence[OpenRequest],
         rest: int,
-        state: State,
+        state: DeviceState,
         bound: Sequence[Bound],
         devices: int,
-    ) -> Answer:
+    ) -> bool | None:
         """Return whether `demands` and all requests from `rest` on can be met together.
 
         `bound` are the rules of the current claim; those of later claims are fresh. `devices` is
@@ -174,20 +177,22 @@ class Oracle:
         requests = self.setup.requests
         if rest == len(requests):
             return self.feasible(demands, state, bound)
-        answer: Answer = False
-        terms = requests[rest]
-        if terms[0].request == 0:
+        answer: bool | None = False
+        alternatives = requests[rest]
+        if alternatives[0].request == 0:
             devices = 0
-            claim = terms[0].claim
+            claim = alternatives[0].claim
             bound = [*bound, *(Bound(claim, rule) for rule in self.setup.rules(claim))]
-        if len(terms) > 1 and self.feasible(demands, state, bound) is False:
+        if len(alternatives) > 1 and self.feasible(demands, state, bound) is False:
             return False
-        limit = self.setup.claims[terms[0].claim].limit
-        for term in terms:
-            need = self.setup.count(term)
-            if devices + need + self.setup.least_after[rest] > limit or (term.all and not need):
+        limit = self.setup.claims[alternatives[0].claim].limit
+        for alternative in alternatives:
+            need = self.setup.count(alternative)
+            if devices + need + self.setup.least_after[rest] > limit or (
+                alternative.all and not need
+            ):
                 continue
-            demand = self.demand(term, need, state, 0)
+            demand = self.open_request(alternative, need, state, 0)
             if demand.mask.bit_count() < need:
                 continue
             found = self.possible([*demands, demand], rest + 1, state, bound, devices + need)
@@ -197,7 +202,9 @@ class Oracle:
                 answer = None
         return answer
 
-    def feasible(self, demands: Sequence[Demand], state: State, bound: Sequence[Bound]) -> Answer:
+    def feasible(
+        self, demands: Sequence[OpenRequest], state: DeviceState, bound: Sequence[Bound]
+    ) -> bool | None:
         """Return whether demands can be met together, their alternatives being chosen."""
         self.effort.spend()
         demands = [demand for demand in demands if demand.need]
@@ -212,17 +219,17 @@ class Oracle:
         found = self._bind(demands, state, open_rules, ())
         return None if found and not complete else found
 
-    def matching(self, demands: Sequence[Demand], state: State) -> list[int] | Shortfall:
+    def matching(self, demands: Sequence[OpenRequest], state: DeviceState) -> list[int] | Shortfall:
         """Match demands to devices, counters and constraints aside."""
         # Within one claim nobody gets a device twice, whether it is used or only watched.
         everyone = self._exclusive(demands)
-        normal = [demand for demand in demands if everyone or not demand.term.admin]
+        normal = [demand for demand in demands if everyone or not demand.alternative.admin]
         mask = 0
         for demand in normal:
             mask |= demand.mask
         shares = {
             number: self._shares(number, normal, state)
-            for number in bits(mask & self.board.shareable)
+            for number in bits(mask & self.node_devices.shareable)
         }
         return matched(
             [demand.need for demand in normal],
@@ -234,13 +241,15 @@ class Oracle:
     # --- rules
 
     def _restricted(
-        self, demands: Sequence[Demand], state: State, bound: Sequence[Bound]
-    ) -> tuple[bool, list[Demand]]:
+        self, demands: Sequence[OpenRequest], state: DeviceState, bound: Sequence[Bound]
+    ) -> tuple[bool, list[OpenRequest]]:
         """Apply what rules already say; False where they ask for more than is checked below."""
         complete = True
         result = list(demands)
         for each in bound:
-            covered = [place for place, demand in enumerate(result) if each.covers(demand.term)]
+            covered = [
+                place for place, demand in enumerate(result) if each.covers(demand.alternative)
+            ]
             if not covered:
                 complete = complete and each.rule.met
                 continue
@@ -252,31 +261,31 @@ class Oracle:
                 complete = False
             for place in covered:
                 demand = result[place]
-                mask = demand.mask & self._admitted(rule, demand.term)
-                result[place] = Demand(demand.term, demand.need, mask)
+                mask = demand.mask & self._admitted(rule, demand.alternative)
+                result[place] = OpenRequest(demand.alternative, demand.need, mask)
             if isinstance(rule, Distinct) and not self._enough(result, covered, rule):
                 # Nothing can be served: let the caller's count of devices see it.
                 result[covered[0]] = replace(result[covered[0]], mask=0)
         return complete and self._settled(result, state), result
 
-    def _exclusive(self, demands: Sequence[Demand]) -> bool:
+    def _exclusive(self, demands: Sequence[OpenRequest]) -> bool:
         """Return whether any two demands exclude each other from any device."""
-        claim = demands[0].term.claim if demands else 0
+        claim = demands[0].alternative.claim if demands else 0
         return all(
-            demand.term.claim == claim and not demand.mask & self.board.shareable
+            demand.alternative.claim == claim and not demand.mask & self.node_devices.shareable
             for demand in demands
         )
 
-    def _settled(self, demands: Sequence[Demand], state: State) -> bool:
+    def _settled(self, demands: Sequence[OpenRequest], state: DeviceState) -> bool:
         """Return whether admin access is told well enough from use for an answer to be yes."""
-        watching = [demand for demand in demands if demand.term.admin]
+        watching = [demand for demand in demands if demand.alternative.admin]
         if not watching or len(demands) == 1:
             return True
         used = 0
         for demand in demands:
-            if not demand.term.admin:
+            if not demand.alternative.admin:
                 used |= demand.mask
-        if not used & self.board.drawing & ~state.charged and self._exclusive(demands):
+        if not used & self.node_devices.consuming & ~state.charged and self._exclusive(demands):
             # The matching has them all, and nothing else has to be decided.
             return True
         apart = used
@@ -287,28 +296,36 @@ class Oracle:
             apart |= mask_of(list(islice(bits(free), demand.need)))
         return True
 
-    def _admitted(self, rule: Match | Distinct, term: Term) -> int:
+    def _admitted(self, rule: Match | Distinct, alternative: Alternative) -> int:
         """Return the devices whose values a rule still admits, each by itself."""
-        carried = self._carried(term, rule.constraint.name)
+        carried = self._carried(alternative, rule.constraint.name)
         if isinstance(rule, Match) and rule.common is not None:
-            return carried.of(rule.common)
+            return carried.with_any_of(rule.common)
         if isinstance(rule, Distinct):
-            return carried.any & ~carried.of(rule.taken)
+            return carried.any & ~carried.with_any_of(rule.taken)
         return carried.any
 
-    def _carried(self, term: Term, name: str) -> Carried:
+    def _carried(self, alternative: Alternative, name: str) -> DevicesByValue:
         known = self.eligibility.carried
-        found = known.get((term, name))
+        found = known.get((alternative, name))
         if found is None:
             by_value: dict[tuple[str, Scalar], int] = {}
-            mask = self.eligible[term] if self.setup.known is None else self.setup.known[term]
+            mask = (
+                self.eligible[alternative]
+                if self.setup.known is None
+                else self.setup.known[alternative]
+            )
             for number in bits(mask):
-                for value in sorted(self.eligibility.values(term, number, name) or (), key=repr):
+                for value in sorted(
+                    self.eligibility.values(alternative, number, name) or (), key=repr
+                ):
                     by_value[value] = by_value.get(value, 0) | 1 << number
-            found = known[term, name] = Carried(by_value)
+            found = known[alternative, name] = DevicesByValue(by_value)
         return found
 
-    def _enough(self, demands: Sequence[Demand], covered: Sequence[int], rule: Distinct) -> bool:
+    def _enough(
+        self, demands: Sequence[OpenRequest], covered: Sequence[int], rule: Distinct
+    ) -> bool:
         """Return whether covered demands find enough different values, matched one by one."""
         # By the whole set of a device's values: a relaxation that is exact for single values.
         places: dict[Values, int] = {}
@@ -318,26 +335,26 @@ class Oracle:
             demand = demands[place]
             mask = 0
             for number in bits(demand.mask):
-                values = self.eligibility.values(demand.term, number, name)
+                values = self.eligibility.values(demand.alternative, number, name)
                 if values is not None:
                     mask |= 1 << places.setdefault(values, len(places))
             masks.append(mask)
         needs = [demands[place].need for place in covered]
         return not isinstance(matched(needs, masks, {}, self.effort.spend), Shortfall)
 
-    def _is_open(self, each: Bound, demands: Sequence[Demand]) -> bool:
+    def _is_open(self, each: Bound, demands: Sequence[OpenRequest]) -> bool:
         """Return whether a match rule still has to decide between values."""
-        covered = [demand for demand in demands if each.covers(demand.term)]
+        covered = [demand for demand in demands if each.covers(demand.alternative)]
         if sum(demand.need for demand in covered) <= 1:
             return False
         return len(self._choices(each.rule, covered)) > 1
 
-    def _choices(self, rule: Rule, covered: Sequence[Demand]) -> dict[object, list[int]]:
+    def _choices(self, rule: Rule, covered: Sequence[OpenRequest]) -> dict[object, list[int]]:
         """Return per value that a match rule could settle on the devices left to each demand."""
         common = rule.common if isinstance(rule, Match) else None
         found: dict[object, list[int]] = {}
         for order, demand in enumerate(covered):
-            for value, mask in self._carried(demand.term, rule.constraint.name).items():
+            for value, mask in self._carried(demand.alternative, rule.constraint.name).items():
                 mine = mask & demand.mask
                 if mine and (common is None or value in common):
                     found.setdefault(value, [0] * len(covered))[order] = mine
@@ -345,16 +362,16 @@ class Oracle:
 
     def _bind(
         self,
-        demands: Sequence[Demand],
-        state: State,
+        demands: Sequence[OpenRequest],
+        state: DeviceState,
         rules: Sequence[Bound],
         previous: tuple[object, int] | tuple[()],
-    ) -> Answer:
+    ) -> bool | None:
         """Bind open match rules to values, one after the other."""
         if not rules:
             return self._units(demands, state)
         each = rules[0]
-        covered = [place for place, demand in enumerate(demands) if each.covers(demand.term)]
+        covered = [place for place, demand in enumerate(demands) if each.covers(demand.alternative)]
         masks = self._choices(each.rule, [demands[place] for place in covered])
         # Rules that ask the same of the same devices are interchangeable: ascending values only.
         likeness = (
@@ -362,10 +379,10 @@ class Oracle:
             tuple((demands[place].need, demands[place].mask) for place in covered),
         )
         alone = not any(
-            other.covers(demands[place].term) for other in rules[1:] for place in covered
+            other.covers(demands[place].alternative) for other in rules[1:] for place in covered
         )
         first = previous[1] if previous and previous[0] == likeness else 0
-        answer: Answer = False
+        answer: bool | None = False
         tried: set[tuple[int, ...]] = set()
         failed: set[object] = set()
         alike = self._interchangeable(demands, rules)
@@ -376,7 +393,9 @@ class Oracle:
             self.effort.spend()
             after = list(demands)
             for order, place in enumerate(covered):
-                after[place] = Demand(demands[place].term, demands[place].need, narrowed[order])
+                after[place] = OpenRequest(
+                    demands[place].alternative, demands[place].need, narrowed[order]
+                )
             if any(after[place].mask.bit_count() < after[place].need for place in covered):
                 continue
             if isinstance(self.matching(after, state), Shortfall):
@@ -391,7 +410,7 @@ class Oracle:
         return answer
 
     def _interchangeable(
-        self, demands: Sequence[Demand], rules: Sequence[Bound]
+        self, demands: Sequence[OpenRequest], rules: Sequence[Bound]
     ) -> Callable[[object], object]:
         """Return what tells values from each other: of those that are alike one is enough.
 
@@ -400,15 +419,15 @@ class Oracle:
         """
         name = rules[0].rule.constraint.name
         carried = [
-            self._carried(demand.term, name)
+            self._carried(demand.alternative, name)
             for demand in demands
-            if any(each.covers(demand.term) for each in rules)
+            if any(each.covers(demand.alternative) for each in rules)
         ]
         involved = 0
         for demand in demands:
             involved |= demand.mask
         simple = (
-            not involved & (self.board.drawing | self.board.shareable)
+            not involved & (self.node_devices.consuming | self.node_devices.shareable)
             and all(each.rule.constraint.name == name for each in rules)
             and len(carried) > 0
             and all(each.single for each in carried)
@@ -428,38 +447,38 @@ class Oracle:
 
         return alike
 
-    # --- units
+    # --- counter groups
 
-    def _shares(self, number: int, demands: Sequence[Demand], state: State) -> int:
+    def _shares(self, number: int, demands: Sequence[OpenRequest], state: DeviceState) -> int:
         """Return how many demands a shared device could serve, by the smallest amounts asked."""
-        room = self.board.room(state, number)
+        room = self.node_devices.room(state, number)
         asked = [
-            self.eligibility.amounts(demand.term, number) or ()
+            self.eligibility.amounts(demand.alternative, number) or ()
             for demand in demands
             if demand.mask >> number & 1
         ]
         most = len(asked)
         for position, have in enumerate(room):
-            left, count = have, 0
+            remaining, count = have, 0
             for amount in sorted(amounts[position] for amounts in asked):
-                left -= amount
-                if left < 0:
+                remaining -= amount
+                if remaining < 0:
                     break
                 count += 1
             most = min(most, count)
         return most
 
-    def _units(self, demands: Sequence[Demand], state: State) -> Answer:
-        """Decide by what units can serve; matching is exact where none is involved."""
-        normal = [demand for demand in demands if not demand.term.admin]
+    def _units(self, demands: Sequence[OpenRequest], state: DeviceState) -> bool | None:
+        """Decide by what counter groups can serve; matching is exact where none is involved."""
+        normal = [demand for demand in demands if not demand.alternative.admin]
         union = 0
         for demand in normal:
             union |= demand.mask
-        unpaid = self.board.drawing & ~state.charged
-        involved = union & (unpaid | self.board.shareable)
+        unpaid = self.node_devices.consuming & ~state.charged
+        involved = union & (unpaid | self.node_devices.shareable)
         if not involved:
             return True
-        merged = _merged(normal, self.board.shareable)
+        merged = _merged(normal, self.node_devices.shareable)
         caps = tuple(demand.need for demand in merged)
         if prod(cap + 1 for cap in caps) > MOST_VECTORS:
             rough = self._roughly(merged, involved, unpaid, state)
@@ -468,11 +487,11 @@ class Oracle:
         if self._failures >= MOST_FAILURES and len(caps) >= self._hard:
             return None
         tables = []
-        for members, left in self._clusters(involved, unpaid, state):
+        for members, remaining in self._clusters(involved, unpaid, state):
             table = self._table(
-                UnitKey(
+                CounterGroupKey(
                     tuple(self._member(number, merged, unpaid, state) for number in members),
-                    left,
+                    remaining,
                     caps,
                 )
             )
@@ -492,30 +511,30 @@ class Oracle:
         self._failures += 1
         self._hard = min(self._hard, kinds)
 
-    def _table(self, key: UnitKey) -> tuple[Vector, ...] | None:
+    def _table(self, key: CounterGroupKey) -> tuple[Vector, ...] | None:
         if key not in self._served:
             self._served[key] = served(key, self.effort.spend, MOST_STATES)
         return self._served[key]
 
     def _roughly(
-        self, demands: Sequence[Demand], involved: int, unpaid: int, state: State
-    ) -> Answer:
-        """Match demands to units, each with as many places as it can serve at most.
+        self, demands: Sequence[OpenRequest], involved: int, unpaid: int, state: DeviceState
+    ) -> bool | None:
+        """Match demands to counter groups, each with as many places as it can serve at most.
 
         For many different kinds of demand at once, where the vectors would be too many: still a
         proof when it fails, and no answer when it does not.
         """
         masks = [demand.mask & ~involved for demand in demands]
-        place = len(self.board.offers)
-        for members, left in self._clusters(involved, unpaid, state):
+        place = len(self.node_devices.offers)
+        for members, remaining in self._clusters(involved, unpaid, state):
             inside = sum(1 << number for number in members)
             most = sum(demand.need for demand in demands if demand.mask & inside)
-            if not self.board.shareable & inside:
+            if not self.node_devices.shareable & inside:
                 one = tuple(
                     self._member(number, demands, unpaid, state)._replace(serves=(0,))
                     for number in members
                 )
-                table = self._table(UnitKey(one, left, (min(most, len(members)),)))
+                table = self._table(CounterGroupKey(one, remaining, (min(most, len(members)),)))
                 most = table[0][0] if table else min(most, len(members))
             places = ((1 << most) - 1) << place
             place += most
@@ -533,33 +552,37 @@ class Oracle:
         return not isinstance(matched(needs, plain, {}, self.effort.spend), Shortfall)
 
     def _clusters(
-        self, involved: int, unpaid: int, state: State
-    ) -> Iterator[tuple[list[int], Left | None]]:
+        self, involved: int, unpaid: int, state: DeviceState
+    ) -> Iterator[tuple[list[int], Remaining | None]]:
         """Yield devices that depend on each other, with what they have left together."""
-        for unit, members in enumerate(self.board.members):
+        for counter_group, members in enumerate(self.node_devices.members):
             mask = involved & members & unpaid
             if mask:
-                yield bits(mask), state.left[unit]
+                yield bits(mask), state.remaining[counter_group]
         for number in bits(involved & ~unpaid):
             yield [number], None
 
-    def _member(self, number: int, demands: Sequence[Demand], unpaid: int, state: State) -> Member:
+    def _member(
+        self, number: int, demands: Sequence[OpenRequest], unpaid: int, state: DeviceState
+    ) -> Member:
         serves = tuple(kind for kind, demand in enumerate(demands) if demand.mask >> number & 1)
-        draw = self.board.draws[number] if unpaid >> number & 1 else None
+        consumption = self.node_devices.consumptions[number] if unpaid >> number & 1 else None
         # The unit is told apart by what it has left, not by its number.
-        draw = None if draw is None else Draw(0, draw.amounts, draw.groups)
-        if not self.board.shareable >> number & 1:
-            return Member(draw, serves)
-        room = self.board.room(state, number)
-        amounts = tuple(
-            self.eligibility.amounts(demands[kind].term, number) or () for kind in serves
+        consumption = (
+            None if consumption is None else Consumption(0, consumption.amounts, consumption.groups)
         )
-        return Member(draw, serves, amounts, room)
+        if not self.node_devices.shareable >> number & 1:
+            return Member(consumption, serves)
+        room = self.node_devices.room(state, number)
+        amounts = tuple(
+            self.eligibility.amounts(demands[kind].alternative, number) or () for kind in serves
+        )
+        return Member(consumption, serves, amounts, room)
 
 
-def _merged(demands: Sequence[Demand], shareable: int) -> list[Demand]:
+def _merged(demands: Sequence[OpenRequest], shareable: int) -> list[OpenRequest]:
     """Add up demands for the same whole devices; one device may serve two that share it."""
-    merged: dict[object, Demand] = {}
+    merged: dict[object, OpenRequest] = {}
     for demand in demands:
         key: object = demand.mask if not demand.mask & shareable else demand
         known = merged.get(key)

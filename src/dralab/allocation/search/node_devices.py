@@ -1,7 +1,7 @@
 """The devices of one node, numbered in the order of the search, and what of them is left.
 
-A `Board` never changes; a `State` says what is in use on it, and taking a device makes a new one.
-Sets of devices are integers used as bit sets: bit i stands for device i.
+A `NodeDevices` never changes; a `DeviceState` says what is in use on it, and taking a device makes
+a new one. Sets of devices are integers used as bit sets: bit i stands for device i.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,69 +12,69 @@ from dralab.allocation.pools import Offer, Pool, View
 from dralab.allocation.problem import Device, DeviceId, Features, InUse
 from dralab.values.quantity import Number
 
-# States of units that one board remembers; beyond it they are forgotten.
+# States of counter groups that one node remembers; beyond it they are forgotten.
 MOST_REMEMBERED: Final = 100_000
 
 
-class Draw(NamedTuple):
-    """What a device takes from its unit: (position, amount), and (position, groups) per set."""
+class Consumption(NamedTuple):
+    """What a device takes of its counter group: (position, amount); (position, groups) per set."""
 
-    unit: int
+    counter_group: int
     amounts: tuple[tuple[int, Number], ...]
     groups: tuple[tuple[int, frozenset[str]], ...]
 
 
-class Left(NamedTuple):
-    """What a unit has left: counters, and per counter set the groups in force (None: unused)."""
+class Remaining(NamedTuple):
+    """What a counter group has left: counters; per set the groups in force (None: unused)."""
 
     counters: tuple[Number, ...]
     groups: tuple[frozenset[str] | None, ...]
 
-    def without(self, draw: Draw) -> "Left | None":
+    def without(self, consumption: Consumption) -> "Remaining | None":
         """Return what is left after a device drew, or None where that does not fit."""
         counters = list(self.counters)
-        for position, amount in draw.amounts:
+        for position, amount in consumption.amounts:
             rest = counters[position] - amount
             if rest < 0:
                 return None
             counters[position] = rest
         groups = self.groups
-        for position, mine in draw.groups:
+        for position, mine in consumption.groups:
             ruling = groups[position]
             # KEP-5963: nobody has groups, or all have at least one in common.
             agreed = mine if ruling is None else ruling & mine
             if ruling is not None and not agreed and (ruling or mine):
                 return None
             groups = (*groups[:position], agreed, *groups[position + 1 :])
-        return Left(tuple(counters), groups)
+        return Remaining(tuple(counters), groups)
 
 
-class State(NamedTuple):
-    """What is in use on a board.
+class DeviceState(NamedTuple):
+    """What is in use on a node.
 
-    `used`     devices that nobody else may have
-    `charged`  shared devices whose counters are paid for already
-    `left`     per unit
-    `room`     per shared device that is in use: what is left of its capacities
+    `used`      devices that nobody else may have
+    `charged`   shared devices whose counters are paid for already
+    `remaining` per counter group
+    `room`      per shared device that is in use: what is left of its capacities
     """
 
     used: int
     charged: int
-    left: tuple[Left, ...]
+    remaining: tuple[Remaining, ...]
     room: Mapping[int, tuple[Number, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class CounterGroup:
     """Counter sets of one pool that some device draws on together, hence devices that compete."""
 
     pool: int
     counters: tuple[tuple[str, str], ...]
     sets: tuple[str, ...]
-    total: Left
+    total: Remaining
 
 
-class Board:
+class NodeDevices:
     """The devices that a node sees in usable pools."""
 
     def __init__(self, view: View, features: Features) -> None:
@@ -84,54 +84,54 @@ class Board:
         self.index: dict[DeviceId, int] = {
             offer.id: number for number, offer in enumerate(self.offers)
         }
-        self.units: list[Unit] = []
+        self.counter_groups: list[CounterGroup] = []
         self._positions: dict[tuple[int, str], tuple[int, int, dict[str, int]]] = {}
         for number, pool in enumerate(view.pools):
             if pool.counter_sets:
                 self._add_units(number, pool)
-        self.draws: list[Draw | None] = []
+        self.consumptions: list[Consumption | None] = []
         self.shareable = 0
         pool_of = {pool.id: number for number, pool in enumerate(view.pools)}
         for number, offer in enumerate(self.offers):
             device = offer.device
-            self.draws.append(
-                self.draw(pool_of[offer.id.driver, offer.id.pool], device)
+            self.consumptions.append(
+                self.consumption_of(pool_of[offer.id.driver, offer.id.pool], device)
                 if device.consumes and features.partitionable_devices
                 else None
             )
             if device.shareable and features.consumable_capacity:
                 self.shareable |= 1 << number
 
-        self.members = [0] * len(self.units)
-        for number, draw in enumerate(self.draws):
-            if draw is not None:
-                self.members[draw.unit] |= 1 << number
-        self.drawing = sum(self.members)
-        self._fitting: dict[tuple[int, Left], int] = {}
+        self.members = [0] * len(self.counter_groups)
+        for number, consumption in enumerate(self.consumptions):
+            if consumption is not None:
+                self.members[consumption.counter_group] |= 1 << number
+        self.consuming = sum(self.members)
+        self._fitting: dict[tuple[int, Remaining], int] = {}
 
-    def fitting(self, state: State) -> int:
+    def fitting(self, state: DeviceState) -> int:
         """Return the devices whose counters are paid for, or would still suffice for one."""
-        mask = ~self.drawing | state.charged
-        for unit, left in enumerate(state.left):
-            mask |= self.fitting_in(unit, left)
+        mask = ~self.consuming | state.charged
+        for counter_group, remaining in enumerate(state.remaining):
+            mask |= self.fitting_in(counter_group, remaining)
         return mask
 
-    def fitting_in(self, unit: int, left: Left) -> int:
-        """Return the devices of a unit that fit into what it has left."""
-        key = (unit, left)
+    def fitting_in(self, counter_group: int, remaining: Remaining) -> int:
+        """Return the devices of a counter group that fit into what it has left."""
+        key = (counter_group, remaining)
         found = self._fitting.get(key)
         if found is None:
             if len(self._fitting) >= MOST_REMEMBERED:
                 self._fitting.clear()
             found = 0
-            for number in bits(self.members[unit]):
-                draw = self.draws[number]
-                if draw is not None and left.without(draw) is not None:
+            for number in bits(self.members[counter_group]):
+                consumption = self.consumptions[number]
+                if consumption is not None and remaining.without(consumption) is not None:
                     found |= 1 << number
             self._fitting[key] = found
         return found
 
-    def state(self, in_use: InUse) -> State:
+    def state(self, in_use: InUse) -> DeviceState:
         """Return what is left when these devices are in use."""
         held = in_use.devices()
         used = charged = 0
@@ -147,56 +147,64 @@ class Board:
                 used |= bit
             elif device in in_use.consumed:
                 room[number] = _room(self.offers[number].device, in_use.consumed[device])
-        left = [unit.total for unit in self.units]
+        remaining = [counter_group.total for counter_group in self.counter_groups]
         for number, pool in enumerate(self.view.pools):
             if not pool.counter_sets or not held:
                 continue
-            for drawing in pool.drawing:
-                if drawing.consumes and DeviceId(pool.driver, pool.name, drawing.name) in held:
-                    draw = self.draw(number, drawing)
-                    left[draw.unit] = overdrawn(left[draw.unit], draw)
-        return State(used, charged, tuple(left), room)
+            for consuming in pool.consuming:
+                if consuming.consumes and DeviceId(pool.driver, pool.name, consuming.name) in held:
+                    consumption = self.consumption_of(number, consuming)
+                    remaining[consumption.counter_group] = overdrawn(
+                        remaining[consumption.counter_group], consumption
+                    )
+        return DeviceState(used, charged, tuple(remaining), room)
 
-    def take(self, state: State, number: int, amounts: tuple[Number, ...] | None) -> State | None:
+    def take_device(
+        self, state: DeviceState, number: int, amounts: tuple[Number, ...] | None
+    ) -> DeviceState | None:
         """Return the state in which device `number` is taken too, or None where it does not fit.
 
         `amounts` are what is taken of each capacity of a shared device, in their order.
         """
         bit = 1 << number
-        used, charged, left, room = state.used, state.charged, state.left, state.room
+        used, charged, remaining, room = state.used, state.charged, state.remaining, state.room
         if used & bit:
             return None
-        draw = self.draws[number]
-        if draw is not None and not charged & bit:
-            rest = left[draw.unit].without(draw)
+        consumption = self.consumptions[number]
+        if consumption is not None and not charged & bit:
+            rest = remaining[consumption.counter_group].without(consumption)
             if rest is None:
                 return None
-            left = (*left[: draw.unit], rest, *left[draw.unit + 1 :])
+            remaining = (
+                *remaining[: consumption.counter_group],
+                rest,
+                *remaining[consumption.counter_group + 1 :],
+            )
         if amounts is None:
-            return State(used | bit, charged | bit, left, room)
+            return DeviceState(used | bit, charged | bit, remaining, room)
         had = self.room(state, number)
         rest_of = tuple(have - taken for have, taken in zip(had, amounts, strict=True))
         if any(rest < 0 for rest in rest_of):
             return None
-        return State(used, charged | bit, left, {**room, number: rest_of})
+        return DeviceState(used, charged | bit, remaining, {**room, number: rest_of})
 
-    def room(self, state: State, number: int) -> tuple[Number, ...]:
+    def room(self, state: DeviceState, number: int) -> tuple[Number, ...]:
         """Return what is left of each capacity of a device."""
-        left = state.room.get(number)
-        if left is None:
+        remaining = state.room.get(number)
+        if remaining is None:
             return tuple(item.value for item in self.offers[number].device.capacity.values())
-        return left
+        return remaining
 
-    def draw(self, pool: int, device: Device) -> Draw:
-        """Return what a device of a pool takes from its unit."""
-        unit = 0
+    def consumption_of(self, pool: int, device: Device) -> Consumption:
+        """Return what a device of a pool takes from its counter group."""
+        counter_group = 0
         amounts: list[tuple[int, Number]] = []
         groups: list[tuple[int, frozenset[str]]] = []
         for drawn in device.consumes:
-            unit, position, counters = self._positions[pool, drawn.counter_set]
+            counter_group, position, counters = self._positions[pool, drawn.counter_set]
             amounts += [(counters[name], amount) for name, amount in drawn.counters.items()]
             groups.append((position, drawn.groups))
-        return Draw(unit, tuple(amounts), tuple(groups))
+        return Consumption(counter_group, tuple(amounts), tuple(groups))
 
     def _add_units(self, number: int, pool: Pool) -> None:
         """Find the counter sets that are tied together by devices that draw on several."""
@@ -208,7 +216,7 @@ class Board:
                 name = leader[name]
             return name
 
-        for device in pool.drawing:
+        for device in pool.consuming:
             for drawn in device.consumes[1:]:
                 leader[find(drawn.counter_set)] = find(device.consumes[0].counter_set)
         members: dict[str, list[str]] = {}
@@ -223,13 +231,13 @@ class Board:
                     places[counter] = len(counters)
                     counters.append((name, counter))
                     total.append(amount)
-                self._positions[number, name] = (len(self.units), position, places)
-            self.units.append(
-                Unit(
+                self._positions[number, name] = (len(self.counter_groups), position, places)
+            self.counter_groups.append(
+                CounterGroup(
                     number,
                     tuple(counters),
                     tuple(sets),
-                    Left(tuple(total), (None,) * len(sets)),
+                    Remaining(tuple(total), (None,) * len(sets)),
                 )
             )
 
@@ -241,16 +249,16 @@ def _room(device: Device, consumed: Mapping[str, Number]) -> tuple[Number, ...]:
     )
 
 
-def overdrawn(left: Left, draw: Draw) -> Left:
+def overdrawn(remaining: Remaining, consumption: Consumption) -> Remaining:
     """Subtract even beyond zero: drivers may publish less than is in use already."""
-    counters = list(left.counters)
-    for position, amount in draw.amounts:
+    counters = list(remaining.counters)
+    for position, amount in consumption.amounts:
         counters[position] -= amount
-    groups = list(left.groups)
-    for position, mine in draw.groups:
+    groups = list(remaining.groups)
+    for position, mine in consumption.groups:
         ruling = groups[position]
         groups[position] = mine if ruling is None else ruling & mine
-    return Left(tuple(counters), tuple(groups))
+    return Remaining(tuple(counters), tuple(groups))
 
 
 def bits(mask: int) -> list[int]:

@@ -1,15 +1,15 @@
 """The first solution in Kubernetes' order, without its backtracking.
 
-Kubernetes returns the lexicographically smallest solution of an exhaustive search. Here the
-devices are tried in the same order, and after each choice the `oracle` says whether the rest can
-still be met; where its answer is exact, no choice is ever taken back (self-reduction). Where it
-has none, the search goes on depth first, remembers what failed, and stops at its budget.
+Kubernetes returns the lexicographically smallest solution of an exhaustive search. Here the devices
+are tried in the same order, and after each choice `feasibility` says whether the rest can still be
+met; where its answer is exact, no choice is ever taken back (self-reduction). Where it has none,
+the search goes on depth first, remembers what failed, and stops at its budget.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.backtracking import (
     BudgetError,
     Effort,
@@ -20,9 +20,8 @@ from dralab.allocation.search.backtracking import (
     walked,
 )
 from dralab.allocation.search.eligibility import SearchError, Values
-from dralab.allocation.search.feasibility import Bound, Oracle
-from dralab.allocation.search.node_devices import State, lowest_first
-from dralab.allocation.search.observers import Answer
+from dralab.allocation.search.feasibility import Bound, Feasibility
+from dralab.allocation.search.node_devices import DeviceState, lowest_first
 from dralab.allocation.search.rules import Match, agreed
 from dralab.allocation.search.setup import Picked, Setup
 
@@ -41,21 +40,20 @@ def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
     straight = walked(setup, effort)
     if straight is not None:
         return tuple(straight)
-    setup.observer.dead_end()
-    oracle = Oracle(setup, effort)
-    if oracle.errors:
+    feasibility = Feasibility(setup, effort)
+    if feasibility.errors:
         # Whether an error comes to light depends on the devices that a search in Kubernetes'
         # order looks at before it ends: so search in that order, for a while.
         try:
             return first(setup, Effort(REPLAY))
         except BudgetError:
-            raise SearchError(min(min(found) for found in oracle.errors.values())[1]) from None
-    return _Reduction(setup, oracle, effort).request(
+            raise SearchError(min(min(found) for found in feasibility.errors.values())[1]) from None
+    return _Reduction(setup, feasibility, effort).request(
         0, _fresh(setup, setup.requests[0][0].claim, setup.start)
     )
 
 
-Cost = Callable[[State, State], float]
+Cost = Callable[[DeviceState, DeviceState], float]
 
 
 def cheapest(setup: Setup, effort: Effort, cost: Cost) -> tuple[Picked, ...] | None:
@@ -64,13 +62,13 @@ def cheapest(setup: Setup, effort: Effort, cost: Cost) -> tuple[Picked, ...] | N
     `cost` judges the state before and after a device is taken; among equals the first device in
     the order is taken. Whether all can be met is decided as in `solve`; so are errors.
     """
-    oracle = Oracle(setup, effort)
-    if oracle.errors:
+    feasibility = Feasibility(setup, effort)
+    if feasibility.errors:
         return solve(setup, effort)
-    return _Guided(setup, oracle, effort, cost).request(0, _fresh(setup, 0, setup.start))
+    return _Guided(setup, feasibility, effort, cost).request(0, _fresh(setup, 0, setup.start))
 
 
-def _fresh(setup: Setup, claim: int, state: State) -> Position:
+def _fresh(setup: Setup, claim: int, state: DeviceState) -> Position:
     return Position(state, setup.rules(claim), 0, 0)
 
 
@@ -78,15 +76,15 @@ def _fresh(setup: Setup, claim: int, state: State) -> Position:
 class _Step:
     """A request that is being served: which alternative, and what it has so far."""
 
-    term: Term
+    alternative: Alternative
     at: int
     devices: tuple[int, ...]
 
 
 class _Reduction:
-    def __init__(self, setup: Setup, oracle: Oracle, effort: Effort) -> None:
+    def __init__(self, setup: Setup, feasibility: Feasibility, effort: Effort) -> None:
         self.setup = setup
-        self.oracle = oracle
+        self.feasibility = feasibility
         self.effort = effort
         self.failed: set[object] = set()
         # How often going straight ahead led into another dead end.
@@ -97,46 +95,50 @@ class _Reduction:
         setup = self.setup
         if at == len(setup.requests):
             return () if all(rule.met for rule in position.rules) else None
-        terms = setup.requests[at]
-        if terms[0].request == 0 and at:
+        alternatives = setup.requests[at]
+        if alternatives[0].request == 0 and at:
             if not all(rule.met for rule in position.rules):
                 return None
-            position = _fresh(setup, terms[0].claim, position.state)
-        for term in terms:
-            need = setup.count(term)
-            limit = setup.claims[term.claim].limit
-            if position.devices + need + setup.least_after[at] > limit or (term.all and not need):
+            position = _fresh(setup, alternatives[0].claim, position.state)
+        for alternative in alternatives:
+            need = setup.count(alternative)
+            limit = setup.claims[alternative.claim].limit
+            if position.devices + need + setup.least_after[at] > limit or (
+                alternative.all and not need
+            ):
                 continue
-            step = _Step(term, at, ())
+            step = _Step(alternative, at, ())
             if self.ask(step, position) is False:
                 continue
-            found = self.fixed(step, position) if term.all else self.some(step, position)
+            found = self.fixed(step, position) if alternative.all else self.some(step, position)
             if found is not None:
                 return found
         return None
 
-    def ask(self, step: _Step, position: Position) -> Answer:
-        """Ask the oracle whether the rest of this request and all later ones can be met."""
-        term = step.term
-        need = self.setup.count(term) - len(step.devices)
-        exclude = position.mine if term.admin else 0
+    def ask(self, step: _Step, position: Position) -> bool | None:
+        """Ask whether the rest of this request and all later ones can be met."""
+        alternative = step.alternative
+        need = self.setup.count(alternative) - len(step.devices)
+        exclude = position.mine if alternative.admin else 0
         for number in step.devices:
             exclude |= 1 << number
-        demand = self.oracle.demand(term, need, position.state, exclude)
-        return self.oracle.possible(
+        demand = self.feasibility.open_request(alternative, need, position.state, exclude)
+        return self.feasibility.possible(
             [demand],
             step.at + 1,
             position.state,
-            [Bound(term.claim, rule) for rule in position.rules],
+            [Bound(alternative.claim, rule) for rule in position.rules],
             position.devices + need,
         )
 
     def some(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
         """Choose the rest of `count` devices, each later in the order than the one before."""
-        term, observer = step.term, self.setup.observer
-        if len(step.devices) == term.count:
+        alternative = step.alternative
+        if len(step.devices) == alternative.count:
             rest = self.request(step.at + 1, position)
-            return None if rest is None else (Picked(term, tuple(sorted(step.devices))), *rest)
+            return (
+                None if rest is None else (Picked(alternative, tuple(sorted(step.devices))), *rest)
+            )
         key = _key(step, position)
         if key in self.failed:
             return None
@@ -144,32 +146,29 @@ class _Reduction:
         hopeless = _Hopeless(self, step, position)
         for number in self.candidates(step, position):
             self.effort.spend()
-            device = self.setup.board.offers[number].id
-            after = self.with_device(term, number, position)
+            after = self.with_device(alternative, number, position)
             likeness = None if after is None else self.likeness(number, position.state)
             if after is None or likeness in rejected or hopeless.has(number):
-                observer.passed(term.name, device)
                 continue
-            next_step = _Step(term, step.at, (*step.devices, number))
+            next_step = _Step(alternative, step.at, (*step.devices, number))
             answer = self.ask(next_step, after)
-            observer.asked(term.name, device, answer)
             if answer is not False:
-                observer.taken(term.name, device)
-                found = self.onward(next_step, after, answer) or self.some(next_step, after)
+                found = self.onward(next_step, after, answer=answer) or self.some(next_step, after)
                 if found is not None:
                     return found
-                observer.given_back(term.name, device)
             else:
                 hopeless.learn(number)
             rejected.add(likeness)
         self.failed.add(key)
         return None
 
-    def onward(self, step: _Step, position: Position, answer: Answer) -> tuple[Picked, ...] | None:
+    def onward(
+        self, step: _Step, position: Position, *, answer: bool | None
+    ) -> tuple[Picked, ...] | None:
         """Try to go straight ahead from here: often one choice was the only obstacle."""
         if not answer or self.strays >= MOST_STRAYS:
             return None
-        begun = Picked(step.term, step.devices)
+        begun = Picked(step.alternative, step.devices)
         found = onward(self.setup, self.effort, step.at, begun, position)
         if found is None:
             self.strays += 1
@@ -179,39 +178,41 @@ class _Reduction:
     def candidates(self, step: _Step, position: Position) -> Iterable[int]:  # noqa: ARG002
         """Return the devices to try next, in order: later ones than those of the request."""
         start = step.devices[-1] + 1 if step.devices else 0
-        return lowest_first(self.oracle.eligible[step.term] >> start << start)
+        return lowest_first(self.feasibility.eligible[step.alternative] >> start << start)
 
     def fixed(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
         """Take all devices of a request, or none."""
-        for number in self.setup.fixed[step.term]:
+        for number in self.setup.fixed[step.alternative]:
             self.effort.spend()
-            after = self.with_device(step.term, number, position)
+            after = self.with_device(step.alternative, number, position)
             if after is None:
                 return None
             position = after
         rest = self.request(step.at + 1, position)
-        picked = Picked(step.term, self.setup.fixed[step.term])
+        picked = Picked(step.alternative, self.setup.fixed[step.alternative])
         return None if rest is None else (picked, *rest)
 
-    def with_device(self, term: Term, number: int, position: Position) -> Position | None:
+    def with_device(
+        self, alternative: Alternative, number: int, position: Position
+    ) -> Position | None:
         """Return the position once a device is taken, None where it may not be."""
-        state = taken_by(self.setup, term, number, position)
+        state = taken_by(self.setup, alternative, number, position)
         if state is None:
             return None
-        rules = agreed(position.rules, self.setup.eligibility, term, number)
+        rules = agreed(position.rules, self.setup.eligibility, alternative, number)
         if rules is None:
             return None
         return Position(state, rules, position.mine | 1 << number, position.devices + 1)
 
-    def likeness(self, number: int, state: State) -> object:
+    def likeness(self, number: int, state: DeviceState) -> object:
         """Return what tells a device from others for this pod: equals can stand in for each other.
 
-        Devices that draw on counters are only compared within their unit.
+        Devices that draw on counters are only compared within their counter group.
         """
-        board = self.setup.board
+        node_devices = self.setup.node_devices
         busy = state.used >> number & 1, state.charged >> number & 1
-        lasting = self.oracle.likeness(number)
-        return board.draws[number], board.room(state, number), busy, lasting
+        lasting = self.feasibility.likeness(number)
+        return node_devices.consumptions[number], node_devices.room(state, number), busy, lasting
 
 
 class _Hopeless:
@@ -230,7 +231,7 @@ class _Hopeless:
             for place, rule in enumerate(position.rules)
             if isinstance(rule, Match)
             and rule.common is None
-            and rule.constraint.covers(step.term.name)
+            and rule.constraint.covers(step.alternative.name)
         ]
         self.answers: dict[tuple[int, Values], bool] = {}
 
@@ -254,7 +255,7 @@ class _Hopeless:
 
     def _values(self, rule: Match, number: int) -> Values:
         found = self.reduction.setup.eligibility.values(
-            self.step.term, number, rule.constraint.name
+            self.step.alternative, number, rule.constraint.name
         )
         return found or frozenset()
 
@@ -262,8 +263,8 @@ class _Hopeless:
 class _Guided(_Reduction):
     """Tries devices by their cost; a request's devices may come in any order."""
 
-    def __init__(self, setup: Setup, oracle: Oracle, effort: Effort, cost: Cost) -> None:
-        super().__init__(setup, oracle, effort)
+    def __init__(self, setup: Setup, feasibility: Feasibility, effort: Effort, cost: Cost) -> None:
+        super().__init__(setup, feasibility, effort)
         self.cost = cost
         # Straight ahead is Kubernetes' way, not the cheapest.
         self.strays = MOST_STRAYS
@@ -272,18 +273,23 @@ class _Guided(_Reduction):
         """Return the devices to try next, the cheapest first; of equals only the first."""
         ranked: list[tuple[float, int]] = []
         seen: set[object] = set()
-        alike = self.oracle.alike
+        alike = self.feasibility.alike
         state = position.state
-        free = -1 if step.term.admin else ~state.used
-        for number in lowest_first(self.oracle.eligible[step.term] & free):
+        free = -1 if step.alternative.admin else ~state.used
+        for number in lowest_first(self.feasibility.eligible[step.alternative] & free):
             if number in step.devices:
                 continue
             self.effort.spend()
-            draw = self.setup.board.draws[number]
-            if draw is not None and not step.devices and not position.mine:
-                # The same device of an equal unit in an equal state costs the same.
-                low, inside, like = alike(draw.unit)
-                key = (like, state.left[draw.unit], state.used >> low & inside, number - low)
+            consumption = self.setup.node_devices.consumptions[number]
+            if consumption is not None and not step.devices and not position.mine:
+                # The same device of an equal counter group in an equal state costs the same.
+                low, inside, like = alike(consumption.counter_group)
+                key = (
+                    like,
+                    state.remaining[consumption.counter_group],
+                    state.used >> low & inside,
+                    number - low,
+                )
                 if key in seen:
                     continue
                 seen.add(key)
@@ -292,7 +298,7 @@ class _Guided(_Reduction):
                 if likeness in seen:
                     continue
                 seen.add(likeness)
-            after = taken_by(self.setup, step.term, number, position)
+            after = taken_by(self.setup, step.alternative, number, position)
             if after is not None:
                 ranked.append((self.cost(state, after), number))
         ranked.sort()
@@ -303,11 +309,11 @@ def _key(step: _Step, position: Position) -> object:
     """Return all that the outcome of the rest depends on."""
     state = position.state
     return (
-        step.term,
+        step.alternative,
         step.devices,
         state.used,
         state.charged,
-        state.left,
+        state.remaining,
         tuple(sorted(state.room.items())),
         position.rules,
         position.mine,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from dralab.allocation.problem import Constraint
-from dralab.allocation.search.alternatives import Term
+from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import Eligibility, Values
 from dralab.values.quantity import Number
 
@@ -22,9 +22,9 @@ class Match:
         """Whether the rule holds if no further device comes: always."""
         return True
 
-    def after(self, eligibility: Eligibility, term: Term, number: int) -> Self | None:
+    def after(self, eligibility: Eligibility, alternative: Alternative, number: int) -> Self | None:
         """Narrow the common values by those of one more device."""
-        offered = eligibility.values(term, number, self.constraint.name)
+        offered = eligibility.values(alternative, number, self.constraint.name)
         if offered is None:
             return None
         if self.common is not None:
@@ -44,9 +44,9 @@ class Distinct:
         """Whether the rule holds if no further device comes: always."""
         return True
 
-    def after(self, eligibility: Eligibility, term: Term, number: int) -> Self | None:
+    def after(self, eligibility: Eligibility, alternative: Alternative, number: int) -> Self | None:
         """Add the values of one more device, which must be new."""
-        offered = eligibility.values(term, number, self.constraint.name)
+        offered = eligibility.values(alternative, number, self.constraint.name)
         if offered is None or offered & self.taken:
             return None
         return replace(self, taken=self.taken | offered)
@@ -64,9 +64,9 @@ class Total:
         """Whether the amount is reached."""
         return self.reached >= self.constraint.amount
 
-    def after(self, eligibility: Eligibility, _: Term, number: int) -> Self:
+    def after(self, eligibility: Eligibility, _: Alternative, number: int) -> Self:
         """Add the capacity of one more device."""
-        device = eligibility.board.offers[number].device
+        device = eligibility.node_devices.offers[number].device
         offered = device.capacity.get(self.constraint.name)
         return replace(self, reached=self.reached + (offered.value if offered else 0))
 
@@ -90,14 +90,16 @@ def _rules(constraints: tuple[Constraint, ...]) -> Iterator[Rule]:
             yield Total(constraint)
 
 
-def agreed(rules: Rules, eligibility: Eligibility, term: Term, number: int) -> Rules | None:
+def agreed(
+    rules: Rules, eligibility: Eligibility, alternative: Alternative, number: int
+) -> Rules | None:
     """Return the rules after a device is chosen for a request, None where one forbids it."""
     after: list[Rule] = []
     for rule in rules:
-        if not rule.constraint.covers(term.name):
+        if not rule.constraint.covers(alternative.name):
             after.append(rule)
             continue
-        bound = rule.after(eligibility, term, number)
+        bound = rule.after(eligibility, alternative, number)
         if bound is None:
             return None
         after.append(bound)

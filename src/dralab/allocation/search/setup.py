@@ -6,15 +6,14 @@ from functools import cached_property
 
 from dralab.allocation.problem import Claim, DeviceClass, Features, InUse
 from dralab.allocation.search.alternatives import (
+    Alternative,
     RefusedError,
-    Term,
+    alternatives_of,
     check_constraints,
-    terms_of,
     too_many,
 )
 from dralab.allocation.search.eligibility import Eligibility
-from dralab.allocation.search.node_devices import Board, State
-from dralab.allocation.search.observers import SILENT, Observer
+from dralab.allocation.search.node_devices import DeviceState, NodeDevices
 from dralab.allocation.search.rules import Rules, rules_of
 
 
@@ -22,7 +21,7 @@ from dralab.allocation.search.rules import Rules, rules_of
 class Picked:
     """The chosen alternative of one request, and its devices by number, in order."""
 
-    term: Term
+    alternative: Alternative
     devices: tuple[int, ...]
 
 
@@ -30,90 +29,91 @@ class Picked:
 class Setup:
     """A search problem on one node.
 
-    `terms` is [claim][request][alternative]; `fixed` are the devices of each alternative that
-    asks for all. `known` are the devices that could serve each alternative, where somebody knows
-    already and no selector is without an answer.
+    `alternatives` is [claim][request][alternative]; `fixed` are the devices of each alternative
+    that asks for all. `known` are the devices that could serve each alternative, where somebody
+    knows already and no selector is without an answer.
     """
 
-    board: Board
+    node_devices: NodeDevices
     eligibility: Eligibility
-    start: State
+    start: DeviceState
     claims: Sequence[Claim]
-    terms: Sequence[Sequence[Sequence[Term]]]
-    fixed: Mapping[Term, tuple[int, ...]]
-    known: Mapping[Term, int] | None = None
-    observer: Observer = SILENT
+    alternatives: Sequence[Sequence[Sequence[Alternative]]]
+    fixed: Mapping[Alternative, tuple[int, ...]]
+    known: Mapping[Alternative, int] | None = None
 
-    def count(self, term: Term) -> int:
+    def count(self, alternative: Alternative) -> int:
         """Return how many devices an alternative needs on this node."""
-        return len(self.fixed[term]) if term.all else term.count
+        return len(self.fixed[alternative]) if alternative.all else alternative.count
 
     def rules(self, claim: int) -> Rules:
         """Return the constraints of a claim before any device is chosen."""
         return rules_of(self.claims[claim].constraints)
 
     @cached_property
-    def requests(self) -> list[Sequence[Term]]:
+    def requests(self) -> list[Sequence[Alternative]]:
         """The alternatives of every request of every claim, in the order of the search."""
-        return [request for claim in self.terms for request in claim]
+        return [request for claim in self.alternatives for request in claim]
 
     @cached_property
     def least_after(self) -> list[int]:
         """Per request: the devices that later requests of its claim need at least."""
         found = []
-        for claim in self.terms:
-            needs = [min(self.count(term) for term in request) for request in claim]
+        for claim in self.alternatives:
+            needs = [min(self.count(alternative) for alternative in request) for request in claim]
             found += [sum(needs[number + 1 :]) for number in range(len(claim))]
         return found
 
 
 def prepare(
-    board: Board,
+    node_devices: NodeDevices,
     claims: Sequence[Claim],
     classes: Mapping[str, DeviceClass],
     features: Features,
     in_use: InUse,
-    *,
-    observer: Observer = SILENT,
 ) -> Setup:
     """Check the claims and collect what is fixed; RefusedError or SearchError stop the pod."""
-    eligibility = Eligibility(board)
-    start = board.state(in_use)
-    fixed: dict[Term, tuple[int, ...]] = {}
+    eligibility = Eligibility(node_devices)
+    start = node_devices.state(in_use)
+    fixed: dict[Alternative, tuple[int, ...]] = {}
 
-    def count(term: Term) -> int:
-        if term.all:
-            fixed[term] = _all(eligibility, start, claims[term.claim], term)
-            return len(fixed[term])
-        return term.count
+    def count(alternative: Alternative) -> int:
+        if alternative.all:
+            fixed[alternative] = _all(eligibility, start, claims[alternative.claim], alternative)
+            return len(fixed[alternative])
+        return alternative.count
 
-    terms = _checked(claims, classes, features, count)
-    return Setup(board, eligibility, start, claims, terms, fixed, observer=observer)
+    alternatives = _checked(claims, classes, features, count)
+    return Setup(node_devices, eligibility, start, claims, alternatives, fixed)
 
 
-def prepare_terms(
+def prepare_alternatives(
     claims: Sequence[Claim], classes: Mapping[str, DeviceClass], features: Features
-) -> Sequence[Sequence[Sequence[Term]]]:
+) -> Sequence[Sequence[Sequence[Alternative]]]:
     """Check the claims apart from any node: requests for all devices count nothing yet."""
-    return _checked(claims, classes, features, lambda term: term.count)
+    return _checked(claims, classes, features, lambda alternative: alternative.count)
 
 
 def fixed_devices(
     eligibility: Eligibility,
-    start: State,
+    start: DeviceState,
     claims: Sequence[Claim],
-    terms: Sequence[Sequence[Sequence[Term]]],
-) -> dict[Term, tuple[int, ...]]:
+    alternatives: Sequence[Sequence[Sequence[Alternative]]],
+) -> dict[Alternative, tuple[int, ...]]:
     """Collect the devices of requests for all of them; RefusedError where they are too many."""
     fixed = {
-        term: _all(eligibility, start, claims[term.claim], term)
-        for claim in terms
+        alternative: _all(eligibility, start, claims[alternative.claim], alternative)
+        for claim in alternatives
         for request in claim
-        for term in request
-        if term.all
+        for alternative in request
+        if alternative.all
     }
-    for claim, requests in zip(claims, terms, strict=True):
-        _check_least(claim, requests, lambda term: len(fixed[term]) if term.all else term.count)
+    for claim, requests in zip(claims, alternatives, strict=True):
+        _check_least(
+            claim,
+            requests,
+            lambda alternative: len(fixed[alternative]) if alternative.all else alternative.count,
+        )
     return fixed
 
 
@@ -121,18 +121,20 @@ def _checked(
     claims: Sequence[Claim],
     classes: Mapping[str, DeviceClass],
     features: Features,
-    count: Callable[[Term], int],
-) -> Sequence[Sequence[Sequence[Term]]]:
-    everything: list[list[list[Term]]] = []
+    count: Callable[[Alternative], int],
+) -> Sequence[Sequence[Sequence[Alternative]]]:
+    everything: list[list[list[Alternative]]] = []
     for position, claim in enumerate(claims):
-        requests: list[list[Term]] = []
-        counts: dict[Term, int] = {}
+        requests: list[list[Alternative]] = []
+        counts: dict[Alternative, int] = {}
         for number in range(len(claim.requests)):
-            terms = []
-            for term in terms_of(claim, position, number, classes=classes, features=features):
-                counts[term] = count(term)
-                terms.append(term)
-            requests.append(terms)
+            alternatives = []
+            for alternative in alternatives_of(
+                claim, position, number, classes=classes, features=features
+            ):
+                counts[alternative] = count(alternative)
+                alternatives.append(alternative)
+            requests.append(alternatives)
         _check_least(claim, requests, counts.__getitem__)
         check_constraints(claim)
         everything.append(requests)
@@ -140,30 +142,32 @@ def _checked(
 
 
 def _check_least(
-    claim: Claim, requests: Sequence[Sequence[Term]], count: Callable[[Term], int]
+    claim: Claim, requests: Sequence[Sequence[Alternative]], count: Callable[[Alternative], int]
 ) -> None:
-    least = sum(min(count(term) for term in request) for request in requests)
+    least = sum(min(count(alternative) for alternative in request) for request in requests)
     if least > claim.limit:
         raise too_many(claim, least)
 
 
-def _all(eligibility: Eligibility, start: State, claim: Claim, term: Term) -> tuple[int, ...]:
+def _all(
+    eligibility: Eligibility, start: DeviceState, claim: Claim, alternative: Alternative
+) -> tuple[int, ...]:
     """Collect the devices of a request for all of them, in use or not."""
-    board = eligibility.board
-    for pool in board.view.pools:
+    node_devices = eligibility.node_devices
+    for pool in node_devices.view.pools:
         if pool.unusable:
             state = "being updated" if pool.unusable == "incomplete" else "invalid"
             raise RefusedError(
                 claim,
-                term.short,
-                f"claim {claim}, request {term.short}: asks for all devices, but resource pool "
-                f"{pool.driver}/{pool.name} is currently {state}",
+                alternative.short,
+                f"claim {claim}, request {alternative.short}: asks for all devices, "
+                f"but resource pool {pool.driver}/{pool.name} is currently {state}",
             )
     found = []
-    for number in range(len(board.offers)):
-        if not eligibility.selectable(term, number):
+    for number in range(len(node_devices.offers)):
+        if not eligibility.selectable(alternative, number):
             continue
-        amounts = eligibility.amounts(term, number)
+        amounts = eligibility.amounts(alternative, number)
         if amounts is None:
             continue
         room = start.room.get(number)

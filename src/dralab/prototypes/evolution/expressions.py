@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from dralab.allocation.problem import Attribute, Device, Path
+from dralab.allocation.problem import Attribute, Device, DevicePath
 from dralab.cel import (
     CelError,
     CompileError,
@@ -25,7 +25,7 @@ from dralab.prototypes.findings import Finding, invalid
 from dralab.prototypes.k8srm.expressions import value_of
 from dralab.values.version import Version
 
-READS: Final[frozenset[Path]] = frozenset({("driver",), ("attributes",)})
+READS: Final[frozenset[DevicePath]] = frozenset({("driver",), ("attributes",)})
 MAX_COST: Final = 1_000_000
 # map → (type of its values, attribute type, default)
 MAPS: Final[Mapping[str, tuple[cel_types.Type, str, Any]]] = {
@@ -63,7 +63,7 @@ class Expression:
     warned: set[str] = field(default_factory=set)
 
     @property
-    def reads(self) -> frozenset[Path]:
+    def reads(self) -> frozenset[DevicePath]:
         """What of a device it may read."""
         return READS
 

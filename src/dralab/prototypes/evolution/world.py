@@ -176,13 +176,13 @@ class World(SearchingWorld):
                     f"allowManagementAccess: true in namespace {namespace}"
                 )
             label = f"{request.get('name') or ''}#{number}"
-            alternative = core.Alternative(
+            subrequest = core.SubRequest(
                 name=label,
                 class_name=name,
                 selectors=self._selectors(request),
                 admin=True if admin else None,
             )
-            requests.append(core.Request(name=label, alternatives=(alternative,)))
+            requests.append(core.Request(name=label, subrequests=(subrequest,)))
         return core.Claim(
             name=metadata["name"],
             namespace=namespace,
@@ -201,7 +201,7 @@ class World(SearchingWorld):
             if (item["metadata"].get("namespace") or "default") == namespace
         )
 
-    def _selectors(self, part: Mapping[str, Any]) -> tuple[core.Selector | None, ...]:
+    def _selectors(self, part: Mapping[str, Any]) -> tuple[core.DeviceSelector | None, ...]:
         return tuple(
             self.expressions.get(requirement["deviceSelector"])
             for requirement in part.get("requirements") or ()
@@ -359,7 +359,7 @@ def _current(pools: Sequence[Object]) -> list[Object]:
 def _slices(number: int, pool: Object) -> Iterable[core.Slice]:
     spec = pool["spec"]
     node = spec.get("nodeName") or ""
-    reach = core.Reach(node=node) if node else core.Reach(everywhere=True)
+    node_scope = core.NodeScope(node=node) if node else core.NodeScope(everywhere=True)
     shared = {c["name"]: parse_any(c["capacity"]) for c in spec.get("sharedCapacity") or ()}
     count = 2 if shared else 1
     name = f"{number:06d}"
@@ -368,7 +368,7 @@ def _slices(number: int, pool: Object) -> Iterable[core.Slice]:
         driver=EVERYBODY,
         pool=name,
         slice_count=count,
-        reach=reach,
+        node_scope=node_scope,
         devices=tuple(_device(device, spec["driverName"]) for device in spec.get("devices") or ()),
     )
     if shared:
@@ -377,7 +377,7 @@ def _slices(number: int, pool: Object) -> Iterable[core.Slice]:
             driver=EVERYBODY,
             pool=name,
             slice_count=count,
-            reach=reach,
+            node_scope=node_scope,
             counter_sets=(core.CounterSet(SHARED, shared),),
         )
 
@@ -393,7 +393,7 @@ def _device(device: Mapping[str, Any], driver: str) -> core.Device:
             qualified(item["name"], driver): attribute(item)
             for item in device.get("attributes") or ()
         },
-        consumes=(core.Consumption(SHARED, consumed),) if consumed else (),
+        consumes=(core.CounterConsumption(SHARED, consumed),) if consumed else (),
     )
 
 

@@ -70,7 +70,7 @@ class Leaf:
 class ClassCondition:
     """A class as a selector: any of its leaves."""
 
-    reads: frozenset[core.Path]
+    reads: frozenset[core.DevicePath]
     leaves: tuple[Leaf, ...]
 
     @property
@@ -88,7 +88,7 @@ class Constraint:
     """A claim's own expression as a selector; a failing one passes the device over."""
 
     text: str
-    reads: frozenset[core.Path]
+    reads: frozenset[core.DevicePath]
     expression: Expression = field(compare=False)
 
     def matches(self, device: core.Device) -> bool:
@@ -162,7 +162,7 @@ class Classes:
             )
             for each in classes
         )
-        reads: frozenset[core.Path] = frozenset({("driver",)})
+        reads: frozenset[core.DevicePath] = frozenset({("driver",)})
         for leaf in leaves:
             if leaf.constraints is not None:
                 reads |= leaf.constraints.reads
@@ -199,21 +199,21 @@ class _Writer:
 
     def request(self, name: str, details: Sequence[Detail]) -> None:
         """Add one request; more than one detail, or a range of counts, makes alternatives."""
-        alternatives: list[core.Alternative] = []
+        subrequests: list[core.SubRequest] = []
         for rank, detail in enumerate(details):
             least, most = self.bounds(detail)
             # More devices than the least help only where their resources are added up.
             counts = range(least, most + 1) if detail.totals else range(least, least + 1)
             for count in counts:
                 written = f"{name}/{rank}.{count}" if len(details) * len(counts) > 1 else name
-                alternatives.append(self.alternative(written, detail, count))
+                subrequests.append(self.subrequest(written, detail, count))
         self.requests.append(
             core.Request(
-                name=name, alternatives=tuple(alternatives), prioritized=len(alternatives) > 1
+                name=name, subrequests=tuple(subrequests), prioritized=len(subrequests) > 1
             )
         )
 
-    def alternative(self, name: str, detail: Detail, count: int) -> core.Alternative:
+    def subrequest(self, name: str, detail: Detail, count: int) -> core.SubRequest:
         """Return one way to meet a detail, and note its rules."""
         leaves, match = self.meaning(detail)
         covers = (name,)
@@ -226,17 +226,17 @@ class _Writer:
         self.totals[name] = detail.totals
         self.class_configs += [config for leaf in leaves for config in leaf.configs]
         self.claim_configs += [c for c in detail.configs if c not in self.claim_configs]
-        selectors: list[core.Selector | None] = []
+        selectors: list[core.DeviceSelector | None] = []
         if detail.device_type:
             selectors.append(self.classes.condition(leaves))
         if detail.driver:
             leaf = Leaf(frozenset({detail.driver}), None)
-            reads: frozenset[core.Path] = frozenset({("driver",)})
+            reads: frozenset[core.DevicePath] = frozenset({("driver",)})
             selectors.append(ClassCondition(reads, (leaf,)))
         if detail.constraints:
             expression = self.classes.expressions.get(detail.constraints)
             selectors.append(Constraint(detail.constraints, expression.reads, expression))
-        return core.Alternative(
+        return core.SubRequest(
             name=name,
             class_name=detail.class_name or ANY_CLASS,
             selectors=tuple(selectors),

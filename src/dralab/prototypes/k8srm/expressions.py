@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from dralab.allocation.problem import Attribute, Device, Path
+from dralab.allocation.problem import Attribute, Device, DevicePath
 from dralab.cel import CelError, CompileError, Environment, Program, kubernetes
 from dralab.cel import types as cel_types
 from dralab.cel.checker import check as check_tree
@@ -22,7 +22,7 @@ from dralab.prototypes.findings import Finding, legacy
 from dralab.values.quantity import parse as parse_quantity
 from dralab.values.version import Version
 
-READS: Final[frozenset[Path]] = frozenset({("driver",), ("attributes",)})
+READS: Final[frozenset[DevicePath]] = frozenset({("driver",), ("attributes",)})
 RELATIONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 MAKERS: Final = {"quantity": "quantity", "version": "semver"}
 MAX_COST: Final = 1_000_000
@@ -49,7 +49,7 @@ class Expression:
     compared: tuple[str, ...] = ()
 
     @property
-    def reads(self) -> frozenset[Path]:
+    def reads(self) -> frozenset[DevicePath]:
         """What of a device it may read."""
         return READS
 

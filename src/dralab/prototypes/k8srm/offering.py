@@ -20,14 +20,16 @@ SHARED: Final = "shared"
 def slices(pools: Sequence[Pool]) -> Iterator[core.Slice]:
     """Yield the slices of pools: one with devices, one with counters where there are any."""
     for number, pool in enumerate(pools):
-        reach = core.Reach(node=pool.node) if pool.node else core.Reach(everywhere=True)
+        node_scope = (
+            core.NodeScope(node=pool.node) if pool.node else core.NodeScope(everywhere=True)
+        )
         count = 2 if pool.shared else 1
         yield core.Slice(
             name=f"{number:06d}-devices",
             driver=EVERYBODY,
             pool=f"{number:06d}",
             slice_count=count,
-            reach=reach,
+            node_scope=node_scope,
             devices=tuple(
                 core.Device(
                     name=device.name,
@@ -38,7 +40,9 @@ def slices(pools: Sequence[Pool]) -> Iterator[core.Slice]:
                         for name, provided in device.provides.items()
                     },
                     consumes=(
-                        (core.Consumption(SHARED, device.consumes),) if device.consumes else ()
+                        (core.CounterConsumption(SHARED, device.consumes),)
+                        if device.consumes
+                        else ()
                     ),
                 )
                 for device in pool.devices
@@ -50,7 +54,7 @@ def slices(pools: Sequence[Pool]) -> Iterator[core.Slice]:
                 driver=EVERYBODY,
                 pool=f"{number:06d}",
                 slice_count=count,
-                reach=reach,
+                node_scope=node_scope,
                 counter_sets=(core.CounterSet(SHARED, pool.shared),),
             )
 
