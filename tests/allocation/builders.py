@@ -16,8 +16,6 @@ from dralab.allocation.problem import (
     DeviceId,
     DevicePath,
     DeviceSelectorError,
-    DeviceTaint,
-    DeviceToleration,
     Features,
     InUse,
     Node,
@@ -29,6 +27,7 @@ from dralab.allocation.problem import (
     Slice,
     SubRequest,
 )
+from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 
 DRIVER = "d"
 NODE = Node("n")

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import orjson
 
+from dralab.api.resource.features import with_gates
 from dralab.kernel.clock import rfc3339
 from dralab.parts import example
 from dralab.parts.simulated import SimulatedCluster
@@ -10,6 +11,7 @@ from dralab.runtime.resources import (
     CLAIMS,
     CONFIG_MAPS,
     CRON_JOBS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
     JOBS,
@@ -17,6 +19,7 @@ from dralab.runtime.resources import (
     PODS,
     REPLICA_SETS,
 )
+from workloads import pod, worker
 
 DOCS = Path(__file__).parents[2] / "docs/concepts"
 
@@ -112,3 +115,24 @@ def test_the_controller_in_the_documentation_works():
     cluster.wait(5)
     labels = [node["metadata"]["labels"].get("seen") for node in cluster.client.list(NODES).items]
     assert labels == ["yes", "yes"]
+
+
+def test_a_pod_that_tolerates_a_taint_by_number_is_scheduled_and_stays():
+    gate = with_gates("TaintTolerationComparisonOperators=true")
+    cluster = SimulatedCluster(features=gate)
+    worn = [{"key": "age", "value": "7", "effect": "NoExecute"}]
+    cluster.client.create(NODES, worker("n", taints=worn))
+    status = {"status": worker("n")["status"]}
+    cluster.client.patch(NODES, "n", status, subresource="status")
+    tolerations = [{"key": "age", "operator": "Gt", "value": "5", "effect": "NoExecute"}]
+    cluster.client.create(PODS, pod("p", tolerations=tolerations), "default")
+    labels = {"app": "d"}
+    template = {"metadata": {"labels": labels}, "spec": pod("d", tolerations=tolerations)["spec"]}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    made = {"metadata": {"name": "d"}, "spec": spec}
+    cluster.client.create(DAEMON_SETS, made, "default")
+    cluster.wait(30)
+    pods = cluster.client.list(PODS, "default").items
+    assert len(pods) == 2
+    assert [item["spec"].get("nodeName") for item in pods] == ["n", "n"]
+    assert not any("deletionTimestamp" in item["metadata"] for item in pods)

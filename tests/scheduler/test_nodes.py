@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from dralab.runtime.resources import EVENTS, NODES, PODS
 from dralab.scheduler.filters import room
 from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import pod_info, pod_requests, tolerates
+from dralab.scheduler.pods import pod_info, pod_requests
 from workloads import pod, worker
 
 
@@ -49,22 +49,6 @@ def requests(cpu):
 )
 def test_a_pod_requests_what_its_containers_need_at_their_peak(spec, millicores):
     assert pod_requests(spec)["cpu"] == millicores
-
-
-@pytest.mark.parametrize(
-    ("toleration", "tolerated"),
-    [
-        ({"operator": "Exists"}, True),
-        ({"key": "k", "operator": "Exists"}, True),
-        ({"key": "k", "value": "v"}, True),
-        ({"key": "k", "value": "w"}, False),
-        ({"key": "x", "operator": "Exists"}, False),
-        ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
-        ({"key": "k", "value": "v", "effect": "NoSchedule"}, True),
-    ],
-)
-def test_a_taint_is_tolerated_by_key_value_and_effect(toleration, tolerated):
-    assert tolerates([toleration], {"key": "k", "value": "v", "effect": "NoSchedule"}) is tolerated
 
 
 def test_pods_go_where_there_is_room_and_wait_where_there_is_none(lab):

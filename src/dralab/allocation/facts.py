@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dralab.allocation.problem import Attribute, DeviceId, DeviceTaint
+from dralab.allocation.problem import Attribute, DeviceId
+from dralab.objects.device_taints import DeviceTaint
 from dralab.values.quantity import Number
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dralab.allocation.facts import Fact
-from dralab.allocation.problem import DeviceId, DeviceToleration
+from dralab.allocation.problem import DeviceId
+from dralab.objects.device_taints import DeviceToleration
 from dralab.values.quantity import Number
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values import labels
 from dralab.values.quantity import Number
 
@@ -162,20 +163,6 @@ class CounterConsumption:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceTaint:
-    """Keeps claims away from a device unless they tolerate it; unknown effects count as None."""
-
-    key: str
-    value: str = ""
-    effect: str = "None"
-
-    @property
-    def repels(self) -> bool:
-        """Whether the taint matters to an allocation at all."""
-        return self.effect in {"NoSchedule", "NoExecute"}
-
-
-@dataclass(frozen=True, slots=True)
 class Node:
     """A node as far as devices care."""
 
@@ -277,27 +264,6 @@ class DeviceClass:
 
 
 # --- What is asked -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceToleration:
-    """A taint that a request puts up with; `written` is the mapping that results repeat."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-    written: Mapping[str, Any] = field(default_factory=nothing, compare=False)
-
-    def covers(self, taint: DeviceTaint) -> bool:
-        """Return whether the taint is tolerated; an unknown operator tolerates nothing."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        return self.operator in {"", "Equal"} and self.value == taint.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -28,8 +28,6 @@ from dralab.allocation.problem import (
     DeviceClass,
     DeviceId,
     DeviceSelector,
-    DeviceTaint,
-    DeviceToleration,
     InUse,
     Node,
     NodeScope,
@@ -40,6 +38,7 @@ from dralab.allocation.problem import (
     Slice,
     SubRequest,
 )
+from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values.quantity import Number, form_of, parse_any, render
 from dralab.values.version import Version
 
@@ -152,7 +151,7 @@ class Reader:
             consumes=self._consumed(wire["consumesCounters"])
             if wire.get("consumesCounters")
             else (),
-            taints=tuple(_taint(item) for item in wire.get("taints") or ()),
+            taints=tuple(DeviceTaint.read(item) for item in wire.get("taints") or ()),
             shareable=bool(wire.get("allowMultipleAllocations")),
             node_scope=_node_scope(wire),
             binds_to_node=bool(wire.get("bindsToNode")),
@@ -247,7 +246,9 @@ class Reader:
             mode=mode,
             count=(wire.get("count") or 1) if mode == "ExactCount" else 0,
             admin=wire.get("adminAccess"),
-            tolerations=tuple(toleration(item) for item in wire.get("tolerations") or ()),
+            tolerations=tuple(
+                DeviceToleration.read(item) for item in wire.get("tolerations") or ()
+            ),
             capacity={
                 key: parse_any(value)
                 for key, value in ((wire.get("capacity") or NOTHING).get("requests") or {}).items()
@@ -304,17 +305,6 @@ def add_amounts(total: dict[str, Number], wire: Wire | None) -> None:
     """Add the quantities of a mapping of names to `total`."""
     for name, value in (wire or NOTHING).items():
         total[name] = total.get(name, 0) + parse_any(value)
-
-
-def toleration(wire: Wire) -> DeviceToleration:
-    """Return a toleration; its seconds matter to evictions alone and stay in `written`."""
-    return DeviceToleration(
-        key=wire.get("key") or "",
-        operator=wire.get("operator") or "Equal",
-        value=wire.get("value") or "",
-        effect=wire.get("effect") or "",
-        written=wire,
-    )
 
 
 def status_allocation(found: ClaimAllocation) -> dict[str, Any]:
@@ -383,10 +373,6 @@ def _counters(wire: Wire) -> dict[str, Number]:
     }
 
 
-def _taint(wire: Wire) -> DeviceTaint:
-    return DeviceTaint(wire["key"], wire.get("value") or "", wire.get("effect") or "None")
-
-
 def _tainted(devices: tuple[Device, ...], rule: Wire, driver: str, pool: str) -> tuple[Device, ...]:
     """Merge one DeviceTaintRule: an absent selector selects nothing, an empty one everything."""
     chosen = rule["spec"].get("deviceSelector")
@@ -394,7 +380,7 @@ def _tainted(devices: tuple[Device, ...], rule: Wire, driver: str, pool: str) ->
         return devices
     if chosen.get("pool") not in {None, pool}:
         return devices
-    taint = _taint(rule["spec"]["taint"])
+    taint = DeviceTaint.read(rule["spec"]["taint"])
     return tuple(
         _with_taint(device, taint) if chosen.get("device") in {None, device.name} else device
         for device in devices

@@ -59,7 +59,7 @@ def server_options(command: Command) -> Command:
                 "--feature-gates",
                 metavar="GATE=true|false[,…]",
                 default="",
-                help="Features of the device API to switch on or off, as kube-apiserver names "
+                help="Feature gates to switch on or off, as kube-apiserver names "
                 "them; AllAlpha=true for all that 1.36 leaves off.",
             ),
             click.option(

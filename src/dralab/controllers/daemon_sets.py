@@ -20,6 +20,7 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND
+from dralab.objects.taints import NO_EXECUTE, REPELLING, untolerated
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, is_deleting, is_finished, is_ready, key_of
@@ -225,13 +226,11 @@ def wants(daemon_set: Object, node: Object) -> tuple[bool, bool]:
     if required is not None and not labels.node_selector_accepts(required, own, name):
         return False, False
     tolerations = _tolerations(spec)
-    may_start = may_stay = True
-    for taint in (node.get("spec") or {}).get("taints") or ():
-        effect = taint.get("effect")
-        if effect in {"NoSchedule", "NoExecute"} and not _tolerated(tolerations, taint):
-            may_start = False
-            may_stay = may_stay and effect != "NoExecute"
-    return may_start, may_stay
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return (
+        untolerated(tolerations, taints, REPELLING) is None,
+        untolerated(tolerations, taints, {NO_EXECUTE}) is None,
+    )
 
 
 def _tolerations(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -242,19 +241,6 @@ def _tolerations(spec: dict[str, Any]) -> list[dict[str, Any]]:
         if toleration not in found:
             found.append(toleration)
     return found
-
-
-def _tolerated(tolerations: list[dict[str, Any]], taint: dict[str, Any]) -> bool:
-    for toleration in tolerations:
-        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-            continue
-        if toleration.get("key") and toleration["key"] != taint["key"]:
-            continue
-        if toleration.get("operator") == "Exists":
-            return True
-        if toleration.get("key") and (toleration.get("value") or "") == (taint.get("value") or ""):
-            return True
-    return False
 
 
 def _node_of(pod: Object) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import Key, is_deleting, is_finished, key_of, uid_of, with_condition
@@ -124,7 +125,8 @@ class DeviceTaintEviction:
         matching = [
             toleration
             for toleration in result.get("tolerations") or ()
-            if toleration.get("effect") == "NoExecute" and _tolerates(toleration, taint)
+            if toleration.get("effect") == "NoExecute"
+            and DeviceToleration.read(toleration).covers(DeviceTaint.read(taint))
         ]
         if not matching:
             return since
@@ -329,13 +331,3 @@ def _selects(rule: Object, result: Wire) -> bool:
     return selector is not None and all(
         selector.get(name) in {None, result[name]} for name in ("driver", "pool", "device")
     )
-
-
-def _tolerates(toleration: Wire, taint: Wire) -> bool:
-    if toleration.get("key") and toleration["key"] != taint["key"]:
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    if (toleration.get("operator") or "Equal") != "Equal":
-        return False
-    return (toleration.get("value") or "") == (taint.get("value") or "")

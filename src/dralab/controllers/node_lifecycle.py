@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.taints import covers
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.objects import (
@@ -268,7 +269,7 @@ def _leaves(pod: Object, node: Object, since: Mapping[Taint, int]) -> int | None
         matching = [
             toleration
             for toleration in pod["spec"].get("tolerations") or ()
-            if toleration.get("effect") in {None, "", "NoExecute"} and _covers(toleration, taint)
+            if covers(toleration, taint)
         ]
         if not matching:
             return added
@@ -292,16 +293,6 @@ def _identity(taint: Wire) -> Taint:
 
 def _placement(pod: Object) -> tuple[Any, Any]:
     return pod["spec"].get("nodeName"), pod["spec"].get("tolerations")
-
-
-def _covers(toleration: Wire, taint: Wire) -> bool:
-    if toleration.get("key") and toleration["key"] != taint["key"]:
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    return bool(toleration.get("key")) and (toleration.get("value") or "") == (
-        taint.get("value") or ""
-    )
 
 
 def _ready(node: Object) -> str:

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from dralab.objects import taints
+from dralab.objects.taints import tolerates
 from dralab.scheduler.nodes import PODS, REMEMBERED, Kept, Mask, NodeTable, Scores
-from dralab.scheduler.pods import PodInfo, tolerates
+from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
 
-UNSCHEDULABLE_TAINT: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 NO_AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -64,10 +65,10 @@ class NodeFilter:
     def avoided(self, pod: PodInfo, row: int) -> int:
         """Return how many PreferNoSchedule taints of a node the pod does not tolerate."""
         obj = self.table.objects[row]
-        taints = ((obj or {}).get("spec") or {}).get("taints") or ()
         return sum(
-            taint.get("effect") == "PreferNoSchedule" and not tolerates(pod.tolerations, taint)
-            for taint in taints
+            taint.get("effect") == taints.PREFER_NO_SCHEDULE
+            and not tolerates(pod.tolerations, taint)
+            for taint in ((obj or {}).get("spec") or {}).get("taints") or ()
         )
 
     def _of(self, pod: PodInfo) -> tuple[Kept, Kept | None]:
@@ -92,13 +93,11 @@ class NodeFilter:
     def _verdict(self, pod: PodInfo, row: int) -> str:
         node = self.table.objects[row] or {}
         spec = node.get("spec") or {}
-        if spec.get("unschedulable") and not tolerates(pod.tolerations, UNSCHEDULABLE_TAINT):
+        if spec.get("unschedulable") and not tolerates(pod.tolerations, taints.UNSCHEDULABLE):
             return UNSCHEDULABLE
-        for taint in spec.get("taints") or ():
-            if taint.get("effect") not in {"NoSchedule", "NoExecute"}:
-                continue
-            if not tolerates(pod.tolerations, taint):
-                return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+        taint = taints.untolerated(pod.tolerations, spec.get("taints") or (), taints.REPELLING)
+        if taint is not None:
+            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
         name, own = self.table.names[row], self.table.labels[row]
         if any(own.get(key) != value for key, value in pod.node_selector.items()):
             return NO_AFFINITY

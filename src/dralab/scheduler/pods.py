@@ -241,32 +241,6 @@ def amount_of(resource: str, units: int) -> str:
     return quantity.render(units, "BinarySI")
 
 
-def tolerates(tolerations: Iterable[Wire], taint: Wire) -> bool:
-    """Return whether some toleration covers a taint of a node (core/v1 Toleration)."""
-    for toleration in tolerations:
-        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-            continue
-        if toleration.get("key") and toleration["key"] != taint["key"]:
-            continue
-        operator = toleration.get("operator") or "Equal"
-        if operator == "Exists":
-            return True
-        if operator == "Equal" and toleration.get("key"):
-            if (toleration.get("value") or "") == (taint.get("value") or ""):
-                return True
-        elif operator in {"Lt", "Gt"} and _compares(operator, toleration, taint):
-            return True
-    return False
-
-
-def _compares(operator: str, toleration: Wire, taint: Wire) -> bool:
-    try:
-        have, bound = int(taint.get("value") or ""), int(toleration.get("value") or "")
-    except ValueError:
-        return False
-    return have < bound if operator == "Lt" else have > bound
-
-
 class _Terms:
     """Reads the terms of one pod."""
 

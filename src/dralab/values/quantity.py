@@ -17,6 +17,7 @@ PATTERN: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<digits>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
     r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+|)"
 )
+DECIMAL_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 DECIMAL: Final = {
     "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
@@ -68,6 +69,14 @@ def is_quantity(text: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
+def is_decimal_integer(text: str) -> bool:
+    """Return whether a text is an integer as people write it: `-7`, not `+7`, `07` or `7.0`.
+
+    Source: k8s.io/apimachinery `content.IsDecimalInteger`, which is stricter than Go's ParseInt.
+    """
+    return DECIMAL_INTEGER.fullmatch(text) is not None
+
+
 def canonical(text: str) -> str:
     """Return the text in which the API server stores a quantity.
 

@@ -16,14 +16,13 @@ from dralab.allocation.problem import (
     Device,
     DeviceClass,
     DeviceId,
-    DeviceTaint,
-    DeviceToleration,
     InUse,
     Problem,
     Request,
     ShareId,
     SubRequest,
 )
+from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 
 ConditionKind = Literal[
     "held", "taint", "capacity", "count", "constraint", "selector", "class-selector", "request"

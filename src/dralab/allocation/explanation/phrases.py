@@ -11,7 +11,8 @@ from dralab.allocation.facts import (
     RequestFacts,
     Shortage,
 )
-from dralab.allocation.problem import Attribute, DeviceTaint
+from dralab.allocation.problem import Attribute
+from dralab.objects.device_taints import DeviceTaint
 from dralab.values.quantity import Number, render
 
 MOST_NAMES: Final = 3

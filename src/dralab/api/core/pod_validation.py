@@ -9,6 +9,7 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.values import names, quantity
+from dralab.values.quantity import is_decimal_integer
 
 Object = dict[str, Any]
 RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
@@ -26,7 +27,7 @@ IMMUTABLE: Final = (
 )
 
 
-def pod_spec_problems(spec: Object, path: str) -> list[FieldError]:
+def pod_spec_problems(spec: Object, path: str, *, comparing: bool) -> list[FieldError]:
     """Return what is wrong with a pod's spec."""
     errors: list[FieldError] = []
     volumes = _volume_problems(spec.get("volumes") or (), f"{path}.volumes", errors)
@@ -65,7 +66,8 @@ def pod_spec_problems(spec: Object, path: str) -> list[FieldError]:
             for why in names.subdomain_problems(node)
         ]
     for index, toleration in enumerate(spec.get("tolerations") or ()):
-        _toleration_problems(toleration, f"{path}.tolerations[{index}]", errors)
+        at = f"{path}.tolerations[{index}]"
+        _toleration_problems(toleration, at, errors, comparing=comparing)
     _gate_problems(spec, path, errors)
     return errors
 
@@ -296,7 +298,9 @@ def _resource_problems(
             errors.append(fields.not_found(at, name))
 
 
-def _toleration_problems(toleration: Object, path: str, errors: list[FieldError]) -> None:
+def _toleration_problems(
+    toleration: Object, path: str, errors: list[FieldError], *, comparing: bool
+) -> None:
     operator, key = toleration.get("operator") or "Equal", toleration.get("key") or ""
     if key:
         if not names.is_qualified(key):
@@ -308,8 +312,14 @@ def _toleration_problems(toleration: Object, path: str, errors: list[FieldError]
             '"match all values and all keys"'
         )
         errors.append(fields.invalid_value(f"{path}.operator", operator, why))
-    if operator not in {"Equal", "Exists", "Lt", "Gt"}:
-        errors.append(fields.not_supported(f"{path}.operator", operator, ["Equal", "Exists"]))
+    known = ["Equal", "Exists", "Lt", "Gt"] if comparing else ["Equal", "Exists"]
+    if operator not in known:
+        errors.append(fields.not_supported(f"{path}.operator", operator, known))
+    elif operator in {"Lt", "Gt"}:
+        value = toleration.get("value") or ""
+        errors += [
+            fields.invalid_value(f"{path}.value", value, why) for why in _integer_problems(value)
+        ]
     elif operator == "Exists" and toleration.get("value"):
         why = "value must be empty when `operator` is 'Exists'"
         errors.append(fields.invalid_value(f"{path}.operator", toleration["value"], why))
@@ -319,6 +329,12 @@ def _toleration_problems(toleration: Object, path: str, errors: list[FieldError]
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         errors.append(fields.invalid_value(f"{path}.effect", effect or "", why))
+
+
+def _integer_problems(text: str) -> list[str]:
+    if is_decimal_integer(text):
+        return []
+    return ["must be a valid decimal integer in canonical form" if text else "must be non-empty"]
 
 
 def _gate_problems(spec: Object, path: str, errors: list[FieldError]) -> None:

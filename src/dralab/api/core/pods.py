@@ -1,5 +1,6 @@
 """Pods, and the kinds that hold templates of pods."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.api import fields
@@ -7,6 +8,7 @@ from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_clas
 from dralab.api.core.pod_validation import pod_spec_problems, pod_update_problems
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
+from dralab.api.resource.features import COMPARING_TOLERATIONS, DEFAULT_1_36, Features
 from dralab.api.strategy import Strategy
 from dralab.values import labels
 
@@ -14,7 +16,41 @@ Object = dict[str, Any]
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
 
-class PodStrategy(Strategy):
+class WithPods(Strategy):
+    """What holds a pod or a template of pods; `features` are the gates that are on."""
+
+    def __init__(self, features: Features = DEFAULT_1_36) -> None:
+        self.features = features
+
+    def may_compare(self, before: Mapping[str, Any] | None) -> bool:
+        """Return whether tolerations may compare numbers: by the gate, or as they did before."""
+        return COMPARING_TOLERATIONS in self.features or any(
+            toleration.get("operator") in {"Lt", "Gt"}
+            for toleration in (before or {}).get("tolerations") or ()
+        )
+
+    def template_problems(
+        self,
+        template: Object,
+        path: str,
+        before: Mapping[str, Any] | None,
+        *,
+        restart: tuple[str, ...] = ("Always",),
+    ) -> list[FieldError]:
+        """Return what is wrong with a template that was `before`, or None where it is new."""
+        errors = label_problems(
+            (template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels"
+        )
+        spec = template.get("spec") or {}
+        comparing = self.may_compare((before or {}).get("spec"))
+        errors += pod_spec_problems(spec, f"{path}.spec", comparing=comparing)
+        policy = spec.get("restartPolicy")
+        if policy and policy not in restart:
+            errors.append(fields.not_supported(f"{path}.spec.restartPolicy", policy, restart))
+        return errors
+
+
+class PodStrategy(WithPods):
     """Pods: most of a spec is fixed once it is there."""
 
     def default(self, value: Object) -> None:
@@ -50,12 +86,13 @@ class PodStrategy(Strategy):
 
     def validate(self, value: Object) -> list[FieldError]:
         """Return what is wrong with a new pod."""
-        return pod_spec_problems(value["spec"], "spec")
+        return pod_spec_problems(value["spec"], "spec", comparing=self.may_compare(None))
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         """Return what a change may not do."""
         errors = pod_update_problems(new["spec"], old["spec"])
-        return errors or pod_spec_problems(new["spec"], "spec")
+        comparing = self.may_compare(old["spec"])
+        return errors or pod_spec_problems(new["spec"], "spec", comparing=comparing)
 
 
 def default_template(holder: Object, name: str = "template") -> None:
@@ -63,21 +100,6 @@ def default_template(holder: Object, name: str = "template") -> None:
     template = holder.setdefault(name, {})
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
-
-
-def template_problems(
-    template: Object, path: str, *, restart: tuple[str, ...] = ("Always",)
-) -> list[FieldError]:
-    """Return what is wrong with a pod template."""
-    errors = label_problems(
-        (template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels"
-    )
-    spec = template.get("spec") or {}
-    errors += pod_spec_problems(spec, f"{path}.spec")
-    policy = spec.get("restartPolicy")
-    if policy and policy not in restart:
-        errors.append(fields.not_supported(f"{path}.spec.restartPolicy", policy, restart))
-    return errors
 
 
 def selector_problems(

@@ -13,11 +13,12 @@ from dralab.api.core import (
     volumes,
     workloads,
 )
+from dralab.api.resource.features import DEFAULT_1_36, Features
 from dralab.api.strategy import Strategy
 
 
-@lru_cache(maxsize=1)
-def strategies() -> Mapping[str, Strategy]:
+@lru_cache(maxsize=4)
+def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
     """Return the strategies; kinds that are not there have no rules of their own."""
     rbac = policies.RBAC
     hooks = "admissionregistration.k8s.io"
@@ -30,19 +31,19 @@ def strategies() -> Mapping[str, Strategy]:
         "nodes": cluster.NodeStrategy(),
         "persistentvolumeclaims": volumes.ClaimStrategy(),
         "persistentvolumes": volumes.VolumeStrategy(),
-        "pods": pods.PodStrategy(),
-        "replicationcontrollers": workloads.ReplicationControllerStrategy(),
+        "pods": pods.PodStrategy(features),
+        "replicationcontrollers": workloads.ReplicationControllerStrategy(features),
         "resourcequotas": cluster.ResourceQuotaStrategy(),
         "secrets": configuration.SecretStrategy(),
         "services": services.ServiceStrategy(),
         definitions.HUB: definitions.DefinitionStrategy(),
-        "apps/daemonsets": workloads.DaemonSetStrategy(),
-        "apps/deployments": workloads.DeploymentStrategy(),
-        "apps/replicasets": workloads.ReplicaSetStrategy(),
-        "apps/statefulsets": workloads.StatefulSetStrategy(),
+        "apps/daemonsets": workloads.DaemonSetStrategy(features),
+        "apps/deployments": workloads.DeploymentStrategy(features),
+        "apps/replicasets": workloads.ReplicaSetStrategy(features),
+        "apps/statefulsets": workloads.StatefulSetStrategy(features),
         "autoscaling/horizontalpodautoscalers": policies.AutoscalerStrategy(),
-        "batch/cronjobs": workloads.CronJobStrategy(),
-        "batch/jobs": workloads.JobStrategy(),
+        "batch/cronjobs": workloads.CronJobStrategy(features),
+        "batch/jobs": workloads.JobStrategy(features),
         "coordination.k8s.io/leases": cluster.LeaseStrategy(),
         "discovery.k8s.io/endpointslices": services.EndpointSliceStrategy(),
         "networking.k8s.io/ingresses": policies.IngressStrategy(),

@@ -3,9 +3,8 @@
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.pods import default_template, selector_problems, template_problems
+from dralab.api.core.pods import WithPods, default_template, selector_problems
 from dralab.api.fields import FieldError
-from dralab.api.strategy import Strategy
 from dralab.values import cron, labels, names
 
 Object = dict[str, Any]
@@ -22,7 +21,12 @@ def _not_negative(spec: Object, name: str) -> list[FieldError]:
     return []
 
 
-class TemplateStrategy(Strategy):
+def _template(obj: Object | None) -> Object | None:
+    """Return the template of pods that an object had."""
+    return None if obj is None else (obj.get("spec") or {}).get("template")
+
+
+class TemplateStrategy(WithPods):
     """What kinds with a selector and a template of pods have in common."""
 
     def default(self, value: Object) -> None:
@@ -35,7 +39,7 @@ class TemplateStrategy(Strategy):
         """Begin with no replicas."""
         value["status"] = {"replicas": 0}
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         template = spec.get("template") or {}
@@ -43,12 +47,12 @@ class TemplateStrategy(Strategy):
             *_not_negative(spec, "replicas"),
             *_not_negative(spec, "revisionHistoryLimit"),
             *selector_problems(spec.get("selector"), template),
-            *template_problems(template, "spec.template"),
+            *self.template_problems(template, "spec.template", _template(old)),
         ]
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         """Return what is wrong with the change: selectors stay."""
-        errors = self.validate(new)
+        errors = self.validate(new, old)
         selector = new["spec"].get("selector")
         if selector != old["spec"].get("selector"):
             errors.append(fields.invalid_value("spec.selector", selector, "field is immutable"))
@@ -79,9 +83,9 @@ class DeploymentStrategy(TemplateStrategy):
         """Begin without a status."""
         value["status"] = {}
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
-        errors = super().validate(value)
+        errors = super().validate(value, old)
         strategy = value["spec"].get("strategy") or {}
         kind = strategy.get("type")
         if kind not in {"Recreate", "RollingUpdate"}:
@@ -111,7 +115,7 @@ class ReplicationControllerStrategy(TemplateStrategy):
             if not value["metadata"].get("labels"):
                 value["metadata"]["labels"] = dict(mine)
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
         """Return what is wrong with the spec; the selector is a plain map."""
         spec = value["spec"]
         template = spec.get("template") or {}
@@ -123,12 +127,11 @@ class ReplicationControllerStrategy(TemplateStrategy):
         elif not labels.from_mapping({"matchLabels": selector}).accepts(mine):
             why = "`selector` does not match template `labels`"
             errors.append(fields.invalid_value("spec.template.metadata.labels", mine, why))
-        return errors + template_problems(template, "spec.template")
+        return errors + self.template_problems(template, "spec.template", _template(old))
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         """Return what is wrong with the change; this kind's selector may change."""
-        del old
-        return self.validate(new)
+        return self.validate(new, old)
 
 
 class StatefulSetStrategy(TemplateStrategy):
@@ -157,7 +160,7 @@ class StatefulSetStrategy(TemplateStrategy):
         """Begin with no replicas."""
         value["status"] = {"replicas": 0, "availableReplicas": 0}
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
         """Return what is wrong with the spec; pods mount the claims made for them by name."""
         spec = value["spec"]
         made = {
@@ -166,13 +169,13 @@ class StatefulSetStrategy(TemplateStrategy):
             if (name := (claim.get("metadata") or {}).get("name"))
         }
         if not made:
-            return super().validate(value)
+            return super().validate(value, old)
         template = spec.get("template") or {}
         inside = template.get("spec") or {}
         own = [each for each in inside.get("volumes") or () if each.get("name") not in made]
         inside = {**inside, "volumes": [*own, *made.values()]}
         seen = {**spec, "template": {**template, "spec": inside}}
-        return super().validate({**value, "spec": seen})
+        return super().validate({**value, "spec": seen}, old)
 
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none: it becomes a part of host names."""
@@ -212,7 +215,7 @@ class DaemonSetStrategy(TemplateStrategy):
 ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 
 
-class JobStrategy(Strategy):
+class JobStrategy(WithPods):
     """Jobs: the server makes the selector, and most of a spec is fixed."""
 
     def default(self, value: Object) -> None:
@@ -247,7 +250,7 @@ class JobStrategy(Strategy):
             meta["labels"] = dict(template["labels"])
         spec["selector"] = {"matchLabels": {JOB_LABELS[0]: meta["uid"]}}
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors = [
@@ -269,11 +272,12 @@ class JobStrategy(Strategy):
             errors.append(fields.required("spec.completions", why))
         errors += _failure_problems(spec, policy)
         known = ("Always", "OnFailure", "Never")
-        return errors + template_problems(template, "spec.template", restart=known)
+        before = _template(old)
+        return errors + self.template_problems(template, "spec.template", before, restart=known)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         """Return what is wrong with the change: selector, template and completions stay."""
-        errors = self.validate(new)
+        errors = self.validate(new, old)
         before, after = old["spec"], new["spec"]
         fixed = ["selector", "podFailurePolicy", "completionMode", "backoffLimitPerIndex"]
         if after.get("completionMode") != "Indexed":
@@ -333,7 +337,7 @@ def _schedule_problems(schedule: str, zone: str | None) -> list[FieldError]:
     return []
 
 
-class CronJobStrategy(Strategy):
+class CronJobStrategy(WithPods):
     """Cron jobs."""
 
     def default(self, value: Object) -> None:
@@ -351,7 +355,7 @@ class CronJobStrategy(Strategy):
         """Begin without a status."""
         value["status"] = {}
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors = []
@@ -364,9 +368,15 @@ class CronJobStrategy(Strategy):
         if policy not in known:
             errors.append(fields.not_supported("spec.concurrencyPolicy", policy, known))
         template = (spec["jobTemplate"].get("spec") or {}).get("template") or {}
-        return errors + template_problems(
-            template, "spec.jobTemplate.spec.template", restart=("OnFailure", "Never")
+        before = _template(None if old is None else old["spec"]["jobTemplate"])
+        path = "spec.jobTemplate.spec.template"
+        return errors + self.template_problems(
+            template, path, before, restart=("OnFailure", "Never")
         )
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        """Return what is wrong with the change."""
+        return self.validate(new, old)
 
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none: the names of its jobs are eleven characters longer."""

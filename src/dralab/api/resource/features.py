@@ -1,4 +1,4 @@
-"""Feature gates of device allocation, as sets of names.
+"""Feature gates, as sets of names: those of device allocation, and what pods may say.
 
 A function that depends on a gate takes a `frozenset` of the gates that are on; nothing is global.
 Sources: kubernetes.io feature gate reference of 1.36 and 1.37, and the `kep.yaml` files.
@@ -7,6 +7,9 @@ Sources: kubernetes.io feature gate reference of 1.36 and 1.37, and the `kep.yam
 from typing import Final
 
 Features = frozenset[str]
+
+COMPARING_TOLERATIONS: Final = "TaintTolerationComparisonOperators"
+"""Tolerations of pods may compare numbers: Lt and Gt (KEP-5471)."""
 
 _STABLE_1_36: Final = frozenset(
     {
@@ -40,6 +43,7 @@ ALPHA: Final[Features] = frozenset(
         "DRAPartitionableDevicesType",
         "DRAResourcePoolStatus",
         "DRAWorkloadResourceClaims",
+        COMPARING_TOLERATIONS,
     }
 )
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Key
+from dralab.objects.taints import NO_EXECUTE, is_about
 
 PRIORITY_HUB: Final = "scheduling.k8s.io/priorityclasses"
 SECONDS: Final = 300
@@ -111,7 +112,12 @@ class DefaultTolerations:
             return
         spec = review.value["spec"]
         given = spec.get("tolerations") or []
-        missing = [key for key in TOLERATED if not any(_tolerates(each, key) for each in given)]
+        missing = [
+            key
+            for key in TOLERATED
+            # Whatever its operator says (upstream asks for key and effect alone).
+            if not any(is_about(each, key, NO_EXECUTE) for each in given)
+        ]
         if missing:
             spec["tolerations"] = given + [
                 {
@@ -122,14 +128,6 @@ class DefaultTolerations:
                 }
                 for key in missing
             ]
-
-
-def _tolerates(toleration: dict[str, Any], key: str) -> bool:
-    return toleration.get("key") in {key, None, ""} and toleration.get("effect") in {
-        "NoExecute",
-        None,
-        "",
-    }
 
 
 class PodServiceAccount:

@@ -36,8 +36,8 @@ class Rules:
 
     @classmethod
     def standard(cls, features: Features | None = None) -> "Rules":
-        """Return the rules of the standard kinds; `features` are the gates of device allocation."""
-        rules = cls(strategies())
+        """Return the rules of the standard kinds; `features` are the gates that are on."""
+        rules = cls(strategies() if features is None else strategies(features))
         rules.strategies |= {hub: devices.DeviceStrategy(features) for hub in devices.HUBS}
         rules.strategies[definitions.HUB] = CheckedDefinitions()
         for hub in devices.HUBS:

@@ -1,0 +1,12 @@
+"""What a pod, a node, a claim or a taint says: reading JSON objects, and Kubernetes' rules on them.
+
+Every rule that Kubernetes has once is here once, as in k8s.io/component-helpers; scheduler,
+controllers, nodes, the server and the commands on files ask the same function.
+
+    metadata         keys, owners, conditions
+    taints           which taints of nodes a pod tolerates
+    device_taints    which taints of devices a request tolerates
+
+Functions take objects as the API carries them and change nothing. Whether an object is valid is
+left to `api`; which devices a claim gets, to `allocation`; asking a server, to `runtime`.
+"""

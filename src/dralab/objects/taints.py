@@ -1,0 +1,79 @@
+"""Taints of nodes, and which of them a pod tolerates.
+
+Sources: core/v1 `Toleration.ToleratesTaint`; `FindMatchingUntoleratedTaint` of
+k8s.io/component-helpers. A server takes tolerations that compare numbers (Lt, Gt) only where its
+gate `TaintTolerationComparisonOperators` is on; everybody who meets one afterwards honours it.
+"""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+from dralab.values.json_types import JsonObject
+from dralab.values.quantity import is_decimal_integer
+
+NO_SCHEDULE: Final = "NoSchedule"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+REPELLING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
+"""The effects that keep pods from being scheduled on a node."""
+
+UNSCHEDULABLE: Final[JsonObject] = {
+    "key": "node.kubernetes.io/unschedulable",
+    "effect": NO_SCHEDULE,
+}
+"""The taint that a cordoned node counts as having, whether or not it has it yet."""
+
+_INT64: Final = range(-(2**63), 2**63)
+
+
+def tolerates(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
+    """Return whether some toleration covers a taint of a node.
+
+    >>> tolerates([{"key": "age", "operator": "Gt", "value": "5"}], {"key": "age", "value": "7"})
+    True
+    """
+    return any(covers(toleration, taint) for toleration in tolerations)
+
+
+def covers(toleration: JsonObject, taint: JsonObject) -> bool:
+    """Return whether one toleration covers a taint; an unknown operator covers nothing."""
+    if not is_about(toleration, taint["key"], taint.get("effect") or ""):
+        return False
+    operator = toleration.get("operator") or "Equal"
+    if operator == "Exists":
+        return True
+    mine, other = toleration.get("value") or "", taint.get("value") or ""
+    if operator == "Equal":
+        return bool(mine == other)
+    return operator in {"Lt", "Gt"} and _compares(operator, mine, other)
+
+
+def is_about(toleration: JsonObject, key: str, effect: str) -> bool:
+    """Return whether a toleration names the key and effect of a taint, or leaves them open."""
+    return toleration.get("effect") in {effect, None, ""} and (
+        toleration.get("key") in {key, None, ""}
+    )
+
+
+def untolerated(
+    tolerations: Iterable[JsonObject], taints: Iterable[JsonObject], effects: Container[str]
+) -> JsonObject | None:
+    """Return the first taint with one of the effects that no toleration covers."""
+    for taint in taints:
+        if taint.get("effect") in effects and not tolerates(tolerations, taint):
+            return taint
+    return None
+
+
+def _compares(operator: str, bound: str, value: str) -> bool:
+    limit, found = _int64(bound), _int64(value)
+    if limit is None or found is None:
+        return False
+    return found < limit if operator == "Lt" else found > limit
+
+
+def _int64(text: str) -> int | None:
+    # No number of 64 bits has more than 20 characters; Python refuses to read some that do.
+    if len(text) > 20 or not is_decimal_integer(text):
+        return None
+    return number if (number := int(text)) in _INT64 else None

@@ -1,0 +1,10 @@
+"""The types of JSON objects: what everything that the API serves is made of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+JsonObject = Mapping[str, Any]
+"""A JSON object that is only read."""
+
+JsonDict = dict[str, Any]
+"""A JSON object that its holder may change: read from the wire, or made here."""
