@@ -59,7 +59,9 @@ class CronJobs:
             return None
         return int(upcoming.timestamp()) * SECOND - now
 
-    def _due(self, cron_job: Object, schedule: cron.Schedule, now: int) -> datetime | None:
+    def _due(
+        self, cron_job: Object, schedule: cron.Schedule | cron.Every, now: int
+    ) -> datetime | None:
         """Return the latest time that was not met yet."""
         status, spec = cron_job.get("status") or {}, cron_job["spec"]
         since = from_rfc3339(

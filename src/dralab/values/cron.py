@@ -1,16 +1,20 @@
-"""Times of the crontab kind: when the next one is, in a time zone."""
+"""Schedules of CronJobs: when the next run is, in a time zone.
+
+Source: robfig/cron v3, which kube-controller-manager and the API server parse schedules with. The
+messages are its own.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-NAMED: Final = {
+DESCRIPTORS: Final[Mapping[str, str]] = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -19,69 +23,89 @@ NAMED: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(h|m|s)")
-# A schedule such as 30 February never comes; nobody waits longer than this for one that does.
-LONGEST_SEARCH: Final = 366 * 5
-# How far to look back for the last time; each only where the shorter ones had none.
-SPANS: Final = tuple(timedelta(hours=hours) for hours in (1, 24, 24 * 32, 24 * LONGEST_SEARCH))
+EVERY: Final = "@every "
+UNITS: Final[Mapping[str, float]] = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600,
+}  # fmt: skip
+NUMBER: Final = r"(?:\d+\.?\d*|\.\d+)"
+PART: Final = re.compile(rf"({NUMBER})(ns|us|µs|μs|ms|s|m|h)")
+DURATION: Final = re.compile(rf"[-+]?(?:0|(?:{PART.pattern})+)", re.ASCII)
+INTEGER: Final = re.compile(r"[-+]?\d+", re.ASCII)
+# A schedule such as 30 February never comes; the search for the next run ends after these years.
+LONGEST_SEARCH: Final = 5
+# How far to look back for the last run; each only where the shorter ones had none.
+SPANS: Final = tuple(timedelta(hours=hours) for hours in (1, 24, 24 * 32, 24 * 366 * 5))
 EARLY: Final = datetime.min.replace(tzinfo=UTC)
 LAST: Final = datetime.max.replace(tzinfo=UTC)
 LONGEST_EVERY: Final = 2**63 // 10**9  # seconds: what Go's time.Duration can hold
 
 
 class ScheduleError(ValueError):
-    """A text that is no schedule."""
+    """A text that is not a schedule."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Every:
+    """A run after each interval, from `@every 1h30m`."""
+
+    interval: timedelta
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the runs after a moment, soonest first."""
+        moment = moment.replace(microsecond=0)
+        while moment < LAST - self.interval:
+            moment += self.interval
+            yield moment
+
+    def latest(self, since: datetime, until: datetime) -> datetime | None:
+        """Return the last run after `since` and not after `until`."""
+        begin = since.replace(microsecond=0)
+        count = (until - begin) // self.interval
+        return begin + count * self.interval if count > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Minutes, hours, days of the month, months, days of the week (0 is Sunday).
 
-    Where both kinds of day are given, either will do (robfig/cron, as kube-controller-manager).
+    A day has to match both kinds of day where one of them is `*` or `?`, and otherwise either.
     """
 
     minutes: frozenset[int]
     hours: frozenset[int]
-    days: frozenset[int] | None
+    days: frozenset[int]
     months: frozenset[int]
-    weekdays: frozenset[int] | None
-    zone: ZoneInfo | None = None
-    every: int = 0
+    weekdays: frozenset[int]
+    any_day: bool
+    zone: tzinfo = UTC
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the times after a moment, in UTC, soonest first."""
-        if self.every:
-            current = moment.replace(microsecond=0)
-            step = timedelta(seconds=self.every)
-            while current < LAST - step:
-                current += step
-                yield current
-            return
-        zone = self.zone or UTC
-        local = moment.astimezone(zone).replace(second=0, microsecond=0, tzinfo=None)
-        day = local.replace(hour=0, minute=0)
-        for _ in range(LONGEST_SEARCH):
-            if day.month in self.months and self._is_day(day):
-                for hour in sorted(self.hours):
-                    for minute in sorted(self.minutes):
-                        found = day.replace(hour=hour, minute=minute, tzinfo=zone).astimezone(UTC)
-                        # An hour that a clock change leaves out does not come that day.
-                        if found.astimezone(zone).hour == hour and found > moment:
-                            yield found
-            day += timedelta(days=1)
+        """Yield the runs after a moment, in UTC, soonest first.
+
+        A time that a change of the clock leaves out is skipped; one that it repeats runs twice.
+        """
+        moment = _whole_minute(moment.astimezone(UTC)) + timedelta(minutes=1)
+        last_year = min(moment.year + LONGEST_SEARCH, MAXYEAR - 1)
+        while moment.year <= last_year:
+            local = moment.astimezone(self.zone)
+            if not self._is_day(local):
+                moment = _next_midnight(local)
+            elif local.hour not in self.hours:
+                moment += timedelta(minutes=60 - local.minute)
+            elif local.minute not in self.minutes:
+                moment += timedelta(minutes=1)
+            else:
+                yield moment
+                moment += timedelta(minutes=1)
+                last_year = min(moment.year + LONGEST_SEARCH, MAXYEAR - 1)
 
     def latest(self, since: datetime, until: datetime) -> datetime | None:
-        """Return the last time after `since` and not after `until`; in few steps, however long.
+        """Return the last run after `since` and not after `until`; in few steps, however long.
 
         >>> utc = datetime(1970, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
         >>> parse("30 4 * * *").latest(*utc).isoformat()
         '2025-12-31T04:30:00+00:00'
         """
-        if self.every:
-            step = timedelta(seconds=self.every)
-            begin = since.replace(microsecond=0)
-            count = (until - begin) // step
-            return begin + count * step if count > 0 else None
         for span in SPANS:
             begin = max(since, until - span) if until - EARLY > span else since
             found = None
@@ -92,78 +116,124 @@ class Schedule:
         return None
 
     def _is_day(self, day: datetime) -> bool:
-        weekday = day.isoweekday() % 7
-        if self.days is None or self.weekdays is None:
-            return (self.days is None or day.day in self.days) and (
-                self.weekdays is None or weekday in self.weekdays
-            )
-        return day.day in self.days or weekday in self.weekdays
+        if day.month not in self.months:
+            return False
+        matches = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return all(matches) if self.any_day else any(matches)
 
 
-def parse(text: str, zone: str | None = None) -> Schedule:
-    """Return a schedule: five fields, a name such as `@daily`, or `@every 1h30m`.
+Runs = Schedule | Every
+
+
+def parse(text: str, zone: str | None = None) -> Runs:
+    """Return a schedule: five fields, a descriptor such as `@daily`, or `@every 1h30m`.
 
     >>> next(parse("30 4 * * mon-fri").after(datetime(2026, 1, 2, 5, tzinfo=UTC))).isoformat()
     '2026-01-05T04:30:00+00:00'
     """
-    place = _zone(zone)
-    if text.startswith("@every "):
-        parts = EVERY.findall(text.removeprefix("@every "))
-        seconds = sum(float(n) * {"h": 3600, "m": 60, "s": 1}[unit] for n, unit in parts)
-        if seconds < 1:
-            raise ScheduleError(f"{text!r}: @every needs a duration of at least 1s")
-        if seconds > LONGEST_EVERY:
-            raise ScheduleError(f"failed to parse duration {text}: time: invalid duration")
-        return Schedule(frozenset(), frozenset(), None, frozenset(), None, place, int(seconds))
-    fields = NAMED.get(text, text).split()
+    place = time_zone(zone) if zone else UTC
+    if not text:
+        raise ScheduleError("empty spec string")
+    if text.startswith(EVERY):
+        return Every(interval=_interval(text))
+    if text.startswith("@") and text not in DESCRIPTORS:
+        raise ScheduleError(f"unrecognized descriptor: {text}")
+    fields = DESCRIPTORS.get(text, text).split()
     if len(fields) != 5:
         raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
-    minute, hour, day, month, weekday = fields
-    weekdays = _field(weekday, 0, 7, DAYS)
+    minutes, _ = _field(fields[0], 0, 59)
+    hours, _ = _field(fields[1], 0, 23)
+    days, any_day = _field(fields[2], 1, 31)
+    months, _ = _field(fields[3], 1, 12, MONTHS)
+    weekdays, any_weekday = _field(fields[4], 0, 6, DAYS)
     return Schedule(
-        minutes=_field(minute, 0, 59),
-        hours=_field(hour, 0, 23),
-        days=None if day[0] in "*?" else _field(day, 1, 31),
-        months=_field(month, 1, 12, MONTHS, first=1),
-        weekdays=None if weekday[0] in "*?" else frozenset(n % 7 for n in weekdays),
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        months=months,
+        weekdays=weekdays,
+        any_day=any_day or any_weekday,
         zone=place,
     )
 
 
-def _zone(name: str | None) -> ZoneInfo | None:
-    if not name:
-        return None
+def time_zone(name: str) -> ZoneInfo:
+    """Return the zone of an IANA name. ScheduleError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: too long for a file
         raise ScheduleError(f"unknown time zone {name}") from error
 
 
-def _field(
-    text: str, least: int, most: int, names: tuple[str, ...] = (), *, first: int = 0
-) -> frozenset[int]:
-    def number(word: str) -> int:
-        if word.lower()[:3] in names:
-            return names.index(word.lower()[:3]) + first
-        if not word.isdecimal() or not least <= int(word) <= most:
-            raise ScheduleError(f"{text!r}: {word!r} is not between {least} and {most}")
-        return int(word)
+def _whole_minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
 
+
+def _next_midnight(local: datetime) -> datetime:
+    """Return when the next day begins, in UTC; where its midnight is left out, the hour after."""
+    midnight = local.replace(hour=0, minute=0, fold=0, tzinfo=None) + timedelta(days=1)
+    return midnight.replace(tzinfo=local.tzinfo).astimezone(UTC)
+
+
+def _interval(text: str) -> timedelta:
+    """Return what an `@every` waits: whole seconds, and one at least."""
+    duration = text.removeprefix(EVERY)
+    seconds = sum(float(n) * UNITS[unit] for n, unit in PART.findall(duration))
+    if not DURATION.fullmatch(duration) or seconds > LONGEST_EVERY:
+        raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{duration}"')
+    if duration.startswith("-"):
+        seconds = 0
+    return timedelta(seconds=max(1, int(seconds)))
+
+
+def _field(
+    text: str, least: int, most: int, names: tuple[str, ...] = ()
+) -> tuple[frozenset[int], bool]:
+    """Return the values of a field, and whether it is `*` or `?` without a step."""
     found: set[int] = set()
-    for part in text.split(","):
-        span, slash, step = part.partition("/")
-        stride = int(step) if slash and step.isdecimal() and int(step) else 1
-        if slash and stride == 1 and step != "1":
-            raise ScheduleError(f"{text!r}: {step!r} is no step")
-        if span in {"*", "?"}:
-            low, high = least, most
-        elif "-" in span:
-            begin, _, end = span.partition("-")
-            low, high = number(begin), number(end)
-        else:
-            low = number(span)
-            high = most if slash else low
-        if low > high:
-            raise ScheduleError(f"{text!r}: {span!r} goes backward")
-        found |= set(range(low, high + 1, stride))
-    return frozenset(found)
+    starred = False
+    for part in filter(None, text.split(",")):
+        values, star = _range(part, least, most, names)
+        found |= set(values)
+        starred |= star
+    return frozenset(found), starred
+
+
+def _range(text: str, least: int, most: int, names: tuple[str, ...]) -> tuple[range, bool]:
+    """Return what `*`, `5`, `mon-fri`, `5/15`, or `1-30/2` names, and whether it is `*` or `?`."""
+    span, *steps = text.split("/")
+    low, *highs = span.split("-")
+    star = low in {"*", "?"}
+    if len(highs) > 1 and not star:
+        raise ScheduleError(f"too many hyphens: {text}")
+    if len(steps) > 1:
+        raise ScheduleError(f"too many slashes: {text}")
+    if star:
+        begin, end = least, most
+    else:
+        begin = _number(low, least, names)
+        # "5/15" means "5-59/15".
+        end = _number(highs[0], least, names) if highs else most if steps else begin
+    step = _number(steps[0]) if steps else 1
+    if begin < least:
+        raise ScheduleError(f"beginning of range ({begin}) below minimum ({least}): {text}")
+    if end > most:
+        raise ScheduleError(f"end of range ({end}) above maximum ({most}): {text}")
+    if begin > end:
+        raise ScheduleError(f"beginning of range ({begin}) beyond end of range ({end}): {text}")
+    if step == 0:
+        raise ScheduleError(f"step of range should be a positive number: {text}")
+    return range(begin, end + 1, step), star and step == 1
+
+
+def _number(word: str, first: int = 0, names: tuple[str, ...] = ()) -> int:
+    if word.lower() in names:
+        return names.index(word.lower()) + first
+    if not INTEGER.fullmatch(word):
+        raise ScheduleError(
+            f'failed to parse int from {word}: strconv.Atoi: parsing "{word}": invalid syntax'
+        )
+    number = int(word)
+    if number < 0:
+        raise ScheduleError(f"negative number ({number}) not allowed: {word}")
+    return number

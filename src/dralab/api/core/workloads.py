@@ -326,15 +326,32 @@ def _failure_problems(spec: Object, restart: str | None) -> list[FieldError]:
 
 
 def _schedule_problems(schedule: str, zone: str | None) -> list[FieldError]:
+    errors = []
+    if "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.append(fields.invalid_value("spec.schedule", schedule, why))
+    else:
+        try:
+            cron.parse(schedule)
+        except cron.ScheduleError as error:
+            errors.append(fields.invalid_value("spec.schedule", schedule, str(error)))
+    if zone is not None and (problem := _zone_problem(zone)):
+        errors.append(fields.invalid_value("spec.timeZone", zone, problem))
+    return errors
+
+
+def _zone_problem(zone: str) -> str | None:
+    if not zone:
+        return "timeZone must be nil or non-empty string"
+    if zone.lower() == "local":
+        return (
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        )
     try:
-        cron.parse("@daily", zone)
+        cron.time_zone(zone)
     except cron.ScheduleError as error:
-        return [fields.invalid_value("spec.timeZone", zone, str(error))]
-    try:
-        cron.parse(schedule)
-    except cron.ScheduleError as error:
-        return [fields.invalid_value("spec.schedule", schedule, str(error))]
-    return []
+        return str(error)
+    return None
 
 
 class CronJobStrategy(WithPods):
