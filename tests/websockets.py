@@ -5,10 +5,17 @@ import json
 import os
 import socket
 
-from dralab.apiserver.http.websocket import BINARY, CLOSE, frame
+from wsproto.frame_protocol import FrameProtocol, Opcode
+
 from dralab.node.spdy import Frame, Reader, Type, Writer
 
 CLOSED = object()
+
+
+def frame(opcode, payload, *, final=True):
+    """Return a client's frame."""
+    protocol = FrameProtocol(client=True, extensions=[])
+    return protocol._serialize_frame(opcode, payload, fin=final)
 
 
 class WebSocket:
@@ -40,8 +47,8 @@ class WebSocket:
         """Return the message of a refused upgrade."""
         return json.loads(self.file.read())["message"]
 
-    def send(self, payload, opcode=BINARY):
-        self.socket.sendall(frame(opcode, payload, mask=os.urandom(4)))
+    def send(self, payload, opcode=Opcode.BINARY):
+        self.socket.sendall(frame(opcode, payload))
 
     def receive(self):
         """Return the next message, or CLOSED."""
@@ -51,7 +58,7 @@ class WebSocket:
         elif size == 127:
             size = int.from_bytes(self.file.read(8), "big")
         payload = self.file.read(size)
-        return CLOSED if first & 0x0F == CLOSE else payload
+        return CLOSED if first & 0x0F == Opcode.CLOSE else payload
 
     def all(self):
         """Return the bytes of each channel, up to the close."""

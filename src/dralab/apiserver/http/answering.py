@@ -238,7 +238,11 @@ class Answering(ABC):
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
-        request = _request(scope, _headers(scope), method="GET")
+        # The headers of the handshake are not in the scope.
+        headers = {**_headers(scope), "upgrade": "websocket"}
+        if scope["subprotocols"]:
+            headers["sec-websocket-protocol"] = ", ".join(scope["subprotocols"])
+        request = _request(scope, headers, method="GET")
         try:
             self.admit(request)
         except ApiError as error:
@@ -355,9 +359,11 @@ async def _deny(scope: Message, answer: HttpResponse, send: Send) -> None:
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    start = started(answer.status, answer.headers)
+    content = answer.content
+    headers = [*answer.headers, ("content-length", str(len(content)))]
+    start = started(answer.status, headers)
     await send({**start, "type": "websocket.http.response.start"})
-    await send({"type": "websocket.http.response.body", "body": answer.content})
+    await send({"type": "websocket.http.response.body", "body": content})
 
 
 def _upgrade_required() -> HttpResponse:

@@ -5,11 +5,13 @@ The application is a pure function of these; sockets, TLS and fan-out belong to 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.watching.seams import Spelling
+
+LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message
 
 
 # Not frozen, as values are elsewhere: they are made for every request, and that takes three times

@@ -15,21 +15,15 @@ from typing import Any, Final
 
 import httptools
 import orjson
+from wsproto import ConnectionType
+from wsproto.connection import Connection
+from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping, TextMessage
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import ProtocolError
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.feeds import Feed
-from dralab.apiserver.http.messages import ByteStream, Upgrade
-from dralab.apiserver.http.websocket import (
-    BINARY,
-    CLOSE,
-    NORMAL,
-    PING,
-    PONG,
-    TEXT,
-    BrokenFrameError,
-    Frames,
-    frame,
-)
+from dralab.apiserver.http.messages import LARGEST_MESSAGE, ByteStream, Upgrade
 
 CONNECT_TIME: Final = 5.0  # seconds
 HEAD_TIME: Final = 30.0  # seconds until the node has begun to answer
@@ -137,6 +131,7 @@ class _Link:
         self._writer = writer
         self._room = asyncio.Event()
         self._copying: asyncio.Task[None] | None = None
+        self._websocket = Connection(ConnectionType.CLIENT)
 
     async def begin(self, target: str, protocols: str) -> tuple[int, dict[str, str]]:
         """Send the request; return the status and the headers of the answer."""
@@ -201,10 +196,13 @@ class _Link:
 
     async def _send(self, message: bytes) -> None:
         try:
-            self._writer.write(frame(BINARY, message, mask=os.urandom(4)))
+            self._write(Message(data=message))
             await self._writer.drain()
-        except OSError:
+        except (OSError, ProtocolError):  # the node is gone, or has said that it goes
             self.close()
+
+    def _write(self, event: Event) -> None:
+        self._writer.write(self._websocket.send(event))
 
     async def _pass_on(self, feed: Feed, items: list[bytes]) -> None:
         for item in items:
@@ -231,25 +229,36 @@ class _Link:
             self._writer.close()
 
     async def _messages(self, feed: Feed) -> None:
-        frames, parts = Frames(masked=False), list[bytes]()
+        parts, message = list[bytes](), bytearray()
         try:
             while data := await self._reader.read(PIECE):
-                for opcode, payload in frames.feed(data):
-                    if opcode == CLOSE:
-                        code = int.from_bytes(payload[:2] or b"\3\xe8", "big")
+                self._websocket.receive_data(data)
+                for event in self._websocket.events():
+                    if isinstance(event, CloseConnection):
                         await self._pass_on(feed, parts)
-                        feed.end() if code == NORMAL else feed.abort("the node cut it off")
+                        whole = event.code == CloseReason.NORMAL_CLOSURE
+                        feed.end() if whole else feed.abort("the node cut it off")
                         return
-                    if opcode == PING:
-                        self._writer.write(frame(PONG, payload, mask=os.urandom(4)))
-                    elif opcode in {BINARY, TEXT}:
-                        parts.append(payload)
+                    if isinstance(event, Ping):
+                        self._write(event.response())
+                    elif isinstance(event, (BytesMessage, TextMessage)):
+                        _extend(message, event)
+                        if event.message_finished:
+                            parts.append(bytes(message))
+                            message.clear()
                 await self._pass_on(feed, parts)
             feed.abort("the node went away")
-        except (OSError, BrokenFrameError) as error:
+        except (OSError, ProtocolError, ValueError) as error:
             feed.abort(str(error))
         finally:
             self._writer.close()
+
+
+def _extend(message: bytearray, event: BytesMessage | TextMessage) -> None:
+    """Add a piece to a message. ValueError where it grows too large."""
+    message += event.data.encode() if isinstance(event.data, str) else event.data
+    if len(message) > LARGEST_MESSAGE:
+        raise ValueError(f"a message of more than {LARGEST_MESSAGE} bytes")
 
 
 class _Body:

@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dralab.apiserver.http.answering import Answering
-from dralab.apiserver.http.websocket import WebSocketProtocol
+from dralab.apiserver.http.messages import LARGEST_MESSAGE
 
 HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
@@ -84,7 +84,10 @@ class HttpServer:
         config = uvicorn.Config(
             edge,
             http=_LimitedProtocol,
-            ws=WebSocketProtocol,
+            ws=_websocket,  # type: ignore[arg-type]  # it calls the class, and needs nothing else
+            ws_max_size=LARGEST_MESSAGE,
+            ws_per_message_deflate=False,
+            ws_ping_interval=None,  # kube-apiserver sends none either
             lifespan="off",
             loop="none",
             log_config=None,
@@ -163,6 +166,13 @@ class _Server(uvicorn.Server):
         for task in list(self.server_state.tasks):
             task.cancel()
         await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
+
+
+def _websocket(**options: Any) -> asyncio.Protocol:
+    """Return uvicorn's WebSockets, imported with the first of them: 0.1 s that few servers need."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+
+    return WSProtocol(**options)
 
 
 class _LimitedProtocol(HttpToolsProtocol):
