@@ -60,6 +60,19 @@ def test_files_are_found_beside_the_kubeconfig_and_data_win(tmp_path):
             GOOD | {"users": [{"name": "me", "user": {"exec": {}}}]},
             "credentials by a helper program",
         ),
+        (
+            GOOD | {"users": [{"name": "me", "user": {"token": "t0", "as": "root"}}]},
+            r"users\[me\]: as is not supported",
+        ),
+        (
+            GOOD
+            | {
+                "clusters": [
+                    {"name": "lab", "cluster": {"server": "http://x", "proxy-url": "http://y"}}
+                ]
+            },
+            r"clusters\[lab\]: proxy-url is not supported",
+        ),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_is_explained(tmp_path, document, message):
@@ -67,6 +80,12 @@ def test_a_kubeconfig_that_cannot_be_used_is_explained(tmp_path, document, messa
     with pytest.raises(KubeconfigError, match=message) as caught:
         read(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_token_file_wins_over_a_token(tmp_path):
+    (tmp_path / "token").write_text("from the file\n")
+    user = {"name": "me", "user": {"token": "t0", "tokenFile": "token"}}
+    assert read(written(tmp_path, GOOD | {"users": [user]})).token == "from the file"
 
 
 def test_a_missing_file_is_named(tmp_path):

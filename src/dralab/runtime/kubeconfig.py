@@ -4,9 +4,14 @@ import base64
 import binascii
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, single
+
+# What would change how a cluster is reached, or as whom: refused, for nothing of it is done.
+UNSUPPORTED: Final = frozenset(
+    {"proxy-url", "tls-server-name", "as", "as-uid", "as-groups", "as-user-extra"}
+)
 
 
 class KubeconfigError(ValueError):
@@ -58,13 +63,19 @@ def read(path: str | Path, context: str = "") -> Access:
             f"{path}: clusters[{chosen.get('cluster')}].cluster.server: {server!r} is no URL that "
             "starts with http:// or https://"
         )
+    for kind, name, entry in (
+        ("clusters", chosen.get("cluster"), cluster),
+        ("users", user_name, user),
+    ):
+        if unknown := sorted(UNSUPPORTED & {key for key, value in entry.items() if value}):
+            raise KubeconfigError(f"{path}: {kind}[{name}]: {unknown[0]} is not supported")
     if "exec" in user or "auth-provider" in user:
         raise KubeconfigError(
             f"{path}: users[{user_name}].user: credentials by a helper program are not supported: "
             "use a token or a client certificate"
         )
     token = user.get("token") or ""
-    if not token and user.get("tokenFile"):
+    if user.get("tokenFile"):  # it wins over a token (client-go, clientcmdapi.AuthInfo)
         token = _beside(path, user["tokenFile"]).strip()
     return Access(
         server=server.rstrip("/"),
@@ -104,7 +115,3 @@ def _beside(path: Path, name: str) -> str:
         return (path.parent / name).read_text(encoding="utf-8")
     except OSError as error:
         raise KubeconfigError(f"{path}: {name}: cannot be read: {error.strerror}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
