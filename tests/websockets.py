@@ -28,7 +28,7 @@ class WebSocket:
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             f"GET {path} HTTP/1.1",
-            f"Host: {host}",
+            f"Host: {headers.pop('Host', host)}",
             "Connection: Upgrade",
             "Upgrade: websocket",
             "Sec-WebSocket-Version: 13",
