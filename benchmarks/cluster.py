@@ -16,10 +16,10 @@ import threading
 import time
 
 from dralab.cluster import Cluster, Options
+from dralab.objects.pods import is_ready
 from dralab.parts.nodes import Nodes, Wanted, assemble
 from dralab.parts.running import Running
 from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.objects import is_ready
 from dralab.runtime.resources import CLAIM_TEMPLATES, NODES, PODS, SLICES
 
 KWOK = 20

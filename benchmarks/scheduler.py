@@ -23,9 +23,9 @@ from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
+from dralab.objects.metadata import Key
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.scheduler.cycle import ClusterState, PodPlacement, schedule

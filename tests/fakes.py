@@ -9,8 +9,9 @@ from copy import deepcopy
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import rfc3339
+from dralab.objects.conditions import condition_of
+from dralab.objects.metadata import Key, key_of
 from dralab.runtime.client import Event, Listing
-from dralab.runtime.objects import Key, condition_of, key_of
 from dralab.values import labels
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from builders import ask as asking
 from builders import claim, first_of, request
-from dralab.api import quota
 from dralab.api.status import ApiError
+from dralab.objects import quota
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS, RESOURCE_QUOTAS
 from workloads import RealLab, pod
 

@@ -14,9 +14,9 @@ from devicelab import SHARED, create_all, gpus, of_gpu, variable
 from dralab.api.resource.features import with_gates
 from dralab.cluster import Cluster, Options
 from dralab.drivers.catalog import device_class
+from dralab.objects.pods import is_ready
 from dralab.parts.nodes import Nodes, Wanted
 from dralab.parts.running import Running
-from dralab.runtime.objects import is_ready
 from dralab.runtime.resources import CLAIMS, CLASSES, PODS, SLICES
 
 COMMANDS = "sigs.k8s.io/dra-example-driver/cmd"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dralab.runtime.objects import condition_of
+from dralab.objects.conditions import condition_of
 from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
 from processes import Processes
 

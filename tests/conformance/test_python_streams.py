@@ -8,9 +8,9 @@ import urllib.request
 import pytest
 
 from dralab.cluster import Cluster
+from dralab.objects.pods import is_ready
 from dralab.parts.nodes import PROCESS, Nodes, Wanted
 from dralab.parts.running import Running
-from dralab.runtime.objects import is_ready
 from dralab.runtime.resources import PODS
 
 pytestmark = [

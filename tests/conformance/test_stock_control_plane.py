@@ -24,9 +24,9 @@ from dralab.drivers import catalog
 from dralab.drivers.catalog import device_class
 from dralab.drivers.conditions import ReadyDevices
 from dralab.drivers.fake.gpu import Gpus
+from dralab.objects.pods import is_ready
 from dralab.parts.nodes import Nodes, Wanted
 from dralab.parts.running import CONTROLLERS, SCHEDULER, Running
-from dralab.runtime.objects import is_ready
 from dralab.runtime.resources import (
     CLAIMS,
     CLASSES,

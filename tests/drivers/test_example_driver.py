@@ -13,7 +13,7 @@ from dralab.drivers.conditions import ReadyDevices
 from dralab.drivers.fake.cpu import Cpus
 from dralab.drivers.fake.gpu import Gpus
 from dralab.drivers.fake.nic import Nics
-from dralab.runtime.objects import is_ready
+from dralab.objects.pods import is_ready
 from dralab.runtime.resources import CLAIMS, DEPLOYMENTS, SLICES
 
 EXAMPLES = SHARED / "dra-example-driver" / "examples"

@@ -5,7 +5,8 @@ import pytest
 from devicelab import DeviceLab
 from dralab.drivers.fake.gpu import Gpus
 from dralab.node.checkpoint import CheckpointError, decode, encode
-from dralab.runtime.objects import condition_of, is_ready
+from dralab.objects.conditions import condition_of
+from dralab.objects.pods import is_ready
 from dralab.runtime.resources import EVENTS, JOBS, LEASES, NODES, PODS, SLICES
 
 

@@ -4,10 +4,12 @@ from hypothesis import strategies as st
 
 from dralab.api.status import ApiError
 from dralab.kernel.randomness import Randomness
+from dralab.objects.conditions import with_condition
+from dralab.objects.metadata import Key
 from dralab.runtime.cache import Caches
+from dralab.runtime.client import amend
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, amend, with_condition
 from dralab.runtime.resources import EVENTS, PODS
 from dralab.runtime.simulated import SimulatedEngine
 from fakes import FakeServer

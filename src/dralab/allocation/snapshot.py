@@ -20,7 +20,9 @@ from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
-from dralab.api.workloads import KINDS, pods_of
+from dralab.objects.claims import is_shared
+from dralab.objects.pods import group_of
+from dralab.objects.workloads import KINDS, pods_of
 from dralab.values.labels import node_selector_accepts
 from dralab.values.quantity import QuantityError, parse_any
 
@@ -277,11 +279,10 @@ class Snapshot:
         KEP-5729: an entry that equals one of the group is the group's, one claim for all.
         """
         own = str(pod["metadata"]["name"])
-        group = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+        group = group_of(pod)
         for item in self.by_kind.get("PodGroup", ()) if group else ():
             if _key(item) == (namespace, group):
-                shared = (item.get("spec") or {}).get("resourceClaims") or ()
-                return str(group) if entry in shared else own
+                return group if is_shared(entry, item) else own
         return own
 
     def _claim_of(self, entry: Wire, namespace: str, owner: str) -> Wire | str:

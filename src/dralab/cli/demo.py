@@ -9,8 +9,8 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster
+    from dralab.objects.metadata import Key
     from dralab.parts.example import Outcome
-    from dralab.runtime.objects import Key
 
 PATIENCE: Final = 30.0
 PAUSE: Final = 0.05

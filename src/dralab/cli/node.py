@@ -63,10 +63,10 @@ def node(
     from dralab.node.log_files import RuntimeWithLogFiles
     from dralab.node.pretend import PretendRuntime
     from dralab.node.process import ProcessRuntime
+    from dralab.objects.metadata import uid_of
     from dralab.parts import nodes
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
-    from dralab.runtime.objects import uid_of
 
     host, port = _address(listen)
     try:

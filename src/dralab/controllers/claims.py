@@ -9,17 +9,19 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import ENTRY, GeneratedClaims
-from dralab.runtime.client import Object, Resource
-from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    amend,
-    controller_of,
-    is_deleting,
-    is_finished,
-    key_of,
-    uid_of,
+from dralab.objects.claims import (
+    claim_names,
+    claims_by_entry,
+    consumers_of,
+    is_reserved_for,
+    is_shared,
+    made_claims,
+    uses_claims,
 )
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.pods import group_of, is_finished
+from dralab.runtime.client import Object, Resource, amend
+from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -38,7 +40,7 @@ class ResourceClaims:
         self.pods = manager.cache(PODS)
         self.claims = self.generated.claims
         self.groups = manager.cache(POD_GROUPS)
-        self.pods.index("group", _group_of)
+        self.pods.index("group", _group_key)
         self.pod_queue = manager.queue("resourceclaim/pods", self.sync_pod)
         self.claim_queue = manager.queue("resourceclaim/claims", self.sync_claim)
         self.group_queue = manager.queue("resourceclaim/groups", self.sync_group)
@@ -50,7 +52,7 @@ class ResourceClaims:
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         pod = new if new is not None else old
-        if pod is None or not _uses_claims(pod):
+        if pod is None or not uses_claims(pod):
             return
         key = key_of(pod)
         if new is not None and not is_deleting(new) and not is_finished(new):
@@ -78,12 +80,8 @@ class ResourceClaims:
             return
         if new is not None:
             self.group_queue.add(key_of(new))
-        for status in (group.get("status") or {}).get("resourceClaimStatuses") or ():
-            if status.get("resourceClaimName"):
-                self.claim_queue.add(Key(key_of(group).namespace, status["resourceClaimName"]))
-        for entry in group["spec"]["resourceClaims"]:
-            if entry.get("resourceClaimName"):
-                self.claim_queue.add(Key(key_of(group).namespace, entry["resourceClaimName"]))
+        for name in claims_by_entry(group).values():
+            self.claim_queue.add(Key(key_of(group).namespace, name))
 
     # --- from templates
 
@@ -99,7 +97,7 @@ class ResourceClaims:
         for entry in pod["spec"].get("resourceClaims") or ():
             if not entry.get("resourceClaimTemplateName") or self._has_claim(pod, known, entry):
                 continue
-            if group is not None and _shared(group, entry):
+            if group is not None and is_shared(entry, group):
                 name = self._name_in_group(group, entry["name"])
                 if name is None:
                     continue  # the group's own turn makes it, and comes back to its pods
@@ -150,15 +148,11 @@ class ResourceClaims:
         return claim is not None and not is_deleting(claim)
 
     def _group_with_claims(self, pod: Object) -> Object | None:
-        name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        name = group_of(pod)
         return self.groups.get(Key(key_of(pod).namespace, name)) if name else None
 
     def _name_in_group(self, group: Object, entry: str) -> str | None:
-        for item in (group.get("status") or {}).get("resourceClaimStatuses") or ():
-            if item["name"] == entry:
-                name: str | None = item.get("resourceClaimName")
-                return name
-        return None
+        return made_claims(group).get(entry)
 
     def _reserve(self, pod: Object, group: Object | None) -> None:
         """Reserve allocated claims for a pod that was bound without them being reserved."""
@@ -170,14 +164,14 @@ class ResourceClaims:
                 continue
             status = claim.get("status") or {}
             consumer = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
-            if group is not None and entry is not None and _shared(group, entry):
+            if group is not None and entry is not None and is_shared(entry, group):
                 continue
-            if "allocation" not in status or _reserves(status, consumer["uid"]):
+            if "allocation" not in status or is_reserved_for(claim, consumer["uid"]):
                 continue
 
             def change(latest: Object, consumer: Wire = consumer) -> bool:
                 held = latest.get("status") or {}
-                if "allocation" not in held or _reserves(held, consumer["uid"]):
+                if "allocation" not in held or is_reserved_for(latest, consumer["uid"]):
                     return False
                 held["reservedFor"] = [*(held.get("reservedFor") or ()), dict(consumer)]
                 return True
@@ -210,7 +204,7 @@ class ResourceClaims:
             status = latest.get("status") or {}
             before = status.get("reservedFor") or []
             # Who was added since is looked at in the next turn.
-            known = {item["uid"] for item in (claim.get("status") or {}).get("reservedFor") or ()}
+            known = {item["uid"] for item in consumers_of(claim)}
             after = [item for item in before if item["uid"] in keep or item["uid"] not in known]
             if after == before and (after or "allocation" not in status):
                 return False
@@ -271,44 +265,6 @@ class ResourceClaims:
         return pod is None or is_finished(pod)
 
 
-def claims_by_entry(pod: Object) -> dict[str, str]:
-    """Return the names of a pod's claims, by the names of its entries."""
-    statuses = {
-        item["name"]: item.get("resourceClaimName")
-        for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    }
-    found = {}
-    for entry in pod["spec"].get("resourceClaims") or ():
-        name = entry.get("resourceClaimName") or statuses.get(entry["name"])
-        if name:
-            found[entry["name"]] = name
-    return found
-
-
-def claim_names(pod: Object) -> list[str]:
-    """Return the names of every claim that a pod uses, the one for extended resources included."""
-    extended = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
-    names = list(claims_by_entry(pod).values())
-    return [*names, extended["resourceClaimName"]] if extended else names
-
-
-def _uses_claims(pod: Object) -> bool:
-    status = pod.get("status") or {}
-    return bool(pod["spec"].get("resourceClaims") or status.get("extendedResourceClaimStatus"))
-
-
-def _group_of(pod: Object) -> Iterable[str]:
-    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+def _group_key(pod: Object) -> Iterable[str]:
+    name = group_of(pod)
     return [str(Key(key_of(pod).namespace, name))] if name else []
-
-
-def _shared(group: Object, entry: Wire) -> bool:
-    names = ("name", "resourceClaimName", "resourceClaimTemplateName")
-    return any(
-        all(entry.get(name) == other.get(name) for name in names)
-        for other in (group.get("spec") or {}).get("resourceClaims") or ()
-    )
-
-
-def _reserves(status: Wire, uid: str) -> bool:
-    return any(item["uid"] == uid for item in status.get("reservedFor") or ())

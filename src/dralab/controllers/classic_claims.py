@@ -10,20 +10,13 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import GeneratedClaims
+from dralab.objects.claims import classic_claims_by_entry, classic_sources, consumers_of
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import IMMEDIATE
-from dralab.prototypes.classic.pods import claims_by_entry, sources
 from dralab.prototypes.classic.structured import FINALIZER
-from dralab.runtime.client import Object
+from dralab.runtime.client import Object, amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    amend,
-    controller_of,
-    is_deleting,
-    is_finished,
-    key_of,
-    uid_of,
-)
 from dralab.runtime.resources import CLASSIC_CLAIMS, CLASSIC_TEMPLATES, PODS
 
 
@@ -43,12 +36,12 @@ class ClassicClaims:
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         pod = new if new is not None else old
-        if pod is None or not sources(pod):
+        if pod is None or not classic_sources(pod):
             return
         if new is not None:
             self.pod_queue.add(key_of(new))
         if new is None or is_deleting(new) or is_finished(new):
-            for name in claims_by_entry(pod).values():
+            for name in classic_claims_by_entry(pod).values():
                 self.claim_queue.add(Key(key_of(pod).namespace, name))
 
     def _claim(self, old: Object | None, new: Object | None) -> None:
@@ -63,7 +56,7 @@ class ClassicClaims:
     def _template(self, _old: Object | None, new: Object | None) -> None:
         if new is not None:
             for pod in self.pods.namespace(key_of(new).namespace):
-                if sources(pod):
+                if classic_sources(pod):
                     self.pod_queue.add(key_of(pod))
 
     def sync_pod(self, key: Key) -> int | None:
@@ -71,9 +64,9 @@ class ClassicClaims:
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
-        known = dict(claims_by_entry(pod))
+        known = dict(classic_claims_by_entry(pod))
         fresh = False
-        for entry, source in sources(pod).items():
+        for entry, source in classic_sources(pod).items():
             template = source.get("resourceClaimTemplateName")
             if not template:
                 continue
@@ -86,7 +79,7 @@ class ClassicClaims:
             return None
         statuses = [
             {"name": entry, "resourceClaimName": known[entry]}
-            for entry, source in sources(pod).items()
+            for entry, source in classic_sources(pod).items()
             if "resourceClaimTemplateName" in source
         ]
         self.generated.tell(self.pods, pod, statuses)
@@ -99,7 +92,7 @@ class ClassicClaims:
             return None
         gone = {
             user["uid"]
-            for user in (claim.get("status") or {}).get("reservedFor") or ()
+            for user in consumers_of(claim)
             if user.get("resource") == "pods" and not self._is_used(key.namespace, user)
         }
         if gone:

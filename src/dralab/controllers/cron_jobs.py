@@ -11,9 +11,9 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import Owned, each, enqueue_owner, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, key_of, uid_of
 from dralab.runtime.resources import CRON_JOBS, JOBS
 from dralab.values import cron
 

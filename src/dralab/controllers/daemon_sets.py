@@ -20,10 +20,11 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import NO_EXECUTE, REPELLING, untolerated
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, is_finished, is_ready, key_of
 from dralab.runtime.resources import DAEMON_SETS, NODES, PODS
 from dralab.values import labels
 

@@ -17,18 +17,11 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.pods import is_finished
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    condition_of,
-    controller_of,
-    is_deleting,
-    is_finished,
-    key_of,
-    uid_of,
-    with_condition,
-)
 from dralab.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
 HASH: Final = "pod-template-hash"

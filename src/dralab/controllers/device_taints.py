@@ -4,15 +4,18 @@ Source: kube-controller-manager's devicetainteviction controller. Only toleratio
 allocation result whose effect is exactly NoExecute count.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.claims import allocation_of, consumers_of, results_of
+from dralab.objects.conditions import with_condition
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import group_of, is_finished
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, is_finished, key_of, uid_of, with_condition
 from dralab.runtime.resources import CLAIMS, POD_GROUPS, PODS, SLICES, TAINT_RULES
 
 Wire = Mapping[str, Any]
@@ -34,7 +37,7 @@ class DeviceTaintEviction:
         self.claims.index("device", _devices)
         self.claims.index("consumer", _consumers)
         self.slices.index("pool", _pool)
-        self.pods.index("group", _group_of)
+        self.pods.index("group", _group_key)
         self.queue = manager.queue("device-taint-eviction", self.reconcile)
         self.rule_queue = manager.queue("device-taint-eviction/rules", self.sync_rule)
         self._since: dict[tuple[str, str], int] = {}
@@ -276,7 +279,7 @@ class DeviceTaintEviction:
     def _pods_of(self, claim: Object) -> list[Object]:
         namespace = key_of(claim).namespace
         found = []
-        for item in (claim.get("status") or {}).get("reservedFor") or ():
+        for item in consumers_of(claim):
             if item.get("resource") == "pods":
                 pod = self.pods.get(Key(namespace, item["name"]))
                 if pod is not None and uid_of(pod) == item["uid"]:
@@ -287,7 +290,7 @@ class DeviceTaintEviction:
 
     def _claims_of(self, pod: Object) -> list[Object]:
         found = self.claims.find("consumer", uid_of(pod))
-        name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        name = group_of(pod)
         group = self.groups.get(Key(key_of(pod).namespace, name)) if name else None
         return found if group is None else [*found, *self.claims.find("consumer", uid_of(group))]
 
@@ -303,9 +306,8 @@ def _may_go(pod: Object) -> bool:
     return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and not is_finished(pod)
 
 
-def _results(claim: Object) -> list[Wire]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return list((allocation.get("devices") or {}).get("results") or ())
+def _results(claim: Object) -> Sequence[Wire]:
+    return results_of(allocation_of(claim))
 
 
 def _devices(claim: Object) -> list[str]:
@@ -313,15 +315,15 @@ def _devices(claim: Object) -> list[str]:
 
 
 def _consumers(claim: Object) -> list[str]:
-    return [item["uid"] for item in (claim.get("status") or {}).get("reservedFor") or ()]
+    return [item["uid"] for item in consumers_of(claim)]
 
 
 def _pool(obj: Object) -> list[str]:
     return [f"{obj['spec']['driver']}/{obj['spec']['pool']['name']}"]
 
 
-def _group_of(pod: Object) -> list[str]:
-    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+def _group_key(pod: Object) -> list[str]:
+    name = group_of(pod)
     return [str(Key(key_of(pod).namespace, name))] if name else []
 
 

@@ -6,17 +6,11 @@ Source: kube-controller-manager's disruption controller. Evictions and preemptio
 from typing import Any, Final
 
 from dralab.controllers.workloads import each, percentage, write_status
+from dralab.objects.conditions import with_condition
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of
+from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    controller_of,
-    is_deleting,
-    is_finished,
-    is_ready,
-    key_of,
-    with_condition,
-)
 from dralab.runtime.resources import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,

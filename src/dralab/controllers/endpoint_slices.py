@@ -9,17 +9,10 @@ from typing import Any, Final
 
 from dralab.controllers.workloads import each
 from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, uid_of
+from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    is_deleting,
-    is_finished,
-    is_ready,
-    key_of,
-    owner_reference,
-    uid_of,
-)
 from dralab.runtime.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
 
 MANAGER: Final = "endpointslice-controller.k8s.io"

@@ -5,9 +5,9 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.metadata import key_of, uid_of
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import key_of, uid_of
 from dralab.runtime.resources import EVENTS
 
 TTL: Final = 3600 * SECOND

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Object, Resource, amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, amend, is_deleting, key_of, uid_of
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"

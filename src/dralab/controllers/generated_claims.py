@@ -3,15 +3,15 @@
 Source: kube-controller-manager's resourceclaim controller.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, owner_uids, uid_of
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Object, Resource
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, key_of, owner_reference, uid_of
 
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 MANAGER: Final = "ResourceClaimController"
@@ -29,7 +29,7 @@ class GeneratedClaims:
         self.recorder = manager.recorder("resource_claim")
         self.claims = manager.cache(claims)
         self.templates = manager.cache(templates)
-        self.claims.index("owner", _owners)
+        self.claims.index("owner", owner_uids)
 
     def made(
         self,
@@ -143,7 +143,3 @@ def base_name(owner: str, entry: str) -> str:
     # Cut both in proportion, so that something of each remains.
     mine = owner[: len(owner) * LONGEST_BASE // len(full)]
     return f"{mine}-{entry[: len(entry) * LONGEST_BASE // len(full)]}"
-
-
-def _owners(obj: Object) -> Iterable[str]:
-    return [item["uid"] for item in obj["metadata"].get("ownerReferences") or ()]

@@ -7,8 +7,8 @@ KEP-3329 (podFailurePolicy), KEP-3850 (backoffLimitPerIndex).
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from dralab.objects.metadata import key_of
 from dralab.runtime.client import Object
-from dralab.runtime.objects import key_of
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"

@@ -32,19 +32,11 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.runtime.client import Object
+from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import is_finished, is_ready
+from dralab.runtime.client import Object, amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    amend,
-    condition_of,
-    is_deleting,
-    is_finished,
-    is_ready,
-    key_of,
-    uid_of,
-    with_condition,
-)
 from dralab.runtime.resources import JOBS, PODS
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"

@@ -7,9 +7,10 @@ from typing import Any, Final, Literal
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
+from dralab.objects.conditions import with_condition
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.runtime.client import Object, Resource
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, key_of, uid_of, with_condition
 from dralab.runtime.resources import NAMESPACES
 
 # Upstream waits five seconds, for other servers. Clients that delete all that is in a file, its

@@ -9,19 +9,12 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import is_finished
 from dralab.objects.taints import covers
-from dralab.runtime.client import Object
+from dralab.runtime.client import Object, amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    amend,
-    condition_of,
-    is_deleting,
-    is_finished,
-    key_of,
-    uid_of,
-    with_condition,
-)
 from dralab.runtime.resources import LEASES, NODES, PODS
 
 Wire = Mapping[str, Any]

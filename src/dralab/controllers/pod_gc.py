@@ -7,9 +7,10 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import is_finished
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, is_finished, key_of, uid_of
 from dralab.runtime.resources import NODES, PODS
 
 PERIOD: Final = 20 * SECOND

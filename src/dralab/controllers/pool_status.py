@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.claims import allocation_of, results_of
+from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.metadata import Key, key_of, uid_of
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, condition_of, key_of, uid_of, with_condition
 from dralab.runtime.resources import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES
 from dralab.values import quantity
 from dralab.values.quantity import Number
@@ -108,8 +110,7 @@ def pool_status(
             by_pool[item["spec"]["driver"], pool].append(item["spec"])
     held: dict[tuple[str, str], dict[str, list[Wire]]] = defaultdict(lambda: defaultdict(list))
     for claim in claims:
-        allocation = (claim.get("status") or {}).get("allocation") or {}
-        for result in (allocation.get("devices") or {}).get("results") or ():
+        for result in results_of(allocation_of(claim)):
             if not result.get("adminAccess"):
                 held[result["driver"], result["pool"]][result["device"]].append(result)
     all_rules = [rule["spec"] for rule in rules]

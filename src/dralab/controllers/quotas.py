@@ -1,16 +1,16 @@
 """ResourceQuotas: what a namespace uses, in the status of its quotas; device classes included.
 
-Refusing what goes beyond is admission's task; both count by `api.quota`.
+Refusing what goes beyond is admission's task; both count by `objects.quota`.
 """
 
 from typing import Final
 
-from dralab.api import quota
 from dralab.api.status import ApiError
+from dralab.objects import quota
+from dralab.objects.metadata import Key, is_deleting, key_of
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Object, Resource
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, key_of
 from dralab.runtime.resources import (
     CLAIMS,
     CONFIG_MAPS,

@@ -20,9 +20,11 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND
+from dralab.objects.conditions import with_condition
+from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.pods import is_ready
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, is_ready, key_of, with_condition
 from dralab.runtime.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 
 # Pods change by the thousand while a set starts, and each look at it counts them all.

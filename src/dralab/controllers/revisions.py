@@ -8,9 +8,9 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import Owned, template_hash
+from dralab.objects.metadata import is_deleting, key_of
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import is_deleting, key_of
 from dralab.runtime.resources import CONTROLLER_REVISIONS
 
 HASH = "controller-revision-hash"

@@ -6,9 +6,9 @@ Sources: kube-controller-manager's serviceaccount and root-ca-certificate-publis
 from typing import Final
 
 from dralab.api.status import ApiError
+from dralab.objects.metadata import Key, is_deleting
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting
 from dralab.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 
 ROOT_CA: Final = "kube-root-ca.crt"

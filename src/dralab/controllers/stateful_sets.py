@@ -19,9 +19,10 @@ from dralab.controllers.workloads import (
     pod_from_template,
     write_status,
 )
+from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, is_deleting, is_finished, is_ready, key_of
 from dralab.runtime.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
 
 REVISION: Final = "controller-revision-hash"

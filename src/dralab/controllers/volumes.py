@@ -7,11 +7,12 @@ ephemeral-volume controllers. Nothing is stored anywhere. Classes whose provisio
 
 from typing import Any, Final
 
-from dralab.api import volumes as rules
 from dralab.api.status import ApiError
-from dralab.runtime.client import Object, Resource
+from dralab.objects import volumes as rules
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import is_finished
+from dralab.runtime.client import Object, Resource, amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, amend, is_deleting, is_finished, key_of, uid_of
 from dralab.runtime.resources import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 
 PRETEND: Final = "dralab.dev/pretend"

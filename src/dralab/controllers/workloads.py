@@ -12,21 +12,13 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.objects.conditions import condition_of
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, owner_reference, uid_of
+from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Object, Resource
 from dralab.runtime.events import Recorder
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    condition_of,
-    controller_of,
-    is_deleting,
-    is_finished,
-    is_ready,
-    key_of,
-    owner_reference,
-    uid_of,
-)
 from dralab.runtime.resources import PODS
 from dralab.values import labels
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 from dralab.drivers.driver import Object
+from dralab.objects.metadata import Key, key_of
+from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, amend, key_of
 from dralab.runtime.resources import CLAIMS
 
 

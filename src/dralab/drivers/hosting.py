@@ -14,8 +14,7 @@ from dralab.contracts.cdi_cache import Directory
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
 from dralab.drivers.checkpoint import Checkpoint, Held, MemoryCheckpoint
 from dralab.drivers.driver import Claim, Driver, PrepareError, Result, claim_of
-from dralab.runtime.client import Client, Resource
-from dralab.runtime.objects import amend
+from dralab.runtime.client import Client, Resource, amend
 from dralab.runtime.resources import CLAIMS
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")

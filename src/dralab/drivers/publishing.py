@@ -11,8 +11,8 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.drivers.driver import Driver, Object
 from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import Key
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key
 from dralab.runtime.resources import NODES, SLICES
 
 # The Go library waits 30 s before it mends what somebody else has changed.

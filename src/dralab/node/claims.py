@@ -12,9 +12,10 @@ from dralab.api.status import ApiError
 from dralab.contracts.plugin import ClaimRef, PluginError, Prepared, PreparedDevice
 from dralab.node.checkpoint import Checkpoint, Held, NoCheckpoint
 from dralab.node.plugins import Plugins
+from dralab.objects.claims import claims_by_entry, extended_claim, made_claims
+from dralab.objects.metadata import key_of, owner_uids, uid_of
 from dralab.runtime.client import Client, Object
 from dralab.runtime.engine import Engine
-from dralab.runtime.objects import key_of, uid_of
 from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS
 
 Wire = Mapping[str, Any]
@@ -228,7 +229,7 @@ class ClaimsOfNode:
 
     def health_of(self, pod: Object, container: Wire) -> list[dict[str, Any]]:
         """Return `allocatedResourcesStatus` of a container; empty where no driver tells health."""
-        names = claim_names(pod)
+        names = claims_by_entry(pod)
         found = []
         for entry in (container.get("resources") or {}).get("claims") or ():
             held = self._claims.get((key_of(pod).namespace, names.get(entry["name"], "")))
@@ -255,13 +256,13 @@ class ClaimsOfNode:
         return found
 
     def _devices_for(self, pod: Object, container: Wire) -> list[PreparedDevice]:
-        names = claim_names(pod)
+        names = claims_by_entry(pod)
         namespace = key_of(pod).namespace
         wanted = [
             (names.get(entry["name"], ""), entry.get("request", ""))
             for entry in (container.get("resources") or {}).get("claims") or ()
         ]
-        extended = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+        extended = extended_claim(pod)
         wanted += [
             (extended["resourceClaimName"], mapping["requestName"])
             for mapping in extended.get("requestMappings") or ()
@@ -284,10 +285,7 @@ class ClaimsOfNode:
         With each, the drivers that gave it devices, and what a classic allocation tells them.
         """
         key = key_of(pod)
-        statuses = {
-            item["name"]: item
-            for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-        }
+        made = made_claims(pod)
         names: dict[str, _Found] = {}
         classic: set[str] = set()
         for entry in pod["spec"].get("resourceClaims") or ():
@@ -297,12 +295,11 @@ class ClaimsOfNode:
                 named = entry["source"].get("resourceClaimName")
             if named:
                 names[named] = _Found(entry["name"], generated=False)
-            elif entry["name"] not in statuses:
+            elif entry["name"] not in made:
                 raise _Refused(f'pod "{key}": ResourceClaim not created yet')
-            elif statuses[entry["name"]].get("resourceClaimName"):
-                named = statuses[entry["name"]]["resourceClaimName"]
-                names[named] = _Found(entry["name"], generated=True)
-        extended = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+            elif generated := made[entry["name"]]:
+                names[generated] = _Found(entry["name"], generated=True)
+        extended = extended_claim(pod)
         if extended:
             names[extended["resourceClaimName"]] = _Found("", generated=True)
         return [
@@ -319,7 +316,7 @@ class ClaimsOfNode:
             claim = self.client.get(resource, name, key.namespace)
         except ApiError as error:
             raise _Refused(f"fetch ResourceClaim {name}: {error.message}") from error
-        owners = {owner["uid"] for owner in claim["metadata"].get("ownerReferences") or ()}
+        owners = owner_uids(claim)
         kinds = {owner["kind"] for owner in claim["metadata"].get("ownerReferences") or ()}
         if generated and uid not in owners and "PodGroup" not in kinds:
             raise _Refused(
@@ -354,22 +351,6 @@ class ClaimsOfNode:
                 for _, held in sorted(self._claims.items())
             ]
         )
-
-
-def claim_names(pod: Object) -> dict[str, str]:
-    """Return which claim each entry of a pod stands for."""
-    names = {
-        entry["name"]: entry["resourceClaimName"]
-        for entry in pod["spec"].get("resourceClaims") or ()
-        if entry.get("resourceClaimName")
-    }
-    for entry in pod["spec"].get("resourceClaims") or ():
-        if (entry.get("source") or {}).get("resourceClaimName"):
-            names[entry["name"]] = entry["source"]["resourceClaimName"]
-    for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ():
-        if item.get("resourceClaimName"):
-            names[item["name"]] = item["resourceClaimName"]
-    return names
 
 
 def _call(

@@ -20,19 +20,13 @@ from dralab.node.named_slices import NamedSlices
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.running import Running
-from dralab.runtime.client import Client, Object
+from dralab.objects.conditions import condition_of
+from dralab.objects.conditions import with_condition as replaced
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import FINISHED, is_finished
+from dralab.runtime.client import Client, Object, amend
 from dralab.runtime.engine import T, Timer
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    amend,
-    condition_of,
-    is_deleting,
-    is_finished,
-    key_of,
-    uid_of,
-)
-from dralab.runtime.objects import with_condition as replaced
 from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -273,7 +267,7 @@ class Kubelets:
         """Write what has changed of a pod's status."""
         held = pod.get("status") or {}
         new = life.status()
-        if is_finished(pod) and new["phase"] not in {"Succeeded", "Failed"}:
+        if is_finished(pod) and new["phase"] not in FINISHED:
             return pod
         listed = held.get("conditions") or []
         now = self.manager.now()

@@ -16,8 +16,9 @@ from dralab.node.probing import probe
 from dralab.node.running import Probing, Running
 from dralab.node.statuses import Verdict, conditions
 from dralab.node.surroundings import Surroundings
+from dralab.objects.claims import uses_claims
+from dralab.objects.metadata import controller_of, is_deleting, key_of, uid_of
 from dralab.runtime.client import Object
-from dralab.runtime.objects import controller_of, is_deleting, key_of, uid_of
 
 Wire = Mapping[str, Any]
 TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is tried again soon
@@ -44,9 +45,7 @@ class PodLife:
         self.begun = node.clock.now()
         self.started = status.get("startTime") or rfc3339(self.begun)
         self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
-        self.prepared = not (
-            spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")
-        )
+        self.prepared = not uses_claims(pod)
         self.preparing = False
         self.released = False
         self.releasing = False

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dralab.node.running import Running
+from dralab.objects.conditions import condition_of
 from dralab.runtime.client import Object
-from dralab.runtime.objects import condition_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from dralab.node.forwarding import forwarded
 from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.logs import Log, shown
 from dralab.node.running import Running
-from dralab.runtime.objects import Key, is_finished, uid_of
+from dralab.objects.metadata import Key, uid_of
+from dralab.objects.pods import is_finished
 
 if TYPE_CHECKING:
     from dralab.node.kubelets import Kubelet, Kubelets

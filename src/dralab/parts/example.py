@@ -12,8 +12,9 @@ import yaml
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
-from dralab.runtime.client import Client, Object, Resource
-from dralab.runtime.objects import Key, amend, condition_of, key_of
+from dralab.objects.conditions import condition_of
+from dralab.objects.metadata import Key, key_of
+from dralab.runtime.client import Client, Object, Resource, amend
 from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
 
 

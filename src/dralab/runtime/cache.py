@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.objects.metadata import Key, key_of, revision_of
 from dralab.runtime.client import Client, Object, Resource, Watch
 from dralab.runtime.engine import Engine
-from dralab.runtime.objects import Key, key_of, revision_of
 
 Change = Callable[[Object | None, Object | None], None]
 Index = Callable[[Object], Iterable[str]]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dralab.allocation.problem import DeviceId
+from dralab.objects.claims import claims_by_entry, consumers_of, results_of
+from dralab.objects.pods import containers_of
 from dralab.scheduler.pods import PodInfo, requests_of_containers, requests_of_pod, with_claimed
 from dralab.values.quantity import Format, Number, form_of, parse_any, render
 
@@ -129,7 +131,7 @@ class Allocatable:
     ) -> tuple[dict[str, Amount], dict[str, tuple[Amount | None, Amount | None]]]:
         mapping: dict[str, Amount] = {}
         overhead: dict[str, tuple[Amount | None, Amount | None]] = {}
-        for result in (allocation.get("devices") or {}).get("results") or ():
+        for result in results_of(allocation):
             device = DeviceId(result["driver"], result["pool"], result["device"])
             for rate in self._rates.get(device, ()):
                 if rate.times is not None:
@@ -188,7 +190,7 @@ def _sum(one: Amount | None, other: Amount) -> Amount:
 
 
 def _is_used_by_others(plan: ClaimPlan) -> bool:
-    reserved = (plan.claim.get("status") or {}).get("reservedFor") or ()
+    reserved = consumers_of(plan.claim)
     return bool(reserved) and all(user.get("uid") != plan.consumer["uid"] for user in reserved)
 
 
@@ -200,20 +202,11 @@ def shared(name: str) -> NodeShortage:
 
 def _containers(pod: PodInfo, plan: ClaimPlan) -> list[str]:
     """Return the containers that refer to a claim, in the order in which they start."""
-    spec = pod.obj["spec"]
-    made = {
-        status["name"]: status.get("resourceClaimName")
-        for status in (pod.obj.get("status") or {}).get("resourceClaimStatuses") or ()
-    }
-    entries = {
-        entry["name"]
-        for entry in spec.get("resourceClaims") or ()
-        if (entry.get("resourceClaimName") or made.get(entry["name"])) == plan.name
-    }
+    entries = {entry for entry, name in claims_by_entry(pod.obj).items() if name == plan.name}
     mapped = {mapping["containerName"] for mapping in plan.mappings}
     return [
         container["name"]
-        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        for container in containers_of(pod.obj)
         if container["name"] in mapped
         or any(
             claim["name"] in entries

@@ -7,11 +7,11 @@ twice: after a crash between two writes the next attempt finds what was written.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.api import volumes
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.runtime.client import Client, Object
-from dralab.runtime.objects import amend, is_deleting, key_of, uid_of
+from dralab.objects import volumes
+from dralab.objects.metadata import is_deleting, key_of, uid_of
+from dralab.runtime.client import Client, Object, amend
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
 from dralab.scheduler.cycle import PodPlacement

@@ -11,21 +11,14 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
+from dralab.objects.claims import classic_claims_by_entry, classic_sources
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, uid_of
+from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
-from dralab.prototypes.classic.pods import claims_by_entry, sources
 from dralab.prototypes.classic.structured import FINALIZER
-from dralab.runtime.client import Object
+from dralab.runtime.client import Object, amend
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    amend,
-    is_deleting,
-    is_finished,
-    key_of,
-    owner_reference,
-    uid_of,
-)
 from dralab.runtime.resources import (
     BINDINGS,
     CLASSIC_CLAIMS,
@@ -88,7 +81,7 @@ class ClassicScheduling:
         mine = spec.get("schedulerName", DEFAULT_SCHEDULER) == self.scheduler.name
         idle = spec.get("nodeName") or spec.get("schedulingGates")
         over = is_deleting(pod) or is_finished(pod)
-        return bool(mine and not idle and not over and sources(pod))
+        return bool(mine and not idle and not over and classic_sources(pod))
 
     def reconcile(self, key: Key) -> int | None:
         """Take a pod one step further, or say what it waits for."""
@@ -164,9 +157,9 @@ class ClassicScheduling:
         return found
 
     def _claims_of(self, pod: Object) -> dict[str, Object]:
-        named = claims_by_entry(pod)
+        named = classic_claims_by_entry(pod)
         found: dict[str, Object] = {}
-        for entry in sources(pod):
+        for entry in classic_sources(pod):
             name = named.get(entry)
             if name is None:
                 raise Waits("waiting for dynamic resource controller to create the resourceclaims")

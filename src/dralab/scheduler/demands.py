@@ -10,8 +10,15 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.objects.claims import (
+    allocation_of,
+    consumers_of,
+    is_reserved_for,
+    is_shared,
+    made_claims,
+)
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids, uid_of
 from dralab.runtime.client import Object
-from dralab.runtime.objects import Key, is_deleting, key_of, uid_of
 from dralab.scheduler.pods import PodInfo, base_units
 from dralab.scheduler.volumes import VolumeDemand
 
@@ -161,11 +168,10 @@ class Demands:
         name = entry.get("resourceClaimName")
         generated = not name
         if generated:
-            statuses = (obj.get("status") or {}).get("resourceClaimStatuses") or ()
-            status = next((item for item in statuses if item["name"] == entry["name"]), None)
-            if status is None:
+            made = made_claims(obj)
+            if entry["name"] not in made:
                 return Blocked(f'pod "{pod.key}": {NOT_CREATED_YET}')
-            name = status.get("resourceClaimName")
+            name = made[entry["name"]]
             if not name:
                 return None
         claim = self._claim(Key(namespace, str(name)))
@@ -176,24 +182,21 @@ class Demands:
         consumer = self._consumer(pod, entry)
         if isinstance(consumer, Blocked):
             return consumer
-        owners = [item.get("uid") for item in claim["metadata"].get("ownerReferences") or ()]
-        if generated and consumer["uid"] not in owners:
+        if generated and consumer["uid"] not in owner_uids(claim):
             return Blocked(
                 f"ResourceClaim {namespace}/{name} was not created for Pod {pod.key} "
                 "(Pod is not owner)"
             )
-        status = claim.get("status") or {}
-        reserved = status.get("reservedFor") or ()
-        if len(reserved) >= MOST_CONSUMERS and not _reserves(reserved, consumer["uid"]):
+        full = len(consumers_of(claim)) >= MOST_CONSUMERS
+        if full and not is_reserved_for(claim, consumer["uid"]):
             return Blocked("resourceclaim in use")
-        allocation = status.get("allocation") or self._in_flight(uid_of(claim))
+        allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
         return Wanted(claim, consumer, allocation)
 
     def _consumer(self, pod: PodInfo, entry: Wire) -> dict[str, str] | Blocked:
         if pod.group:
             group = self._group(Key(pod.key.namespace, pod.group))
-            shared = ((group or {}).get("spec") or {}).get("resourceClaims") or ()
-            if group is not None and any(_same_entry(entry, other) for other in shared):
+            if group is not None and is_shared(entry, group):
                 return {
                     "apiGroup": "scheduling.k8s.io",
                     "resource": "podgroups",
@@ -262,12 +265,3 @@ def synthetic_claim(pod: PodInfo, provided: Mapping[str, str]) -> tuple[Object, 
         "spec": {"devices": {"requests": requests}},
     }
     return claim, mappings
-
-
-def _same_entry(mine: Wire, other: Wire) -> bool:
-    names = ("name", "resourceClaimName", "resourceClaimTemplateName")
-    return all(mine.get(name) == other.get(name) for name in names)
-
-
-def _reserves(reserved: Iterable[Wire], uid: str) -> bool:
-    return any(item.get("uid") == uid for item in reserved)

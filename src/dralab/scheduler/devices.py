@@ -27,8 +27,8 @@ from dralab.allocation.problem import (
     ShareId,
     Slice,
 )
+from dralab.objects.metadata import key_of, uid_of
 from dralab.runtime.client import Object
-from dralab.runtime.objects import key_of, uid_of
 from dralab.scheduler.allocatable import (
     EXTENDED_CLAIM,
     Allocatable,

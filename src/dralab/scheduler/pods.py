@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.api.volumes import claims_of
 from dralab.kernel.clock import from_rfc3339
+from dralab.objects.metadata import Key, key_of
+from dralab.objects.pods import group_of
+from dralab.objects.volumes import claims_of
 from dralab.runtime.client import Object
-from dralab.runtime.objects import Key, key_of
 from dralab.values import labels, quantity
 
 Wire = Mapping[str, Any]
@@ -155,7 +156,7 @@ def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = N
         spread=tuple(read.rule(rule) for rule in spec.get("topologySpreadConstraints") or ()),
         ports=_ports(spec),
         node_name=spec.get("nodeName") or "",
-        group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
+        group=group_of(obj),
         has_claims=bool(spec.get("resourceClaims")),
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         claimed=claimed,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.kernel.clock import from_rfc3339
+from dralab.objects.metadata import is_deleting
 from dralab.runtime.client import Object
-from dralab.runtime.objects import is_deleting
 from dralab.scheduler import filters, topology
 from dralab.scheduler.cycle import ClusterState, on_node
 from dralab.scheduler.demands import Blocked, Demand

@@ -1,7 +1,8 @@
 """What a waiting pod listens for: its own changes, its claims', and what could help it."""
 
+from dralab.objects.claims import consumers_of
+from dralab.objects.metadata import Key
 from dralab.runtime.client import Object
-from dralab.runtime.objects import Key
 from dralab.scheduler.cycle import Refusal
 from dralab.scheduler.demands import Wanted
 from dralab.scheduler.queue import Change
@@ -43,16 +44,9 @@ def awaited(refusal: Refusal) -> Change:
 def is_given_up(item: Wanted) -> bool:
     """Return whether a claim's devices tie it to nodes, and nobody else uses them."""
     status = item.claim.get("status") or {}
-    users = {user["uid"] for user in status.get("reservedFor") or ()}
+    users = {user["uid"] for user in consumers_of(item.claim)}
     tied = (status.get("allocation") or {}).get("nodeSelector") is not None
     return tied and users <= {item.consumer["uid"]}
-
-
-def claim_names(pod: Object) -> list[str]:
-    """Return the names of the claims that a pod refers to, made for it or not."""
-    named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
-    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    return [name for name in [*named, *(s.get("resourceClaimName") for s in statuses)] if name]
 
 
 def remove_waiter(index: dict[Key, set[str]], key: Key, uid: str) -> None:

@@ -16,22 +16,17 @@ from dralab.allocation.outcome import Outcome
 from dralab.allocation.pools import View
 from dralab.allocation.problem import Problem
 from dralab.api.status import ApiError
-from dralab.api.volumes import is_bound
 from dralab.kernel.clock import SECOND
-from dralab.prototypes.classic.pods import sources
+from dralab.objects.claims import claim_names, classic_sources
+from dralab.objects.conditions import condition_of
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import group_of, is_finished
+from dralab.objects.volumes import is_bound
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Object, Resource
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import (
-    Key,
-    condition_of,
-    is_deleting,
-    is_finished,
-    key_of,
-    uid_of,
-)
 from dralab.scheduler import binding, gangs
 from dralab.scheduler.cycle import ClusterState, Nominee, PodPlacement, Refusal, ranked, schedule
 from dralab.scheduler.demands import NOT_CREATED_YET, Blocked, Demands
@@ -42,7 +37,6 @@ from dralab.scheduler.preemption import eviction_for
 from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
 from dralab.scheduler.queueing_hints import (
     awaited,
-    claim_names,
     is_given_up,
     matters,
     remove_waiter,
@@ -231,7 +225,7 @@ class Scheduler:
         if node:
             self._pod_on(uid, node, old, new)
             return
-        if new["spec"].get("schedulerName", DEFAULT_SCHEDULER) != self.name or sources(new):
+        if new["spec"].get("schedulerName", DEFAULT_SCHEDULER) != self.name or classic_sources(new):
             return  # classic claims are negotiated with their driver: `scheduler.classic`
         if is_deleting(new):
             self._pod_gone(uid)
@@ -246,7 +240,7 @@ class Scheduler:
             return
         if self.leads and new["spec"].get("schedulingGates"):
             self._report(new, "SchedulingGated", GATED)
-        group = (new["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        group = group_of(new)
         if group:
             self.queue.wake_pods(self._by_group[Key(key_of(new).namespace, group)])
         self._wake()

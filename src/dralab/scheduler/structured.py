@@ -8,12 +8,12 @@ upstream checks each by itself.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.objects.metadata import Key, key_of
 from dralab.prototypes.classic.kinds import GROUP
 from dralab.prototypes.classic.selectors import SelectorError, accepts
 from dralab.prototypes.classic.structured import MODEL, held_by
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, key_of
 from dralab.runtime.resources import (
     CLAIM_PARAMETERS,
     CLASS_PARAMETERS,

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dralab.api import volumes as rules
+from dralab.objects import volumes as rules
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Object
-from dralab.runtime.objects import Key, is_deleting, key_of
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
@@ -64,8 +64,7 @@ class Volumes:
                         f'persistentvolumeclaim "{name}"'
                     )
                 return f'persistentvolumeclaim "{name}" not found'
-            owners = [item.get("uid") for item in claim["metadata"].get("ownerReferences") or ()]
-            if made_for_it and pod.uid not in owners:
+            if made_for_it and pod.uid not in owner_uids(claim):
                 return f"PVC {pod.key.namespace}/{name} was not created for pod {pod.key}"
             if is_deleting(claim):
                 return f'persistentvolumeclaim "{name}" is being deleted'

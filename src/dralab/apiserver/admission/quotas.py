@@ -7,10 +7,10 @@ controller writes a moment later.
 from collections import Counter
 from typing import Any, Final
 
-from dralab.api import quota
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Store
+from dralab.objects import quota
 from dralab.values.quantity import Number, form_of, parse_any, render
 
 Object = dict[str, Any]

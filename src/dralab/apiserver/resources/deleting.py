@@ -15,6 +15,7 @@ from dralab.apiserver.resources.options import ADMIN, DeleteOptions, ListOptions
 from dralab.apiserver.resources.reading import Page
 from dralab.apiserver.storage import RevisionConflict, Stored
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
+from dralab.objects import pods
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -169,7 +170,7 @@ def _grace(kind: Kind, value: Object, options: DeleteOptions) -> int:
     spec = value.get("spec") or {}
     if not spec.get("nodeName"):
         return 0
-    if (value.get("status") or {}).get("phase") in {"Failed", "Succeeded"}:
+    if pods.is_finished(value):
         return 0
     if options.grace is not None:
         return max(options.grace, 0)

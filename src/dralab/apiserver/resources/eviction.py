@@ -11,6 +11,8 @@ from dralab.apiserver.resources import deleting, writing
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.options import WriteOptions, delete_options
 from dralab.apiserver.storage import Stored
+from dralab.objects.metadata import is_deleting
+from dralab.objects.pods import is_finished
 from dralab.values import labels
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
@@ -42,10 +44,8 @@ def evict(  # noqa: PLR0917 - the shape of every handler
 
 
 def _needs_no_budget(pod: Object) -> bool:
-    phase = (pod.get("status") or {}).get("phase")
-    return phase in {"Succeeded", "Failed", "Pending"} or bool(
-        pod["metadata"].get("deletionTimestamp")
-    )
+    pending = (pod.get("status") or {}).get("phase") == "Pending"
+    return pending or is_finished(pod) or is_deleting(pod)
 
 
 def _spend(context: Context, pod: Object, namespace: str, *, dry_run: bool) -> None:

@@ -13,6 +13,7 @@ from dralab.apiserver.tables.printers import (
     spec_of,
     status_of,
 )
+from dralab.objects.pods import is_finished
 
 Container = Mapping[str, Any]
 
@@ -75,7 +76,7 @@ class _Pod:
             status = status_of(self.pod)
             if status.get("reason") == "NodeLost":
                 return "Unknown"
-            if status.get("phase") not in {"Succeeded", "Failed"}:
+            if not is_finished(self.pod):
                 return "Terminating"
         return self.reason
 

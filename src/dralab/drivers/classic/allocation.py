@@ -10,8 +10,8 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, Parameters
+from dralab.objects.metadata import key_of, uid_of
 from dralab.runtime.client import Client, Object
-from dralab.runtime.objects import key_of, uid_of
 from dralab.runtime.resources import ALLOCATION_STATES
 
 Devices = Sequence[Mapping[str, Any]]

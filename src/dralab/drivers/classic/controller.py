@@ -13,12 +13,12 @@ from dralab.drivers.classic.allocation import Allocations
 from dralab.drivers.classic.named import device_of
 from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
 from dralab.drivers.classic.translation import Translation
+from dralab.objects.claims import classic_claims_by_entry
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
-from dralab.prototypes.classic.pods import claims_by_entry
 from dralab.prototypes.classic.structured import held_by
-from dralab.runtime.client import Object
+from dralab.runtime.client import Object, amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, amend, controller_of, is_deleting, key_of, uid_of
 from dralab.runtime.resources import (
     CLASSIC_CLAIMS,
     CLASSIC_CLASSES,
@@ -146,7 +146,7 @@ class ClassicController:
 
     def _sync_context(self, context: Object, pod: Object, spec: Any) -> None:
         wanted: list[tuple[str, Object, Parameters]] = []
-        for entry, name in claims_by_entry(pod).items():
+        for entry, name in classic_claims_by_entry(pod).items():
             claim = self.claims.get(Key(key_of(pod).namespace, name))
             class_ = self._class_of(claim) if claim is not None else None
             if claim is None or class_ is None:

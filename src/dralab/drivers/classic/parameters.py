@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dralab.api.status import ApiError
+from dralab.objects.metadata import key_of
 from dralab.prototypes.classic.kinds import DRIVER
 from dralab.runtime.client import Client, Object
-from dralab.runtime.objects import key_of
 from dralab.runtime.resources import FAKE_CLASS_PARAMETERS, FAKE_PARAMETERS
 
 

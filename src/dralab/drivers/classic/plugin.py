@@ -18,10 +18,10 @@ from dralab.contracts.cdi_cache import Directory
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
 from dralab.drivers.classic.named import chosen, resources
 from dralab.drivers.fake.mission import DRIVER, MODEL, children, parents
+from dralab.objects.metadata import key_of, revision_of, uid_of
 from dralab.prototypes.classic.structured import held_by
-from dralab.runtime.client import Client, Object
+from dralab.runtime.client import Client, Object, amend
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import amend, key_of, revision_of, uid_of
 from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NODES
 
 KIND: Final = f"k8s.{DRIVER}/fake"

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, checked
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
-from dralab.runtime.client import Object
+from dralab.runtime.client import Object, amend
 from dralab.runtime.events import Recorder
 from dralab.runtime.manager import Manager
-from dralab.runtime.objects import Key, amend, is_deleting, key_of, uid_of
 from dralab.runtime.resources import CLAIM_PARAMETERS, FAKE_PARAMETERS
 
 KIND: Final = "FakeClaimParameters"

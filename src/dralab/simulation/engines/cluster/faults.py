@@ -7,8 +7,7 @@ from dralab.api.status import ApiError
 from dralab.kernel.events import ENDING
 from dralab.kernel.randomness import Randomness
 from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.client import Object
-from dralab.runtime.objects import amend
+from dralab.runtime.client import Object, amend
 from dralab.runtime.resources import NODES, TAINT_RULES
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.lifecycle.model import Fault, RandomFaults

@@ -16,9 +16,12 @@ from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import BEGINNING, DECIDING
 from dralab.kernel.randomness import Randomness
+from dralab.objects.claims import allocation_of, claim_names, results_of
+from dralab.objects.conditions import condition_of
+from dralab.objects.metadata import is_deleting, uid_of
+from dralab.objects.pods import is_finished
 from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import Object
-from dralab.runtime.objects import condition_of, is_deleting, uid_of
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import collect
@@ -292,7 +295,7 @@ class InsideRun:
             told = condition_of(pod, "PodScheduled") or {}
             if told.get("reason") == "Unschedulable" and told.get("message"):
                 self.tasks.refused(seen, str(told["message"]))
-        if status.get("phase") in {"Succeeded", "Failed"}:
+        if is_finished(pod):
             self._finished(seen, failed=status["phase"] == "Failed", why=status.get("reason") or "")
 
     def started(self, uid: str) -> None:
@@ -310,19 +313,10 @@ class InsideRun:
 
     def _devices(self, seen: Seen, pod: Object) -> list[str]:
         """Return what was allocated for a pod: that is written before it is bound."""
-        status = pod.get("status") or {}
-        names = [
-            entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()
-        ]
-        names += [
-            item.get("resourceClaimName") for item in status.get("resourceClaimStatuses") or ()
-        ]
-        names.append((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
         found = []
-        for name in filter(None, names):
+        for name in claim_names(pod):
             claim = self.cluster.client.get(CLAIMS, name, seen.pod.namespace)
-            allocation = (claim.get("status") or {}).get("allocation") or {}
-            results = (allocation.get("devices") or {}).get("results") or ()
+            results = results_of(allocation_of(claim))
             found += [f"{seen.node}/{result['device']}" for result in results]
         return found
 

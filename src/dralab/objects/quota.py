@@ -7,6 +7,7 @@ are exact numbers by resource name, as in `spec.hard`.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from dralab.objects.pods import is_finished
 from dralab.values import quantity
 from dralab.values.quantity import Number
 
@@ -80,7 +81,7 @@ def total(
 
 
 def _pod(pod: Wire) -> dict[str, Number]:
-    if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+    if is_finished(pod):
         return {}
     spec = pod.get("spec") or {}
     requests, limits = _peak(spec, "requests"), _peak(spec, "limits")

@@ -1,0 +1,41 @@
+"""Conditions in the status of objects (metav1.Condition, and the lists that are like it)."""
+
+from collections.abc import Iterable
+
+from dralab.values.json_types import JsonDict, JsonObject
+
+
+def condition_of(obj: JsonObject, type: str) -> JsonObject | None:
+    """Return the condition of that type in the object's status."""
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if condition["type"] == type:
+            found: JsonObject = condition
+            return found
+    return None
+
+
+def is_true(obj: JsonObject, type: str) -> bool:
+    """Return whether a condition is there and true."""
+    condition = condition_of(obj, type)
+    return condition is not None and condition.get("status") == "True"
+
+
+def with_condition(
+    conditions: Iterable[JsonObject], new: JsonObject, *, now: str
+) -> list[JsonDict]:
+    """Return the conditions with `new` in the place of the one of its type.
+
+    The time of transition stays where the status does (metav1.Condition).
+    """
+    found, placed = [], False
+    for condition in conditions:
+        if condition["type"] != new["type"]:
+            found.append(dict(condition))
+            continue
+        same = condition.get("status") == new["status"]
+        since = condition.get("lastTransitionTime", now) if same else now
+        found.append({**new, "lastTransitionTime": since})
+        placed = True
+    if not placed:
+        found.append({**new, "lastTransitionTime": now})
+    return found

@@ -1,0 +1,69 @@
+"""What every object says of itself: its key, its owners, whether it is going.
+
+Source: k8s.io/apimachinery `apis/meta/v1` (OwnerReference, controller_ref.go).
+"""
+
+from typing import NamedTuple
+
+from dralab.values.json_types import JsonDict, JsonObject
+
+
+class Key(NamedTuple):
+    """Which object of a collection; the namespace is empty where the kind has none."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def key_of(obj: JsonObject) -> Key:
+    """Return the key of an object."""
+    metadata = obj["metadata"]
+    return Key(metadata.get("namespace", ""), metadata["name"])
+
+
+def uid_of(obj: JsonObject) -> str:
+    """Return the UID of an object; empty where a server never saw it."""
+    uid: str = obj["metadata"].get("uid", "")
+    return uid
+
+
+def revision_of(obj: JsonObject) -> int:
+    """Return the resource version as a number; 0 where there is none."""
+    return int(obj["metadata"].get("resourceVersion") or 0)
+
+
+def is_deleting(obj: JsonObject) -> bool:
+    """Return whether the object is on its way out."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def owner_uids(obj: JsonObject) -> list[str]:
+    """Return the UIDs of an object's owners."""
+    return [item.get("uid", "") for item in obj["metadata"].get("ownerReferences") or ()]
+
+
+def controller_of(obj: JsonObject) -> JsonObject | None:
+    """Return the owner reference that is the object's controller."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: JsonObject = reference
+            return found
+    return None
+
+
+def owner_reference(owner: JsonObject, *, api_version: str, kind: str) -> JsonDict:
+    """Return the reference by which `owner` controls what it makes.
+
+    Kind and version are arguments: items of a built-in list carry neither.
+    """
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,32 @@
+"""What a pod says about itself: whether it is finished or ready, its group, its containers."""
+
+from collections.abc import Iterable
+
+from dralab.objects.conditions import is_true
+from dralab.values.json_types import JsonObject
+
+FINISHED = frozenset({"Succeeded", "Failed"})
+"""The phases that no pod leaves."""
+
+
+def is_finished(pod: JsonObject) -> bool:
+    """Return whether the containers of a pod will never run again."""
+    return (pod.get("status") or {}).get("phase") in FINISHED
+
+
+def is_ready(pod: JsonObject) -> bool:
+    """Return whether a pod's Ready condition is true."""
+    return is_true(pod, "Ready")
+
+
+def group_of(pod: JsonObject) -> str:
+    """Return the name of the PodGroup that a pod is scheduled with; empty where it has none."""
+    group = (pod.get("spec") or {}).get("schedulingGroup") or {}
+    name: str = group.get("podGroupName") or ""
+    return name
+
+
+def containers_of(pod: JsonObject) -> Iterable[JsonObject]:
+    """Return the containers of a pod, init containers first: in the order in which they start."""
+    spec = pod.get("spec") or {}
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
