@@ -36,11 +36,11 @@ YARDSTICK = {
     "resident when empty, MiB": 280.0,
 }
 ROWS: dict[str, Sequence[str]] = {
-    "memory": ("--data", ":memory:"),
-    "tls": ("--data", ":memory:", "--tls"),
-    "relaxed": ("--durability", "relaxed"),
-    "relaxed-tls": ("--durability", "relaxed", "--tls"),
-    "fsync": ("--durability", "fsync"),
+    "memory": ("--plain", "--data", ":memory:"),
+    "tls": ("--data", ":memory:"),
+    "relaxed": ("--plain", "--durability", "relaxed"),
+    "relaxed-tls": ("--durability", "relaxed"),
+    "fsync": ("--plain", "--durability", "fsync"),
 }
 
 

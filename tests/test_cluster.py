@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.serving import AddressInUse
+from dralab.apiserver.http.serving import AddressInUse, ServingError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.cluster import Cluster, Options
+from dralab.parts.nodes import PROCESS, Nodes, Wanted
 from dralab.parts.running import Running
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
@@ -247,3 +248,27 @@ def test_a_cluster_tells_when_it_has_answered_all_that_was_sent():
             one.close()
     with pytest.raises(RuntimeError, match="does not run"):
         cluster.when_idle(told.set)
+
+
+def test_a_server_for_other_machines_needs_tls():
+    for options in (Options(host="192.0.2.1"), Options(host="192.0.2.1", token="x")):
+        with pytest.raises(ServingError, match=r"on the loopback, not on 192\.0\.2\.1"):
+            Cluster(options).__enter__()
+
+
+def test_a_kubeconfig_that_kubectl_could_not_use_is_not_written():
+    with Cluster(Options(token="x")) as cluster, pytest.raises(ServingError, match="needs TLS"):
+        cluster.kubeconfig  # noqa: B018
+
+
+def test_the_token_that_is_given_is_the_only_one():
+    with Cluster(Options(tls=True, token="mine")) as cluster:
+        assert cluster.token == "mine"
+        assert "    token: mine\n" in cluster.kubeconfig.read_text()
+        assert list(cluster.server.application.authenticator.users) == ["mine"]
+
+
+def test_processes_of_pods_need_a_server_that_asks_for_a_token():
+    nodes = Nodes(Wanted(nodes=1, runtime=PROCESS))
+    with pytest.raises(ValueError, match="asks for a token"):
+        Cluster(parts=[nodes]).__enter__()

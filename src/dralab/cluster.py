@@ -12,13 +12,14 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
+from dralab.apiserver.http.guard import is_loopback
 from dralab.apiserver.nodes import LOOPBACK
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
@@ -54,9 +55,9 @@ class Part(Protocol):
 class Options:
     """How a cluster is served and where it keeps its objects.
 
-    `data` is a directory, or ":memory:". With `tls` the CA, the certificate and the token of the
-    administrator are kept in the directory, or made anew each time for a cluster in memory.
-    `token` is one more token of the administrator; where there is any, nobody comes without.
+    `data` is a directory, or ":memory:". With `tls` the server asks for a token; CA, certificate
+    and token are kept in the directory, or made anew each time for a cluster in memory. `token`
+    takes the place of the one that is made. Without `tls` it serves on the loopback alone.
     Without `service_accounts` pods get none; without `all_versions` only those API versions are
     served that a real server serves unasked.
     `profiles` say which meanings of the device API are served (`parts.profiles`), `features`
@@ -107,7 +108,7 @@ class Cluster:
         self._over: asyncio.Event | None = None
         self._started: list[Part] = []
         self._place: Path | None = None
-        self._tokens: Mapping[str, str] = {}
+        self._token = ""
         self._ca: Path | None = None
 
     # --- what callers use -----------------------------------------------------------------
@@ -134,7 +135,7 @@ class Cluster:
     @property
     def token(self) -> str:
         """The administrator's bearer token; empty where none is asked for."""
-        return next(iter(self._tokens), self.options.token)
+        return self._token
 
     @property
     def ca(self) -> str:
@@ -150,7 +151,14 @@ class Cluster:
         return found
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Write a kubeconfig file for the administrator, readable by its owner alone."""
+        """Write a kubeconfig file for the administrator, readable by its owner alone.
+
+        ServingError for a token without `tls`: no client-go sends one over plain HTTP.
+        """
+        if self.token and self._ca is None:
+            from dralab.apiserver.http.serving import ServingError
+
+            raise ServingError("a kubeconfig with a token needs TLS: kubectl sends none without")
         text = kubeconfig(self.url, token=self.token, ca=self._ca)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Written aside and moved, so that nobody reads half of it.
@@ -241,14 +249,18 @@ class Cluster:
 
     def _prepare(self) -> None:
         from dralab.apiserver.http.asgi import Edge
-        from dralab.apiserver.http.serving import HttpServer, address, listen
+        from dralab.apiserver.http.serving import HttpServer, ServingError, address, listen
 
         options = self.options
+        if not (options.tls or is_loopback(options.host)):
+            raise ServingError(
+                f"without TLS and a token a server listens on the loopback, not on {options.host}"
+            )
         store = open_store(options.data, options.durability)
         try:
             listener = listen(options.host, options.port)
             try:
-                certificate = None
+                certificate, self._token = None, options.token
                 if options.tls:
                     from dralab.apiserver.http import tls
 
@@ -256,7 +268,7 @@ class Cluster:
                     certificate = tls.certificate(
                         place, WallClock().now(), [options.host, *options.accept_hosts]
                     )
-                    self._tokens = {tls.token(place): "admin"}
+                    self._token = options.token or tls.token(place)
                     self._ca = certificate.ca
                 self._address = "{}:{}".format(*address(listener))
                 self._server = self._new_server(store)
@@ -290,13 +302,12 @@ class Cluster:
         return server
 
     def _authenticator(self) -> "Authenticator | None":
-        tokens = [*self._tokens, *filter(None, [self.options.token])]
-        if not tokens:
+        if not self._token:
             return None
         from dralab.apiserver.http.authentication import Tokens
         from dralab.apiserver.resources.options import ADMIN
 
-        return Tokens(dict.fromkeys(tokens, ADMIN))
+        return Tokens({self._token: ADMIN})
 
     def _serving(self) -> "HttpServer":
         if self._http is None:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from dralab.api.status import ApiError
 from dralab.cli.main import main
+from dralab.cluster import Cluster
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from processes import Processes
 
@@ -136,3 +137,11 @@ def test_without_grpcio_it_is_said_how_to_get_it(tmp_path, monkeypatch, command)
     result = CliRunner().invoke(main, [*command, "--kubeconfig", config(tmp_path)])
     assert result.exit_code == 2
     assert "pip install 'dralab[grpc]'" in result.stderr
+
+
+def test_a_node_that_runs_programs_refuses_a_cluster_without_credentials(tmp_path):
+    with Cluster() as cluster:
+        arguments = ["node", "--name", "n", "--runtime", "process", "--root", str(tmp_path)]
+        result = CliRunner().invoke(main, [*arguments, "--kubeconfig", str(cluster.kubeconfig)])
+    assert result.exit_code == 2
+    assert "it asks for no credential: serve it without --plain" in result.stderr

@@ -4,14 +4,20 @@ import json
 import os
 import signal
 import socket
+import ssl
+import stat
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dralab.runtime.kubeconfig import read
 
 DRALAB = [sys.executable, "-m", "dralab"]
 
@@ -31,12 +37,20 @@ class Process:
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline()
         self.url = self.ready.removeprefix("ready: ").strip()
+        given = dict(pairwise(arguments))
+        data = given.get("--data", str(home / "dralab" / "cluster"))
+        self.kubeconfig = Path(given.get("--kubeconfig", f"{data}/kubeconfig"))
 
     def ask(self, path: str, body: Any = None) -> Any:
+        """Ask as the kubeconfig says."""
+        access = read(self.kubeconfig)
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, data, headers)
-        with urllib.request.urlopen(request) as answer:
+        if access.token:
+            headers["Authorization"] = f"Bearer {access.token}"
+        request = urllib.request.Request(access.server + path, data, headers)
+        trusting = ssl.create_default_context(cadata=access.ca) if access.ca else None
+        with urllib.request.urlopen(request, context=trusting) as answer:
             return json.load(answer)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
@@ -84,12 +98,12 @@ def test_a_server_says_when_it_is_ready_and_stops_cleanly(start: Starter, tmp_pa
     server = start(
         "apiserver", "--listen", "127.0.0.1:0", "--data", ":memory:", "--kubeconfig", str(file)
     )
-    assert server.ready.startswith("ready: http://127.0.0.1:")
+    assert server.ready.startswith("ready: https://127.0.0.1:")
     assert server.url in file.read_text()
     assert server.ask("/version")["major"] == "1"
     code, errors = server.stop()
     assert code == 0
-    assert "plain HTTP without passwords" in errors
+    assert "plain" not in errors
     assert f"try: kubectl --kubeconfig {file} get namespaces" in errors
     assert "Traceback" not in errors
 
@@ -172,10 +186,76 @@ def test_a_kubeconfig_that_cannot_be_written_is_one_line(tmp_path: Path) -> None
     assert errors.count("\n") == 1
 
 
-def test_tls_asks_for_a_token(start: Starter, tmp_path: Path) -> None:
-    server = start("up", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--tls")
-    assert server.url.startswith("https://127.0.0.1:")
-    assert "token:" in (tmp_path / "data" / "kubeconfig").read_text()
+@pytest.mark.parametrize("command", ["up", "apiserver"])
+def test_nobody_comes_without_the_token_of_the_kubeconfig(
+    start: Starter, tmp_path: Path, command: str
+) -> None:
+    data = tmp_path / "data"
+    server = start(command, "--listen", "127.0.0.1:0", "--data", str(data))
+    access = read(server.kubeconfig)
+    assert access.server == server.url
+    assert access.ca == (data / "tls" / "ca.crt").read_text()
+    assert access.token == (data / "tls" / "token").read_text()
+    assert len(access.token) > 30
+    for secret in (server.kubeconfig, *(data / "tls").glob("*.key"), data / "tls" / "token"):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    trusting = ssl.create_default_context(cadata=access.ca)
+    for headers in ({}, {"Authorization": "Bearer guessed"}):
+        request = urllib.request.Request(f"{server.url}/api/v1/secrets", headers=headers)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, context=trusting)
+        caught.value.close()
+        assert caught.value.code == 401
+    assert server.ask("/api/v1/secrets")["kind"] == "SecretList"
+    assert server.stop()[0] == 0
+    again = start(command, "--listen", "127.0.0.1:0", "--data", str(data))
+    assert read(again.kubeconfig).token == access.token
+    assert read(again.kubeconfig).ca == access.ca
+
+
+def test_a_token_that_is_given_is_the_only_one(start: Starter, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    server = start("apiserver", "--listen", "127.0.0.1:0", "--data", str(data), "--token", "mine")
+    assert read(server.kubeconfig).token == "mine"
+    assert server.ask("/version")["major"] == "1"
+    assert not (data / "tls" / "token").exists()
+
+
+def test_plain_asks_for_nothing_and_says_so(start: Starter, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    server = start("up", "--plain", "--empty", "--listen", "127.0.0.1:0", "--data", data)
+    assert server.ready.startswith("ready: http://127.0.0.1:")
+    assert read(server.kubeconfig).token == ""
+    assert server.ask("/version")["major"] == "1"
+    assert not (tmp_path / "data" / "tls").exists()
     code, errors = server.stop()
     assert code == 0
-    assert "passwords" not in errors
+    assert (
+        "plain HTTP without a token: every program on this machine is the administrator" in errors
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["up", "--plain", "--runtime", "process"], "--runtime process lets clients run commands"),
+        (["up", "--plain", "--listen", "0.0.0.0:0"], "on the loopback alone, not on 0.0.0.0"),
+        (["apiserver", "--plain", "--listen", "[::]:0"], "on the loopback alone, not on ::"),
+        (["apiserver", "--plain", "--token", "x"], "--token needs TLS"),
+    ],
+)
+def test_what_strangers_could_use_is_refused(arguments: list[str], why: str) -> None:
+    code, out, errors = run(*arguments, "--data", ":memory:")
+    assert (code, out) == (2, "")
+    assert why in errors
+
+
+def test_a_name_of_the_operator_is_in_the_certificate(start: Starter, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    names = ("--accept-hosts", "lab.example, other.example")
+    server = start("apiserver", "--listen", "127.0.0.1:0", "--data", data, *names)
+    trusting = ssl.create_default_context(cadata=read(server.kubeconfig).ca)
+    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+    for name in ("lab.example", "other.example", "localhost"):
+        with socket.create_connection(address) as plain:
+            trusting.wrap_socket(plain, server_hostname=name).close()

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from dralab.cluster import Cluster
+from dralab.cluster import Cluster, Options
 from dralab.parts.nodes import PROCESS, Nodes, Wanted
 from dralab.parts.running import Running
 from dralab.runtime.resources import EVENTS, PODS
@@ -35,11 +35,11 @@ def cluster(request, tmp_path_factory):
     """A cluster whose node runs processes, near and far."""
     if request.param == "in the server's process":
         wanted = Wanted(nodes=1, runtime=PROCESS, images={"registry/tool": ["/bin/echo", "tool"]})
-        with Cluster(parts=[Running(), Nodes(wanted)]) as found:
+        with Cluster(Options(tls=True), parts=[Running(), Nodes(wanted)]) as found:
             yield found
         return
     place = tmp_path_factory.mktemp("node")
-    with Cluster(parts=[Running()]) as found:
+    with Cluster(Options(tls=True), parts=[Running()]) as found:
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "dralab", "node", "--name", "n1", "--runtime", "process",

@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 import ssl
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -219,25 +220,33 @@ def test_a_log_that_is_gone_is_not_said_to_be_about_to_come(lab, tmp_path):
         far.stop()
 
 
+# Says everything again, and `bye` at the end of what it is told.
+ECHO = """
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
+    print("listening", flush=True)
+    while True:
+        peer, _ = listener.accept()
+        with peer:
+            while data := peer.recv(65536):
+                peer.sendall(data)
+            peer.sendall(b"bye")
+"""
+
+
 @pytest.fixture
-def echo():
-    """A port that says everything again, and `bye` at the end of what it is told."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+def echo(lab, tmp_path):
+    """Start a pod that listens at a port, which is returned."""
+    script = tmp_path / "echo.py"
+    script.write_text(ECHO)
 
-        def serve():
-            while True:
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    return
-                with peer:
-                    while data := peer.recv(65536):
-                        peer.sendall(data)
-                    peer.sendall(b"bye")
+    def start(name, prefix="exec "):
+        port = closed_port()
+        lab.run(name, f"{prefix}{sys.executable} {script} {port}")
+        lab.until(lambda: lab.get(f"{name}/log") == (200, "listening\n"))
+        return port
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
+    return start
 
 
 def closed_port():
@@ -246,7 +255,7 @@ def closed_port():
 
 
 def test_kubectls_tunnel_leads_to_a_port(lab, echo):
-    lab.run("ports", "sleep 60")
+    port = echo("ports")
     with lab.open("ports/portforward", "SPDY/3.1+portforward.k8s.io") as session:
         assert session.headers["sec-websocket-protocol"] == "SPDY/3.1+portforward.k8s.io"
         tunnel = Tunnel(session)
@@ -254,7 +263,7 @@ def test_kubectls_tunnel_leads_to_a_port(lab, echo):
         tunnel.say(ping)
         assert tunnel.hear() == ping
         for request in ("0", "1"):  # one after the other, over the same tunnel
-            error, data = tunnel.open(echo, request)
+            error, data = tunnel.open(port, request)
             assert [tunnel.hear(), tunnel.hear()] == [
                 Frame(type=Type.SYN_REPLY, stream=number) for number in (error, data)
             ]
@@ -276,6 +285,28 @@ def test_a_port_where_nothing_listens_is_said_on_the_error_stream(lab):
     assert said[1].startswith(f"failed to connect to 127.0.0.1:{port}: ".encode())
 
 
+def test_a_port_of_another_program_is_not_reached(lab, echo):
+    """Containers share the machine's network: its other servers are nobody's pod."""
+    lab.run("curious", "sleep 60")
+    others = echo("another")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for port in (listener.getsockname()[1], others):
+            with lab.open("curious/portforward", "SPDY/3.1+portforward.k8s.io") as session:
+                tunnel = Tunnel(session)
+                error, data = tunnel.open(port)
+                said = tunnel.until_over(data, error)
+            why = f"failed to connect to 127.0.0.1:{port}: no process of the pod listens there"
+            assert said == [b"", why.encode()]
+
+
+def test_a_server_that_left_its_session_is_still_the_pods(lab, echo):
+    port = echo("leaves", "sleep 60 & setsid ")
+    with lab.open(f"leaves/portforward?ports={port}", "v4.channel.k8s.io") as session:
+        assert [session.receive()[0], session.receive()[0]] == [0, 1]
+        session.send(b"\0hello")
+        assert session.receive() == b"\0hello"
+
+
 def test_streams_that_make_no_pair_are_reset(lab):
     lab.run("pairs", "sleep 60")
     with lab.open("pairs/portforward", "SPDY/3.1+portforward.k8s.io") as session:
@@ -292,11 +323,10 @@ def test_streams_that_make_no_pair_are_reset(lab):
 
 
 def test_the_channels_of_the_python_clients_lead_to_ports(lab, echo):
-    lab.run("channels", "sleep 60")
-    silent = closed_port()
-    with lab.open(f"channels/portforward?ports={echo},{silent}", "v4.channel.k8s.io") as session:
-        for channel, port in ((0, echo), (1, echo), (2, silent), (3, silent)):
-            assert session.receive() == bytes([channel]) + port.to_bytes(2, "little")
+    port, silent = echo("channels"), closed_port()
+    with lab.open(f"channels/portforward?ports={port},{silent}", "v4.channel.k8s.io") as session:
+        for channel, named in ((0, port), (1, port), (2, silent), (3, silent)):
+            assert session.receive() == bytes([channel]) + named.to_bytes(2, "little")
         session.send(b"\0hello")
         found = sorted([session.receive(), session.receive()])
         assert found[0] == b"\0hello"
@@ -304,11 +334,11 @@ def test_the_channels_of_the_python_clients_lead_to_ports(lab, echo):
 
 
 def test_a_client_that_names_no_protocol_gets_the_channels_of_old(lab, echo):
-    lab.run("nameless", "sleep 60")
-    with lab.open(f"nameless/portforward?ports={echo}", "") as session:
+    port = echo("nameless")
+    with lab.open(f"nameless/portforward?ports={port}", "") as session:
         assert "sec-websocket-protocol" not in session.headers
-        assert session.receive() == b"\0" + echo.to_bytes(2, "little")
-        assert session.receive() == b"\1" + echo.to_bytes(2, "little")
+        assert session.receive() == b"\0" + port.to_bytes(2, "little")
+        assert session.receive() == b"\1" + port.to_bytes(2, "little")
         session.send(b"\0hello")
         assert session.receive() == b"\0hello"
 

@@ -21,6 +21,9 @@ class Nothing:
 
     name, version, ports_at = "nothing", "1", ""
 
+    def listens(self, pod_uid, port):
+        return port == 80
+
     def start(self, start, ended):
         return None
 

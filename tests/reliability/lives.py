@@ -22,19 +22,20 @@ WAYS = {"good": "Succeeded", "bad": "Failed", "deleted": None}
 
 
 class Asked:
-    """A server that is there, or will be again: `there` says so, `host` is where."""
+    """A server that is there, or will be again: `there` says so, `host` and `access` how."""
 
     def __init__(self):
         self.there = threading.Event()
         self.over = False
         self.kills = 0
         self.host = ""
+        self.access = None  # without TLS
 
     def ask(self, *request):
         """Ask until there is an answer: what was sent may have been done all the same."""
         while True:
             self.there.wait()
-            connection = Connection(self.host)
+            connection = Connection(self.host, access=self.access)
             try:
                 return connection.ask(*request)
             except BROKEN:
@@ -58,7 +59,7 @@ class Watcher(threading.Thread):
     def run(self):
         while not self.lab.over:
             self.lab.there.wait()
-            connection = Connection(self.lab.host, timeout=5)
+            connection = Connection(self.lab.host, timeout=5, access=self.lab.access)
             try:
                 if not self.revision:
                     _, found = connection.ask("GET", CLAIMS)

@@ -2,20 +2,23 @@
 
 import http.client
 import json
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Self
 
+from dralab.runtime.kubeconfig import Access
+
 
 class ServerProcess:
-    """`dralab apiserver`, or another command that serves, on a free port."""
+    """`dralab apiserver`, or another command that serves, on a free port, without TLS."""
 
     def __init__(self, data: Path | str, *options: str, command: str = "apiserver") -> None:
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "dralab", command,
-                "--listen", "127.0.0.1:0", "--data", str(data), *options,
+                "--plain", "--listen", "127.0.0.1:0", "--data", str(data), *options,
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -50,20 +53,26 @@ class ServerProcess:
 class Connection:
     """One keep-alive connection."""
 
-    def __init__(self, host: str, timeout: float = 30) -> None:
-        self.http = http.client.HTTPConnection(host, timeout=timeout)
+    def __init__(self, host: str, timeout: float = 30, access: Access | None = None) -> None:
+        self.headers = {}
+        if access is None:
+            self.http = http.client.HTTPConnection(host, timeout=timeout)
+            return
+        trusting = ssl.create_default_context(cadata=access.ca)
+        self.http = http.client.HTTPSConnection(host, timeout=timeout, context=trusting)
+        self.headers = {"Authorization": f"Bearer {access.token}"}
 
     def ask(
         self, method: str, path: str, body: Any = None, kind: str = "application/json"
     ) -> tuple[int, Any]:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": kind} if data is not None else {}
-        self.http.request(method, path, data, headers)
+        self.http.request(method, path, data, self.headers | headers)
         answer = self.http.getresponse()
         return answer.status, json.loads(answer.read())
 
     def stream(self, path: str) -> http.client.HTTPResponse:
-        self.http.request("GET", path)
+        self.http.request("GET", path, headers=self.headers)
         return self.http.getresponse()
 
     def close(self) -> None:

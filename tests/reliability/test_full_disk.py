@@ -26,7 +26,14 @@ def names(host: str) -> list[str]:
 
 
 def test_a_full_disk_refuses_writes_and_loses_nothing(tmp_path: Path) -> None:
-    arguments = ["apiserver", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    arguments = [
+        "apiserver",
+        "--plain",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(tmp_path / "data"),
+    ]
     process = subprocess.Popen(
         [sys.executable, "-c", LIMITED, *arguments],
         stdout=subprocess.PIPE,

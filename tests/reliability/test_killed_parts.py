@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from dralab.runtime.kubeconfig import read
 from reliability.lives import Asked, Watcher, live
 
 pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
@@ -71,6 +72,7 @@ class Parts(Asked):
             line = process.stdout.readline()
             assert key != "server" or line.startswith(b"ready"), self.said()
         if key == "server":
+            self.access = read(self.root / "config")
             self.there.set()
 
     def kill(self, key):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 # "dra" on a telephone's keys would be 372; this one is free in every list of known ports.
 DEFAULT: Final = "127.0.0.1:55441"
-LOOPBACK: Final = ("127.", "::1", "localhost")
 
 
 def server_options(command: Command) -> Command:
@@ -63,7 +62,11 @@ def server_options(command: Command) -> Command:
                 "them; AllAlpha=true for all that 1.36 leaves off.",
             ),
             click.option(
-                "--tls", is_flag=True, help="Serve https by a CA of its own, and ask for a token."
+                "--tls/--plain",
+                default=True,
+                show_default=True,
+                help="Serve https by a CA of its own and ask for a token, or plain HTTP that asks "
+                "for nothing: on the loopback alone, and not with --runtime process.",
             ),
             click.option(
                 "--accept-hosts",
@@ -88,7 +91,7 @@ def server_options(command: Command) -> Command:
 
 @click.command()
 @server_options
-@click.option("--token", default="", help="Ask for a token, also without --tls, and take this one.")
+@click.option("--token", default="", help="Ask for this token instead of one that is made.")
 @click.option(
     "--service-accounts/--no-service-accounts",
     default=True,
@@ -145,6 +148,8 @@ def serve(
     except GateError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     host, port = address_of(listen or DEFAULT, DEFAULT)
+    if not tls:
+        _check_plain(host, token)
     place = data or str(default_data())
     options = Options(
         host=host,
@@ -213,11 +218,22 @@ async def _serve(
 
 
 def _tell(options: "Options", kubeconfig: Path) -> None:
-    if not options.tls and not options.token:
-        near = options.host.startswith(LOOPBACK)
-        who = "whoever reaches this machine's loopback" if near else "ANYONE WHO REACHES IT"
-        note(f"plain HTTP without passwords: {who} is the administrator (--tls asks for a token)")
+    if not options.tls:
+        note("plain HTTP without a token: every program on this machine is the administrator")
     note(f"try: kubectl --kubeconfig {kubeconfig} get namespaces")
+
+
+def _check_plain(host: str, token: str) -> None:
+    """Refuse what is only safe with TLS and a token. UsageError."""
+    from dralab.apiserver.http.guard import is_loopback
+
+    if token:
+        raise click.UsageError("--token needs TLS (kubectl sends no token without): omit --plain")
+    if not is_loopback(host):
+        raise click.UsageError(
+            f"--plain serves on the loopback alone, not on {host}: anyone there would be the "
+            "administrator. Omit --plain"
+        )
 
 
 def _network(text: str) -> str:

@@ -1,7 +1,7 @@
 """`dralab node`: one node as a process of its own, for any cluster."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from dralab.cli._parts import (
     run_until_told,
 )
 from dralab.cli.errors import Unusable
+
+if TYPE_CHECKING:
+    from dralab.runtime.remote import RemoteClient
 
 
 @click.command()
@@ -80,6 +83,7 @@ def node(
     except SocketError as error:
         raise Unusable(str(error)) from error
     client = connected(kubeconfig)
+    _check_credential(runtime, client, kubeconfig)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
     places = {
@@ -123,6 +127,16 @@ def node(
         kubelets.stop()
         endpoint.stop()
         client.close()
+
+
+def _check_credential(runtime: str, client: "RemoteClient", kubeconfig: Path) -> None:
+    """Refuse a cluster by which strangers could run programs here. UsageError."""
+    if runtime == "process" and not client.access.is_authenticated:
+        client.close()
+        raise click.UsageError(
+            f"--runtime process lets clients of {client.access.server} run commands as you, and by "
+            f"{kubeconfig} it asks for no credential: serve it without --plain"
+        )
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -81,6 +81,11 @@ def up(
         raise click.UsageError("nodes are named, or counted by --nodes, or those of a --fleet")
     if images and runtime != PROCESS:
         raise click.BadParameter("only --runtime process runs programs", param_hint="--image-map")
+    if runtime == PROCESS and not options["tls"]:
+        raise click.UsageError(
+            "--runtime process lets clients run commands as you: it needs TLS and a token. "
+            "Omit --plain"
+        )
     try:
         commands = image_map(images)
     except ImageMapError as error:

@@ -176,7 +176,7 @@ class ContainerRuntime(Protocol):
     """What runs containers.
 
     `ports_at` is the address at which the ports of their processes are; empty where they have
-    none.
+    none. There, `listens` is asked before each connection.
     """
 
     name: str
@@ -188,6 +188,10 @@ class ContainerRuntime(Protocol):
 
         StartError: it cannot be. NotYet: ask again later.
         """
+        ...
+
+    def listens(self, pod_uid: str, port: int) -> bool | None:
+        """Return whether a connection to a port can lead to the pod alone; None: who knows."""
         ...
 
     def forget(self, pod_uid: str) -> None:

@@ -6,7 +6,8 @@ a pair of streams (data and error), and the channels of the Python clients, two 
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import errno
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
@@ -23,12 +24,15 @@ CONNECT_TIME: Final = 10.0
 PIECE: Final = 32 * 1024
 
 
-def forwarded(wanted: Wanted, host: str) -> Answer:
-    """Return the WebSocket that leads to ports at `host`, in the protocol that a client speaks."""
+def forwarded(wanted: Wanted, host: str, owns: Callable[[int], bool]) -> Answer:
+    """Return the WebSocket that leads to ports at `host`, in the protocol that a client speaks.
+
+    `owns` says whether a port is the pod's own; it is called in a thread, for each connection.
+    """
     protocol = chosen(wanted, [TUNNEL, *CHANNELS])
     if protocol == TUNNEL:
-        return _Tunnel(host).upgrade(protocol)
-    return _Channels(host, _ports(wanted)).upgrade(protocol)
+        return _Tunnel(host, owns).upgrade(protocol)
+    return _Channels(host, owns, _ports(wanted)).upgrade(protocol)
 
 
 def _ports(wanted: Wanted) -> list[int]:
@@ -89,6 +93,9 @@ class _Connection:
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(CONNECT_TIME):
+                # Containers share the machine's network: other programs' ports are not the pod's.
+                if not await asyncio.to_thread(client.owns, self.port):
+                    raise PermissionError(errno.EACCES, "no process of the pod listens there")
                 reader, writer = await asyncio.open_connection(client.host, self.port, limit=PIECE)
             self.opened.set_result(writer)
             while data := await reader.read(PIECE):
@@ -111,8 +118,9 @@ class _Connection:
 class _Client:
     """One WebSocket and its connections."""
 
-    def __init__(self, host: str, ends: Ends) -> None:
+    def __init__(self, host: str, owns: Callable[[int], bool], ends: Ends) -> None:
         self.host = host
+        self.owns = owns
         self.ends = ends
         self.connections: dict[int, _Connection] = {}
         self._room = asyncio.Event()
@@ -148,8 +156,8 @@ class _Client:
 class _Tunnel:
     """kubectl's protocol: for each connection two streams, which share a request's number."""
 
-    def __init__(self, host: str) -> None:
-        self._client = _Client(host, self)
+    def __init__(self, host: str, owns: Callable[[int], bool]) -> None:
+        self._client = _Client(host, owns, self)
         self._reader, self._writer = Reader(), Writer()
         self._errors: dict[str, int] = {}  # request -> its error stream
         self._pairs: dict[int, int] = {}  # data stream -> its error stream
@@ -225,8 +233,8 @@ class _Tunnel:
 class _Channels:
     """Two channels for each port, data and errors, each begun by the port as two bytes."""
 
-    def __init__(self, host: str, ports: list[int]) -> None:
-        self._client = _Client(host, self)
+    def __init__(self, host: str, owns: Callable[[int], bool], ports: list[int]) -> None:
+        self._client = _Client(host, owns, self)
         for number, port in enumerate(ports):
             for channel in (2 * number, 2 * number + 1):
                 self._client.feed.put(bytes([channel]) + port.to_bytes(2, "little"))

@@ -41,6 +41,10 @@ class RuntimeWithLogFiles:
         _Copy(start.log, folder / f"{len(_runs(folder))}.log", self.largest)
         return self.runtime.start(start, ended)
 
+    def listens(self, pod_uid: str, port: int) -> bool | None:
+        """Return whether a connection to a port can lead to the pod alone."""
+        return self.runtime.listens(pod_uid, port)
+
     def forget(self, pod_uid: str) -> None:
         """Remove what a pod shared, and its logs."""
         for folder in self.directory.glob(f"*_{pod_uid}"):

@@ -41,6 +41,10 @@ class PretendRuntime:
         """Start a container. StartError: an annotation is no number."""
         return PretendContainer(self, start, ended)
 
+    def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
+        """Nothing of a pod listens."""
+        return False
+
     def forget(self, pod_uid: str) -> None:
         """Containers that are pretended share nothing."""
 

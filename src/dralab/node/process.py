@@ -22,6 +22,7 @@ from dralab.kernel.clock import SECOND
 from dralab.node.commands import Command
 from dralab.node.containers import Container, ContainerStart, Exit, Session, StartError
 from dralab.node.images import command_of
+from dralab.node.listening import reaches_only
 from dralab.runtime.engine import Engine, Timer
 from dralab.values import quantity
 
@@ -81,6 +82,12 @@ class ProcessRuntime:
             self._running.setdefault(start.pod_uid, set()).add(container)
         container.begin()
         return container
+
+    def listens(self, pod_uid: str, port: int) -> bool | None:
+        """Return whether a connection to a port can lead to the pod's processes alone."""
+        with self._lock:
+            running = list(self._running.get(pod_uid, ()))
+        return reaches_only(port, {group for each in running for group in each.groups()})
 
     def forget(self, pod_uid: str) -> None:
         """Remove the directory of a pod that is gone, and with it its volumes."""
@@ -196,6 +203,11 @@ class ProcessContainer:
         except (OSError, ValueError) as error:
             raise StartError(f'exec: "{argv[0]}": {error}') from error
         runtime.watch(self._process.pid)
+
+    def groups(self) -> set[int]:
+        """Return its sessions: its own, and those of the commands that run in it."""
+        with self._lock:
+            return {self._process.pid, *(each.group for each in self._commands)}
 
     def begin(self) -> None:
         """Collect its output and wait for its end."""

@@ -248,7 +248,18 @@ def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: Wanted) -> Answ
             f"pod {wanted.pod} has no ports: the pretend runtime runs no processes; nodes of "
             "`--runtime process` do"
         )
-    return forwarded(wanted, host)
+    uid, runtime = uid_of(life.pod), kubelet.runtime
+    declared = {
+        port["containerPort"]
+        for container in life.pod["spec"]["containers"]
+        for port in container.get("ports") or ()
+    }
+
+    def owns(port: int) -> bool:
+        found = runtime.listens(uid, port)
+        return port in declared if found is None else found
+
+    return forwarded(wanted, host, owns)
 
 
 def _one(query: Query, name: str) -> str:

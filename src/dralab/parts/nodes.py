@@ -94,9 +94,11 @@ class Nodes:
         self.runtime: ProcessRuntime | None = None
 
     def start(self, cluster: Host) -> None:
-        """Begin beside a server that answers."""
+        """Begin beside a server that answers. ValueError: strangers could run commands there."""
         from dralab.parts.containers import connect
 
+        if self.wanted.runtime == PROCESS and cluster.server.application.anonymous:
+            raise ValueError("runtime `process` needs a server that asks for a token: use TLS")
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)
         manager = self.manager = Manager(engine, cluster.client, randomness)

@@ -34,6 +34,12 @@ class Access:
     username: str = ""
     password: str = ""
 
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the server asks who comes: over TLS, and by a credential."""
+        shown = self.token or self.certificate or self.username
+        return self.server.startswith("https://") and bool(shown)
+
 
 def read(path: str | Path, context: str = "") -> Access:
     """Return the access that a kubeconfig file describes, for its current or the given context."""

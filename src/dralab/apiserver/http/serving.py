@@ -7,6 +7,9 @@ grows without end or never ends, and a clean stop in whatever thread the loop ru
 import asyncio
 import contextlib
 import errno
+import logging
+import os
+import resource
 import socket
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -19,10 +22,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from dralab.apiserver.http.answering import Answering
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 
+logger = logging.getLogger(__name__)
+
 HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
 IDLE: Final = 120.0  # seconds that a connection without a request is kept
 BACKLOG: Final = 2048
+RESERVE: Final = 128  # descriptors that connections leave to files, nodes and processes
+TOLD_EVERY: Final = 60.0  # seconds between lines about connections that are too many
 
 
 class ServingError(Exception):
@@ -47,7 +54,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only where the protocol is named; with it, head and
     # body of an answer, written apart, are 40 ms apart.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found = _Listener(family)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
@@ -125,6 +132,62 @@ class HttpServer:
         self._server.force_exit = True
         if self._serving is not None:
             await self._serving
+
+
+class _Listener(socket.socket):
+    """A listening socket that leaves descriptors for files, nodes and processes.
+
+    A new descriptor has the lowest free number: one above the cap says that all below it are used.
+    asyncio would report each `accept` that fails, thousands of times a second.
+    """
+
+    def __init__(self, family: int) -> None:
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._spare = os.open(os.devnull, os.O_RDONLY)
+        self._told = -TOLD_EVERY
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the next connection. ConnectionAbortedError: one too many came and is closed."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        try:
+            found, peer = super().accept()
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE} or self._spare < 0:
+                raise
+            # Taken and dropped by the descriptor that was kept for it; else it would stay there.
+            spare, self._spare = self._spare, -1
+            os.close(spare)
+            try:
+                super().accept()[0].close()
+            finally:
+                self._spare = os.open(os.devnull, os.O_RDONLY)
+        else:
+            if limit == resource.RLIM_INFINITY or found.fileno() < limit - reserved(limit):
+                return found, peer
+            found.close()
+        self._tell(limit)
+        raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
+
+    def close(self) -> None:
+        super().close()
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
+
+    def _tell(self, limit: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._told >= TOLD_EVERY:
+            self._told = now
+            logger.warning(
+                "new connections are closed at once: nearly all of the %d descriptors of this "
+                "process are in use; `ulimit -n` allows more",
+                limit,
+            )
+
+
+def reserved(limit: int) -> int:
+    """Return how many of so many descriptors are not for connections."""
+    return min(RESERVE, limit // 4)
 
 
 class _Server(uvicorn.Server):

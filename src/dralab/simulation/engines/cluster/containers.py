@@ -77,6 +77,10 @@ class Containers:
         self.audience.started(uid)
         return container
 
+    def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
+        """Nothing of a pod listens."""
+        return False
+
     def forget(self, pod_uid: str) -> None:
         """A pod is gone."""
         self._fetched.discard(pod_uid)

@@ -1,0 +1,82 @@
+"""Which processes listen at a port of this machine, as Linux tells in /proc.
+
+Containers of the process runtime share the machine's network: what is a pod's own port is what
+its processes listen at.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+LISTEN: Final = "0A"  # of the states in include/net/tcp_states.h
+# Local addresses, as /proc/net/tcp and tcp6 spell them, at which connections to 127.0.0.1 arrive.
+REACHED: Final = frozenset(
+    {
+        "0100007F",
+        "00000000",
+        "00000000000000000000000000000000",
+        "0000000000000000FFFF00000100007F",
+    }
+)
+
+
+def reaches_only(port: int, sessions: Collection[int], proc: Path = Path("/proc")) -> bool | None:
+    """Return whether nobody but these sessions and their children listens at 127.0.0.1:`port`.
+
+    None: this system does not tell. True, too, where nobody listens at all.
+    """
+    if not (proc / "net/tcp").exists():
+        return None
+    listening = {inode for name in ("tcp", "tcp6") for inode in _at(port, proc / "net" / name)}
+    if listening:
+        for process in _members(sessions, proc):
+            listening.difference_update(_sockets(process))
+    return not listening
+
+
+def _at(port: int, table: Path) -> Iterator[str]:
+    """Yield the inodes of the sockets that listen at a port."""
+    try:
+        lines = table.read_text("ascii").splitlines()[1:]
+    except OSError:
+        return
+    suffix = f"{port:04X}"
+    for line in lines:
+        _, local, _, state, *rest = line.split()
+        address, _, at = local.partition(":")
+        if state == LISTEN and at == suffix and address in REACHED:
+            yield rest[5]
+
+
+def _members(sessions: Collection[int], proc: Path) -> list[Path]:
+    """Return the processes of some sessions, and those that they have started."""
+    found, parents = {}, {}
+    for place in proc.iterdir():
+        if not place.name.isdigit():
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            # After the name, which may hold anything: state, parent, group, session.
+            fields = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            parents[int(place.name)], found[int(place.name)] = int(fields[1]), int(fields[3])
+
+    def belongs(process: int) -> bool:
+        seen = set()
+        while process in parents and process not in seen:
+            if found[process] in sessions:
+                return True
+            seen.add(process)
+            process = parents[process]
+        return False
+
+    return [proc / str(process) for process in parents if belongs(process)]
+
+
+def _sockets(process: Path) -> Iterator[str]:
+    """Yield the inodes of the sockets that a process holds."""
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield target[8:-1]

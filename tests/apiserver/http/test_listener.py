@@ -1,0 +1,65 @@
+"""A listening socket of a process that has no descriptor left."""
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import socket
+
+import pytest
+
+from dralab.apiserver.http.serving import address, listen
+
+
+@pytest.fixture
+def listener():
+    found = listen("127.0.0.1", 0)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def clients(listener):
+    found = [socket.create_connection(address(listener)) for _ in range(2)]
+    yield found
+    for each in found:
+        each.close()
+
+
+def refuse(listener, times):
+    """Accept so many connections, all of which are too many."""
+
+    async def main():
+        for _ in range(times):
+            with pytest.raises(ConnectionAbortedError):
+                listener.accept()
+
+    asyncio.run(main())
+
+
+def test_connections_above_the_cap_are_closed_with_one_line(listener, clients, caplog, monkeypatch):
+    lowest = os.dup(0)
+    os.close(lowest)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (lowest, lowest))
+    with caplog.at_level(logging.WARNING):
+        refuse(listener, 2)
+    assert [each.recv(1) for each in clients] == [b"", b""]
+    assert caplog.text.count("new connections are closed at once") == 1
+
+
+def test_without_any_descriptor_a_connection_is_taken_by_the_spare_one(
+    listener, clients, monkeypatch
+):
+    real, failures = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    def accept(this):
+        if failures:
+            raise failures.pop()
+        return real(this)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    refuse(listener, 1)
+    assert clients[0].recv(1) == b""
+    found, _ = listener.accept()
+    found.close()

@@ -1,0 +1,71 @@
+"""A server with more connections than it has descriptors for."""
+
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reliability.processes import Connection
+
+LIMITED = """
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+runpy.run_module("dralab", run_name="__main__")
+"""
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.parametrize("option", ["--plain", "--tls"])
+def test_too_many_connections_are_one_line_and_the_first_ones_go_on(
+    tmp_path: Path, option: str
+) -> None:
+    """Over TLS the connections do not even begin to talk: they count all the same."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 400:
+        pytest.skip("this process may not open enough connections itself")
+    command = [sys.executable, "-c", LIMITED, "apiserver", option, "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, "--data", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().removeprefix("ready: ").strip()
+    host = url.rpartition("/")[2]
+    access = None
+    if option == "--tls":
+        from dralab.runtime.kubeconfig import read
+
+        access = read(tmp_path / "data" / "kubeconfig")
+    first = Connection(host, access=access)
+    assert first.ask("GET", "/version")[0] == 200
+    address = ("127.0.0.1", int(host.rpartition(":")[2]))
+    many = [socket.create_connection(address, timeout=20) for _ in range(300)]
+    # The last one has been dropped; those before it are there, and so is the store.
+    assert many[-1].recv(1) == b""
+    for number in range(5):
+        body = {"metadata": {"name": f"c{number}"}}
+        assert first.ask("POST", CONFIGMAPS, body)[0] == 201
+    for one in many:
+        one.close()
+    status = None
+    while status is None:
+        later = Connection(host, access=access)
+        try:
+            status = later.ask("GET", f"{CONFIGMAPS}/c4")[0]
+        except OSError:
+            continue  # those that were closed are still being found so
+        finally:
+            later.close()
+    assert status == 200
+    first.close()
+    process.terminate()
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert errors.count("new connections are closed at once") == 1
+    assert "Traceback" not in errors
+    assert len(errors.splitlines()) < 10
