@@ -22,7 +22,6 @@ from dralab.api.status import ApiError
 from dralab.cluster import Cluster
 from dralab.drivers import catalog
 from dralab.drivers.catalog import device_class
-from dralab.drivers.conditions import ReadyDevices
 from dralab.drivers.fake.gpu import Gpus
 from dralab.objects.pods import is_ready
 from dralab.parts.nodes import Nodes, Wanted
@@ -39,6 +38,7 @@ from dralab.runtime.resources import (
     STATEFUL_SETS,
 )
 from processes import Processes
+from readydevices import ReadyDevices
 
 EXAMPLES = SHARED / "dra-example-driver" / "examples"
 HERE = Path(__file__).parent

@@ -9,12 +9,12 @@ import pytest
 
 from devicelab import SHARED, DeviceLab, gpus, of_gpu
 from dralab.api.resource.features import with_gates
-from dralab.drivers.conditions import ReadyDevices
 from dralab.drivers.fake.cpu import Cpus
 from dralab.drivers.fake.gpu import Gpus
 from dralab.drivers.fake.nic import Nics
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import CLAIMS, DEPLOYMENTS, SLICES
+from readydevices import ReadyDevices
 
 EXAMPLES = SHARED / "dra-example-driver" / "examples"
 

@@ -5,13 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dralab.prototypes.k8srm.early import capacities, model, samples, scheduling, tree
+from dralab.prototypes.k8srm.early import capacities, model, scheduling, tree
 from dralab.prototypes.k8srm.early.capacities import Capacity, CapacityError, Request, Taken
-from dralab.prototypes.k8srm.early.node_selection import (
-    CountClaim,
-    read_counted_pools,
-    select_node,
-)
+from prototypes import early_samples
 
 OLD_MODEL = (
     Path(__file__).parents[2] / ".." / "shared" / "testdata" / "k8srm-prototype-historic"
@@ -226,7 +222,7 @@ def winner(nodes, claims):
 
 
 def test_schedule_pod_for_foozer():
-    nodes = samples.k1_nodes("1", 2)
+    nodes = early_samples.k1_nodes("1", 2)
     found = winner(nodes, pod(foozer=("1", "2Gi", 0)))
     assert found.node == "shape-one-000"
     assert any("dev-foo-0: example.com/foozer/cores" in line for line in tree.amounts(found))
@@ -234,7 +230,7 @@ def test_schedule_pod_for_foozer():
 
 
 def test_schedule_pod_for_big_foozer():
-    nodes = samples.k1_nodes("2", 2, nets=4)
+    nodes = early_samples.k1_nodes("2", 2, nets=4)
     assert winner(nodes, pod(foozer=("1", "2Gi", 0)))
     assert winner(nodes, pod(foozer=("16", "32Gi", 0)))
 
@@ -252,12 +248,12 @@ def test_schedule_pod_for_big_foozer():
     ],
 )
 def test_schedule_pod_for_core(claims, fits):
-    assert (winner(samples.k1_nodes("0", 2), claims) is not None) is fits
+    assert (winner(early_samples.k1_nodes("0", 2), claims) is not None) is fits
 
 
 def test_an_unknown_shape_lists_the_known_ones():
     with pytest.raises(ValueError, match="valid shapes are: 0, 1, 2, 3"):
-        samples.k1_nodes("9", 1)
+        early_samples.k1_nodes("9", 1)
 
 
 def test_the_search_takes_back_a_choice_that_leaves_nothing_for_a_later_claim():
@@ -346,78 +342,3 @@ def test_old_model_reasons():
     assert any(
         line.startswith("pod-small-1x2-exclusive-foozer/foozer-2: dev-foo-1") for line in foozers
     )
-
-
-# --- stage K2: SelectNode -----------------------------------------------------------------
-
-FOOZER, BARZER = "example.com-foozer", "example.com-barzer"
-MIXED = samples.k2_pools("zero", 2) + samples.k2_pools("three", 2)
-
-
-def count_claim(name, driver="", minimum=1, constraints="", match=()):
-    return CountClaim(
-        name=name, driver=driver, minimum=minimum, constraints=constraints, match=match
-    )
-
-
-@pytest.mark.parametrize(
-    ("claims", "pools", "expected"),
-    [
-        ([count_claim("c", FOOZER)], MIXED, [{"shape-zero-00-foozer-00": 1}]),
-        (
-            [count_claim("c", constraints="device.model == 'foozer-1000'")],
-            MIXED,
-            [{"shape-zero-00-foozer-00": 1}],
-        ),
-        ([count_claim("c", constraints="device.model == 'foozer-8000'")], MIXED, None),
-        (
-            [count_claim("c", FOOZER, 2)],
-            samples.k2_pools("zero", 2),
-            [{"shape-zero-00-foozer-00": 2}],
-        ),
-        (
-            [count_claim("c", FOOZER, 4)],
-            samples.k2_pools("one", 2),
-            [{"shape-one-00-foozer-00": 2, "shape-one-00-foozer-01": 2}],
-        ),
-        ([count_claim("f", FOOZER, 2), count_claim("b", BARZER, 2)], MIXED, None),
-        (
-            [count_claim("f", FOOZER, 2), count_claim("b", BARZER, 2)],
-            samples.k2_pools("foozer-barzer", 2),
-            [
-                {"shape-foozer-barzer-00-foozer-00": 2},
-                {"shape-foozer-barzer-00-barzer-00": 2},
-            ],
-        ),
-        ([count_claim("c", FOOZER, 4, match=("numa",))], samples.k2_pools("one", 2), None),
-        # The prototype satisfied both of these with the same two devices.
-        (
-            [count_claim("a", FOOZER, 2), count_claim("b", FOOZER, 2)],
-            samples.k2_pools("zero", 2),
-            None,
-        ),
-    ],
-)
-def test_select_node(claims, pools, expected):
-    choices = select_node(read_counted_pools(pools), claims, meets_model)
-    best = next((choice for choice in choices if choice.score), None)
-    if expected is None:
-        assert best is None
-    else:
-        assert best is not None
-        assert [{s.pool: s.count for s in claim.shares} for claim in best.claims] == expected
-
-
-def test_select_node_says_which_claims_fail():
-    claims = [count_claim("foozer-claim", FOOZER, 2), count_claim("barzer-claim", BARZER, 2)]
-    summaries = [c.summary for c in select_node(read_counted_pools(MIXED), claims, meets_model)]
-    assert summaries == [
-        "shape-three-00: could not satisfy these claims: foozer-claim",
-        "shape-three-01: could not satisfy these claims: foozer-claim",
-        "shape-zero-00: could not satisfy these claims: barzer-claim",
-        "shape-zero-01: could not satisfy these claims: barzer-claim",
-    ]
-
-
-def test_select_node_without_claims_is_satisfied():
-    assert select_node(read_counted_pools(MIXED), [], meets_model)[0].score == 100

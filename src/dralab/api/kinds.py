@@ -167,10 +167,6 @@ class Kinds:
         found = self._groups.get(group, {}).get(version, {})
         return [found[plural] for plural in sorted(found)]
 
-    def of_hub(self, hub: str) -> list[Kind]:
-        """Return the kinds that share a store, the preferred version first."""
-        return [kind for kind in self if kind.hub == hub]
-
     def __iter__(self) -> Iterator[Kind]:
         return iter(list(self._by_path.values()))
 

@@ -3,7 +3,7 @@
 What others use:
 
     compile_selector(expression, features, mode) -> CompiledSelector
-        .paths  .key(device)  .max_cost  .evaluate(device) -> bool   (raises CelError)
+        .paths  .max_cost  .evaluate(device) -> bool   (raises CelError)
     device_value(driver=…, attributes=…, capacity=…, allow_multiple_allocations=…) -> Map
     device_of(device, driver) -> Map                  a device of a resource.k8s.io/v1 slice
     check(expression, environment) -> Verdict          problems, largest cost

@@ -8,12 +8,6 @@ Class and wording follow what cel-go and the API server report, since clients lo
 """
 
 from dataclasses import dataclass
-from typing import Final
-
-CONSIDER_GUARD: Final = (
-    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with "
-    "has() for optional fields"
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 resource.k8s.io, with its two modes and its limits.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,7 +18,6 @@ from dralab.cel.evaluation import evaluate
 from dralab.cel.generate import generate
 from dralab.cel.parser import parse
 from dralab.cel.paths import Path, paths
-from dralab.cel.projection import projection
 from dralab.cel.syntax import Node
 from dralab.cel.types import Type
 from dralab.cel.values import Map, type_name
@@ -100,7 +99,7 @@ class CompiledSelector:
 
     `paths` says which parts of a device it reads: `("driver",)`, `("attributes", DOMAIN, ID)`,
     `("capacity", DOMAIN, ID)`, `("allowMultipleAllocations",)`, or a shorter path where it reads
-    everything below. `key` projects a device onto them: equal keys, equal answers.
+    everything below. Devices that are equal there get equal answers.
     """
 
     program: Program
@@ -120,11 +119,6 @@ class CompiledSelector:
     def paths(self) -> tuple[Path, ...]:
         """What the selector reads of a device; `()` alone stands for the whole device."""
         return tuple(path[1:] for path in self.program.paths)
-
-    @cached_property
-    def key(self) -> Callable[[Map], Hashable]:
-        """Return a function from a device to its projection onto the paths."""
-        return projection(self.paths)
 
     @cached_property
     def _fast(self) -> Callable[[Map], Any]:

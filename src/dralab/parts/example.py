@@ -125,7 +125,3 @@ def _with_status(status: Object) -> Callable[[Object], bool]:
         return True
 
     return change
-
-
-def _users(claim: Object) -> list[str]:
-    return [user["uid"] for user in (claim.get("status") or {}).get("reservedFor") or ()]

@@ -95,7 +95,7 @@ class Nodes:
 
     def start(self, cluster: Host) -> None:
         """Begin beside a server that answers. ValueError: strangers could run commands there."""
-        from dralab.parts.containers import connect
+        from dralab.node.streams import PodStreams
 
         if self.wanted.runtime == PROCESS and cluster.server.application.anonymous:
             raise ValueError("runtime `process` needs a server that asks for a token: use TLS")
@@ -113,7 +113,8 @@ class Nodes:
 
             self.runtime = ProcessRuntime(engine, self.wanted.images, places)
         kubelets = self.kubelets = assemble(manager, self.wanted, runtime=self.runtime)
-        connect(cluster.server, kubelets)
+        # Logs, commands and ports: the server asks here first.
+        cluster.server.nodes.here.append(PodStreams(kubelets))
         engine.soon(manager.start)
         engine.start()
 

@@ -3,13 +3,12 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from dralab.api.status import ApiError
 from dralab.runtime.engine import Engine, Timer
 
 K = TypeVar("K", bound=Hashable)
-C_contra = TypeVar("C_contra", bound=Hashable, contravariant=True)
 
 logger = logging.getLogger(__name__)
 
@@ -18,21 +17,14 @@ FIRST_DELAY: Final = 5_000_000
 LONGEST_DELAY: Final = 1_000_000_000_000
 
 
-class Reconciler(Protocol[C_contra]):
-    """What brings one object from how it is to how it should be."""
-
-    def reconcile(self, key: C_contra) -> int | None:
-        """Look at the object of that key and do what is missing.
-
-        Called with no more than a key, at any time, also when there is nothing to do: all
-        knowledge comes from the caches. Returns in how many nanoseconds to look again, or None.
-        ApiError: try again after the back-off.
-        """
-        ...
-
-
 class WorkQueue(Generic[K]):
-    """Keys that want to be reconciled, one after the other, as events of an engine."""
+    """Keys that want to be reconciled, one after the other, as events of an engine.
+
+    `reconcile` looks at the object of a key and does what is missing. It is called with no more
+    than a key, at any time, also when there is nothing to do: all knowledge comes from the caches.
+    It returns in how many nanoseconds to look again, or None. ApiError: try again after the
+    back-off.
+    """
 
     def __init__(
         self,

@@ -17,7 +17,6 @@ DNS_POLICIES: Final = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "No
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
-CLAIM_SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 HANDLERS: Final = ("exec", "grpc", "httpGet", "tcpSocket")
 IMMUTABLE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,"

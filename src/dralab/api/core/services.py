@@ -10,7 +10,6 @@ from dralab.values import names
 
 Object = dict[str, Any]
 TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-DUAL: Final = ["IPv4", "IPv6"]
 
 
 class ServiceStrategy(Strategy):

@@ -9,17 +9,6 @@ from dralab.api.kinds import ALL_VERBS, Kind, Kinds
 
 Document = dict[str, Any]
 AGGREGATED: Final = "apidiscovery.k8s.io/v2"
-# Custom resources list their verbs in an order of their own.
-OLD_VERBS: Final = (
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-)
 CUSTOM_VERBS: Final = (
     "delete", "deletecollection", "get", "list", "patch", "create", "update", "watch",
 )  # fmt: skip

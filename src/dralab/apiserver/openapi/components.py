@@ -11,7 +11,6 @@ DELETE_OPTIONS: Final = META + "DeleteOptions"
 STATUS: Final = META + "Status"
 PATCH: Final = META + "Patch"
 LIST_META: Final = META + "ListMeta"
-WATCH_EVENT: Final = META + "WatchEvent"
 # Names in a document, of what the data file calls otherwise.
 MARKS: Final = {
     "listType": "x-kubernetes-list-type",

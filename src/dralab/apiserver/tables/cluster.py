@@ -119,10 +119,6 @@ def _phase(obj: Object) -> str:
     return str(status_of(obj).get("phase", ""))
 
 
-def _plain_phase(obj: Object) -> str:
-    return str(status_of(obj).get("phase", ""))
-
-
 def _claim(obj: Object, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     bound = bool(spec.get("volumeName"))

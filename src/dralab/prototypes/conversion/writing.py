@@ -14,7 +14,6 @@ from dralab.prototypes.conversion.expressions import (
 from dralab.prototypes.conversion.neutral import (
     Claim,
     Config,
-    Device,
     DeviceClass,
     Expression,
     Note,
@@ -237,8 +236,3 @@ def rules_of(claim: Claim) -> list[Rule]:
             found += [Rule("match", name, (request.name,)) for name in option.match]
             found += [Rule("distinct", name, (request.name,)) for name in option.distinct]
     return list(dict.fromkeys(found))
-
-
-def consumed_names(devices: Iterable[Device]) -> set[tuple[str, str]]:
-    """Return the counters that devices draw on."""
-    return {key for device in devices for key in device.consumes}

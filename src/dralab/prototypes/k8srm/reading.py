@@ -56,24 +56,6 @@ def read_claim(item: Wire) -> Claim:
     )
 
 
-def read_privileged_claim(item: Wire) -> Claim:
-    """Return a DevicePrivilegedClaim: all devices of a driver that meet its constraints."""
-    metadata, spec = item["metadata"], item["spec"]
-    namespace = metadata.get("namespace") or "default"
-    detail = Detail(
-        driver=spec["driver"],
-        constraints=spec.get("constraints") or "",
-        admin=True,
-        configs=_configs(spec, namespace),
-    )
-    return Claim(
-        name=metadata["name"],
-        namespace=namespace,
-        spec=ClaimSpec(instances=(Instance(name=metadata["name"], all_of=(detail,)),)),
-        status=item.get("status") or {},
-    )
-
-
 def read_claim_spec(spec: Wire, namespace: str) -> ClaimSpec:
     """Return a mended claim spec; configs are looked for in the claim's namespace."""
     return ClaimSpec(

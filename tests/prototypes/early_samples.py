@@ -35,45 +35,6 @@ def k1_nodes(shape: str, count: int, nets: int = 2) -> list[Mapping]:
     return nodes
 
 
-# shape → (numa nodes, [(kind, devices per numa node, model)])
-K2_SHAPES: dict[str, tuple[int, list[tuple[str, int, str]]]] = {
-    "zero": (1, [("foozer", 2, "foozer-1000")]),
-    "one": (2, [("foozer", 2, "foozer-1000")]),
-    "two": (4, [("foozer", 4, "foozer-4000")]),
-    "three": (4, [("barzer", 4, "barzer-1000")]),
-    "foozer-barzer": (4, [("foozer", 2, "foozer-1000"), ("barzer", 2, "barzer-1000")]),
-}
-
-
-def k2_pools(shape: str, count: int) -> list[Mapping]:
-    """Return DevicePools of stage K2 (a number of devices per pool) for `count` nodes."""
-    if shape not in K2_SHAPES:
-        raise ValueError(f'unknown shape "{shape}", valid shapes are: {", ".join(K2_SHAPES)}')
-    numas, kinds = K2_SHAPES[shape]
-    return [
-        {
-            "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
-            "kind": "DevicePool",
-            "metadata": {"name": f"shape-{shape}-{node:02d}-{kind}-{numa:02d}"},
-            "spec": {
-                "nodeName": f"shape-{shape}-{node:02d}",
-                "driver": f"example.com-{kind}",
-                "count": devices,
-                "attributes": [
-                    {"name": "vendor", "stringValue": "example.com"},
-                    {"name": "model", "stringValue": model},
-                    {"name": "firmwareVersion", "semVerValue": "1.8.2"},
-                    {"name": "driverVersion", "semVerValue": "4.2.1-gen3"},
-                    {"name": "numa", "stringValue": str(numa)},
-                ],
-            },
-        }
-        for node in range(count)
-        for kind, devices, model in kinds
-        for numa in range(numas)
-    ]
-
-
 def _primary(cpu: str, memory: str) -> Mapping:
     capacities: list[Mapping] = [
         {"name": "pods", "counter": {"capacity": 100}},
