@@ -101,9 +101,8 @@ def cluster_of_one_node():
     )  # fmt: skip
     nodes = Nodes(wanted)
     try:
-        with Cluster(
-            Options(profiles=("v1", "classic")), parts=[Running(classic=True), nodes]
-        ) as cluster:
+        options = Options(tls=True, profiles=("v1", "classic"))
+        with Cluster(options, parts=[Running(classic=True), nodes]) as cluster:
             yield cluster, nodes
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -2,12 +2,13 @@
 
 import importlib.util
 import socket
+import ssl
 import threading
 import urllib.request
 
 import pytest
 
-from dralab.cluster import Cluster
+from dralab.cluster import Cluster, Options
 from dralab.objects.pods import is_ready
 from dralab.parts.nodes import PROCESS, Nodes, Wanted
 from dralab.parts.running import Running
@@ -37,15 +38,18 @@ def lab():
     """A cluster with a pod `web`, and the port at which its process serves its directory."""
     import sys
 
-    with Cluster(parts=[Running(), Nodes(Wanted(nodes=1, runtime=PROCESS))]) as cluster:
+    nodes = Nodes(Wanted(nodes=1, runtime=PROCESS))
+    with Cluster(Options(tls=True), parts=[Running(), nodes]) as cluster:
         container = {"name": "c", "image": "x", "command": [sys.executable, "-c", SERVER]}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
         cluster.client.create(PODS, {"metadata": {"name": "web"}, "spec": spec}, "default")
         pause = threading.Event()
-        path = "/api/v1/namespaces/default/pods/web/log"
+        url = f"{cluster.url}/api/v1/namespaces/default/pods/web/log"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {cluster.token}"})
+        trusting = ssl.create_default_context(cadata=cluster.ca)
         for _ in range(200):
             if is_ready(cluster.client.get(PODS, "web", "default")):
-                with urllib.request.urlopen(cluster.url + path) as log:
+                with urllib.request.urlopen(request, context=trusting) as log:
                     if port := log.read().decode().strip():
                         break
             pause.wait(0.05)

@@ -224,6 +224,7 @@ def test_a_log_that_is_gone_is_not_said_to_be_about_to_come(lab, tmp_path):
 ECHO = """
 import socket, sys
 with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
+    listener.settimeout(60)  # what leaves its session is not killed with the pod
     print("listening", flush=True)
     while True:
         peer, _ = listener.accept()
