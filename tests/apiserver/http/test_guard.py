@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dralab.apiserver.http.guard import is_loopback, name_of
+from dralab.apiserver.http.serving import ServingError, listen
 from dralab.cluster import Cluster, Options
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -165,6 +166,18 @@ def test_a_stranger_is_refused_before_the_body_is_read() -> None:
             # What comes of the body is thrown away, and the connection goes on.
             connection.sendall(b"x" * 1000 + f"GET / {head}\r\n".encode())
             refusals(1)
+
+
+def test_a_server_at_an_ipv6_address_knows_its_own_names_and_no_malformed_ones() -> None:
+    try:
+        listen("::1", 0).close()
+    except ServingError:
+        pytest.skip("this machine has no IPv6")
+    with Cluster(Options(host="::1")) as cluster:
+        client = Client(cluster)
+        assert client.ask("GET", SECRETS, host="[::1]:80")[0] == 200
+        for host in ("", "::1:6443", "x:y", "[::1", None):
+            assert client.ask("GET", SECRETS, host=host)[0] == 403
 
 
 @pytest.mark.parametrize("text", ["a b", "a:b", "[::1]x", "[::1", "::1"])

@@ -30,7 +30,8 @@ class Guard:
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
-        self.hosts = frozenset(_plain(host) for host in hosts)
+        # Without the empty one: it stands for a Host that is malformed.
+        self.hosts = frozenset(_plain(host) for host in hosts if host)
 
     def check(self, request: HttpRequest) -> None:
         """Refuse a request by its head. ApiError: 403; 415 for a body without a Content-Type."""
