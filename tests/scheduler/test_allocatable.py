@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from builders import ask as asking
 from builders import claim, device, device_class, first_of, pool, request
+from dralab.objects.requests import pod_requests
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, POD_GROUPS, PODS, SLICES
-from dralab.scheduler.pods import pod_requests
 from dralab.scheduler.scheduler import Scheduler
 from workloads import Lab, SmallEnvironment, pod, worker
 

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from builders import claim, device, device_class, pool, request
+from dralab.objects.requests import base_units
 from dralab.objects.taints import tolerates
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
-from dralab.scheduler.pods import base_units
 from dralab.scheduler.scheduler import Scheduler
 from workloads import Lab, SmallEnvironment, pod, worker
 

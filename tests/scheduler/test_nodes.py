@@ -1,54 +1,11 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dralab.runtime.resources import EVENTS, NODES, PODS
 from dralab.scheduler.filters import room
 from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import pod_info, pod_requests
+from dralab.scheduler.pods import pod_info
 from workloads import pod, worker
-
-
-def requests(cpu):
-    return {"requests": {"cpu": cpu}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "millicores"),
-    [
-        ({"containers": [{"resources": requests("250m")}, {"resources": requests("1")}]}, 1250),
-        ({"containers": [{"resources": {"limits": {"cpu": "2"}}}]}, 2000),
-        (
-            {
-                "initContainers": [{"resources": requests("3")}],
-                "containers": [{"resources": requests("1")}],
-            },
-            3000,
-        ),
-        (
-            {
-                "initContainers": [
-                    {"resources": requests("1"), "restartPolicy": "Always"},
-                    {"resources": requests("3")},
-                ],
-                "containers": [{"resources": requests("1")}],
-            },
-            4000,
-        ),
-        (
-            {
-                "initContainers": [{"resources": requests("1"), "restartPolicy": "Always"}],
-                "containers": [{"resources": requests("1")}],
-                "overhead": {"cpu": "100m"},
-            },
-            2100,
-        ),
-        ({"containers": [{"resources": requests("1")}], "resources": requests("5")}, 5000),
-        ({"containers": [{"resources": requests("1500u")}]}, 2),
-    ],
-)
-def test_a_pod_requests_what_its_containers_need_at_their_peak(spec, millicores):
-    assert pod_requests(spec)["cpu"] == millicores
 
 
 def test_pods_go_where_there_is_room_and_wait_where_there_is_none(lab):

@@ -18,6 +18,7 @@ from dralab.objects.claims import (
     made_claims,
     uses_claims,
 )
+from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime.client import Object, Resource, amend
@@ -26,7 +27,6 @@ from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 GROUP: Final = {"kind": "PodGroup", "api_version": "scheduling.k8s.io/v1alpha2"}
-SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
 
 Wire = Mapping[str, Any]
 

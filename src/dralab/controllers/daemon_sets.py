@@ -21,12 +21,12 @@ from dralab.controllers.workloads import (
 )
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.nodes import required_affinity, selects
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import NO_EXECUTE, REPELLING, untolerated
 from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DAEMON_SETS, NODES, PODS
-from dralab.values import labels
 
 HASH: Final = "controller-revision-hash"
 GENERATION: Final = "pod-template-generation"
@@ -215,16 +215,9 @@ class DaemonSets:
 def wants(daemon_set: Object, node: Object) -> tuple[bool, bool]:
     """Return whether a set's pod should run on a node, and whether it may go on running there."""
     spec = daemon_set["spec"]["template"]["spec"]
-    own = node["metadata"].get("labels") or {}
-    name = node["metadata"]["name"]
-    if spec.get("nodeName") and spec["nodeName"] != name:
+    if spec.get("nodeName") not in {node["metadata"]["name"], None, ""}:
         return False, False
-    if any(own.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
-        return False, False
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    if required is not None and not labels.node_selector_accepts(required, own, name):
+    if not selects(node, spec.get("nodeSelector") or {}, required_affinity(spec)):
         return False, False
     tolerations = _tolerations(spec)
     taints = (node.get("spec") or {}).get("taints") or ()
@@ -249,9 +242,7 @@ def _node_of(pod: Object) -> str:
     if pod["spec"].get("nodeName"):
         name: str = pod["spec"]["nodeName"]
         return name
-    required = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {}
+    required = required_affinity(pod["spec"]) or {}
     for term in required.get("nodeSelectorTerms") or ():
         for item in term.get("matchFields") or ():
             if item.get("key") == "metadata.name" and item.get("values"):

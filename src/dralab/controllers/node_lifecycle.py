@@ -11,6 +11,7 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished
 from dralab.objects.taints import covers
 from dralab.runtime.client import Object, amend
@@ -242,7 +243,7 @@ def _wanted(node: Object) -> list[tuple[str, str]]:
     for type_, status, key in PRESSURES:
         if (condition_of(node, type_) or {}).get("status") == status:
             found.append((key, "NoSchedule"))
-    if (node.get("spec") or {}).get("unschedulable"):
+    if is_unschedulable(node):
         found.append((CORDONED, "NoSchedule"))
     return found
 

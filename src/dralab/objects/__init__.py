@@ -6,9 +6,12 @@ controllers, nodes, the server and the commands on files ask the same function.
     metadata         keys, owners
     conditions       conditions in the status
     pods             finished, ready, its group, its containers
+    requests         what a pod requests of a node
+    nodes            which nodes may run a pod for the nodes' own sake
     claims           which claims a pod has, and what a claim says
     taints           which taints of nodes a pod tolerates
     device_taints    which taints of devices a request tolerates
+    extended_resources  what devices provide under the name of a resource
     volumes          which volume serves which claim
     workloads        the pods that a workload asks for
     quota            what objects count against a quota

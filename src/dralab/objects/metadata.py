@@ -63,7 +63,7 @@ def owner_reference(owner: JsonObject, *, api_version: str, kind: str) -> JsonDi
         "apiVersion": api_version,
         "kind": kind,
         "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
+        "uid": uid_of(owner),
         "controller": True,
         "blockOwnerDeletion": True,
     }

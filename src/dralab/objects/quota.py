@@ -7,7 +7,9 @@ are exact numbers by resource name, as in `spec.hard`.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from dralab.objects.extended_resources import IMPLICIT, SYNTHETIC
 from dralab.objects.pods import is_finished
+from dralab.objects.requests import exact_limits, exact_requests
 from dralab.values import quantity
 from dralab.values.quantity import Number
 
@@ -22,8 +24,6 @@ COUNTED: Final[Mapping[str, str]] = {
     "persistentvolumeclaims": "persistentvolumeclaims",
 }
 CLASS_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
-SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
-IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 
 
 def usage(resource: str, group: str, obj: Wire) -> dict[str, Number]:
@@ -84,7 +84,7 @@ def _pod(pod: Wire) -> dict[str, Number]:
     if is_finished(pod):
         return {}
     spec = pod.get("spec") or {}
-    requests, limits = _peak(spec, "requests"), _peak(spec, "limits")
+    requests, limits = exact_requests(spec), exact_limits(spec)
     found: dict[str, Number] = {"pods": 1}
     for name, amount in requests.items():
         found[f"requests.{name}"] = amount
@@ -118,23 +118,6 @@ def _claim(claim: Wire) -> dict[str, Number]:
     return found
 
 
-def _peak(spec: Wire, kind: str) -> dict[str, Number]:
-    total_: dict[str, Number] = {}
-    for container in spec.get("containers") or ():
-        for name, text in ((container.get("resources") or {}).get(kind) or {}).items():
-            total_[name] = total_.get(name, 0) + quantity.parse_any(text)
-    for container in spec.get("initContainers") or ():
-        for name, text in ((container.get("resources") or {}).get(kind) or {}).items():
-            amount = quantity.parse_any(text)
-            if container.get("restartPolicy") == "Always":
-                total_[name] = total_.get(name, 0) + amount
-            else:
-                total_[name] = max(total_.get(name, 0), amount)
-    for name, text in (spec.get("overhead") or {}).items():
-        total_[name] = total_.get(name, 0) + quantity.parse_any(text)
-    return total_
-
-
 def _in_scope(scope: Wire, pod: Wire) -> bool:
     spec = pod.get("spec") or {}
     match scope["scopeName"]:
@@ -143,9 +126,9 @@ def _in_scope(scope: Wire, pod: Wire) -> bool:
         case "NotTerminating":
             return spec.get("activeDeadlineSeconds") is None
         case "BestEffort":
-            return not _peak(spec, "requests") and not _peak(spec, "limits")
+            return not (exact_requests(spec) or exact_limits(spec))
         case "NotBestEffort":
-            return bool(_peak(spec, "requests") or _peak(spec, "limits"))
+            return bool(exact_requests(spec) or exact_limits(spec))
         case "PriorityClass":
             name, values = spec.get("priorityClassName") or "", scope.get("values") or ()
             match scope.get("operator", "Exists"):

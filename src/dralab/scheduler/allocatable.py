@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 from dralab.allocation.problem import DeviceId
 from dralab.objects.claims import claims_by_entry, consumers_of, results_of
 from dralab.objects.pods import containers_of
-from dralab.scheduler.pods import PodInfo, requests_of_containers, requests_of_pod, with_claimed
+from dralab.objects.requests import requests_of_containers, requests_of_pod
+from dralab.scheduler.pods import PodInfo, with_claimed
 from dralab.values.quantity import Format, Number, form_of, parse_any, render
 
 Wire = Mapping[str, Any]

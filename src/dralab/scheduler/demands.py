@@ -17,15 +17,14 @@ from dralab.objects.claims import (
     is_shared,
     made_claims,
 )
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids, uid_of
+from dralab.objects.extended_resources import SYNTHETIC, claim_spec, classes_by_resource
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, owner_uids, uid_of
 from dralab.runtime.client import Object
-from dralab.scheduler.pods import PodInfo, base_units
+from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.volumes import VolumeDemand
 
 Wire = Mapping[str, Any]
-IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 MOST_CONSUMERS: Final = 256
-SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
 NOT_CREATED_YET: Final = "ResourceClaim not created yet"
 
 
@@ -101,15 +100,7 @@ class Demands:
             self.classes.pop(name, None)
         else:
             self.classes[name] = obj
-        # Of several classes with one extended resource the newest wins, then the first by name.
-        chosen: dict[str, tuple[str, str]] = {}
-        for other in sorted(self.classes):
-            metadata, spec = self.classes[other]["metadata"], self.classes[other].get("spec") or {}
-            resource = spec.get("extendedResourceName")
-            made = metadata.get("creationTimestamp", "")
-            if resource and (resource not in chosen or made > chosen[resource][0]):
-                chosen[resource] = (made, other)
-        self._by_resource = {resource: name for resource, (_, name) in chosen.items()}
+        self._by_resource = classes_by_resource(self.classes.values())
 
     def of(self, pod: PodInfo) -> Demand | Blocked:
         """Return what a pod demands, or why it cannot be tried."""
@@ -155,11 +146,7 @@ class Demands:
         for resource, amount in pod.requests.items():
             if not amount or "/" not in resource:
                 continue
-            if resource.startswith(IMPLICIT):
-                name = resource.removeprefix(IMPLICIT)
-                if name in self.classes:
-                    found[resource] = name
-            elif resource in self._by_resource:
+            if resource in self._by_resource:
                 found[resource] = self._by_resource[resource]
         return found
 
@@ -220,39 +207,8 @@ def synthetic_claim(pod: PodInfo, provided: Mapping[str, str]) -> tuple[Object, 
 
     `provided` maps the resources that devices are to provide to their classes.
     """
-    spec = pod.obj["spec"]
-    requests: list[Wire] = []
-    mappings: list[Wire] = []
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    for number, container in enumerate(containers):
-        resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        for index, resource in enumerate(sorted(asked)):
-            amount = base_units(resource, asked[resource])
-            if resource not in provided or not amount:
-                continue
-            name = f"container-{number}-request-{index}"
-            exactly = {
-                "deviceClassName": provided[resource],
-                "allocationMode": "ExactCount",
-                "count": amount,
-            }
-            requests.append({"name": name, "exactly": exactly})
-            mappings.append(
-                {
-                    "containerName": container["name"],
-                    "resourceName": resource,
-                    "requestName": name,
-                }
-            )
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": pod.key.name,
-        "uid": pod.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    spec, mappings = claim_spec(pod.obj, provided)
+    owner = owner_reference(pod.obj, api_version="v1", kind="Pod")
     claim: Object = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -262,6 +218,6 @@ def synthetic_claim(pod: PodInfo, provided: Mapping[str, str]) -> tuple[Object, 
             "annotations": {SYNTHETIC: "true"},
             "ownerReferences": [owner],
         },
-        "spec": {"devices": {"requests": requests}},
+        "spec": spec,
     }
     return claim, mappings

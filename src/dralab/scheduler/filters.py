@@ -11,15 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from dralab.objects import taints
+from dralab.objects.nodes import PODS, UnfitReason, placement_refusal
 from dralab.objects.taints import tolerates
-from dralab.scheduler.nodes import PODS, REMEMBERED, Kept, Mask, NodeTable, Scores
+from dralab.scheduler.nodes import REMEMBERED, Kept, Mask, NodeTable, Scores
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
 
-UNSCHEDULABLE: Final = "node(s) were unschedulable"
-NO_AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
-TOO_MANY_PODS: Final = "Too many pods"
 # The API has no number for "the best there is"; scores go from 0 to this (framework.MaxNodeScore).
 MOST: Final = 100.0
 SMALL_IMAGES: Final = 23 * 1024 * 1024
@@ -91,21 +89,16 @@ class NodeFilter:
         return number
 
     def _verdict(self, pod: PodInfo, row: int) -> str:
-        node = self.table.objects[row] or {}
-        spec = node.get("spec") or {}
-        if spec.get("unschedulable") and not tolerates(pod.tolerations, taints.UNSCHEDULABLE):
-            return UNSCHEDULABLE
-        taint = taints.untolerated(pod.tolerations, spec.get("taints") or (), taints.REPELLING)
-        if taint is not None:
-            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
-        name, own = self.table.names[row], self.table.labels[row]
-        if any(own.get(key) != value for key, value in pod.node_selector.items()):
-            return NO_AFFINITY
-        if pod.node_affinity is not None and not labels.node_selector_accepts(
-            pod.node_affinity, own, name
-        ):
-            return NO_AFFINITY
-        return ""
+        node = self.table.objects[row]
+        if node is None:
+            return ""
+        refusal = placement_refusal(
+            node,
+            tolerations=pod.tolerations,
+            selector=pod.node_selector,
+            affinity=pod.node_affinity,
+        )
+        return "" if refusal is None else str(refusal)
 
     def _points(self, pod: PodInfo, row: int) -> int:
         name, own = self.table.names[row], self.table.labels[row]
@@ -154,15 +147,15 @@ def lacking(table: NodeTable, pod: PodInfo, row: int, provided: frozenset[str]) 
 
     `provided` are resources that devices provide where the node itself offers none.
     """
-    found = [TOO_MANY_PODS] if table.free(PODS)[row] < 1 else []
-    found += [
-        f"Insufficient {resource}"
+    short = [PODS] if table.free(PODS)[row] < 1 else []
+    short += [
+        resource
         for resource, amount in sorted(pod.requests.items())
         if amount
         and table.free(resource)[row] < amount
         and not (resource in provided and table.allocatable(resource)[row] == 0)
     ]
-    return found
+    return [str(UnfitReason("NodeResourcesFit", resource)) for resource in short]
 
 
 def ports_free(table: NodeTable, pod: PodInfo) -> Mask | None:

@@ -12,15 +12,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dralab.objects.nodes import PODS, offered
+from dralab.objects.requests import base_units
 from dralab.runtime.client import Object
-from dralab.scheduler.pods import PodInfo, PodMatcher, base_units
+from dralab.scheduler.pods import PodInfo, PodMatcher
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
 REMEMBERED: Final = 512
-PODS: Final = "pods"
 
 
 class NodeTable:
@@ -117,8 +118,8 @@ class NodeTable:
             self.changed.append(row)
             self._domains.clear()
             better = True
-        if old is None or _offer(old) != _offer(obj):
-            offer = _offer(obj)
+        if old is None or offered(old) != offered(obj):
+            offer = offered(obj)
             for resource in offer:
                 self._column(resource)
             before = self._allocatable[:, row].copy()
@@ -226,7 +227,7 @@ class NodeTable:
         self.objects[row] = obj
         self._put_images(row, (), _images(obj))
         self.labels[row] = obj["metadata"].get("labels") or {}
-        self._set_allocatable(row, _offer(obj))
+        self._set_allocatable(row, offered(obj))
         self._free[:, row] = self._allocatable[:, row]
         self._scored[:, row] = self._allocatable[:2, row]
 
@@ -351,10 +352,4 @@ def _placement(obj: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _images(obj: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any]]:
     found: Sequence[Mapping[str, Any]] = ((obj or {}).get("status") or {}).get("images") or ()
-    return found
-
-
-def _offer(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    status = obj.get("status") or {}
-    found: Mapping[str, Any] = status.get("allocatable") or status.get("capacity") or {}
     return found

@@ -1,12 +1,10 @@
 """Pods as the scheduler reasons about them, read once from their wire form.
 
-Sources: k8s.io/component-helpers `resource.PodRequests`, kube-scheduler `framework.PodInfo`.
+Source: kube-scheduler `framework.PodInfo`. The rules are those of `dralab.objects`.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,10 +12,12 @@ import orjson
 
 from dralab.kernel.clock import from_rfc3339
 from dralab.objects.metadata import Key, key_of
+from dralab.objects.nodes import required_affinity
 from dralab.objects.pods import group_of
+from dralab.objects.requests import pod_requests
 from dralab.objects.volumes import claims_of
 from dralab.runtime.client import Object
-from dralab.values import labels, quantity
+from dralab.values import labels
 
 Wire = Mapping[str, Any]
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -121,7 +121,7 @@ def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = N
     status = (obj.get("status") or {}) if spec.get("nodeName") else {}
     claimed = tuple(status.get("nodeAllocatableResourceClaimStatuses") or ())
     requests = pod_requests(spec, claimed)
-    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = required_affinity(spec)
     preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     tolerations = spec.get("tolerations") or ()
     selector = spec.get("nodeSelector") or {}
@@ -171,75 +171,6 @@ def with_claimed(pod: PodInfo, claimed: Iterable[Wire]) -> PodInfo:
     entries = tuple(claimed)
     requests = pod_requests(spec, entries)
     return replace(pod, requests=requests, scored=_scored(spec, requests), claimed=entries)
-
-
-def pod_requests(spec: Wire, claimed: Iterable[Wire] = ()) -> dict[str, int]:
-    """Return what a pod asks of a node, in base units.
-
-    Containers add up; an init container counts where it alone is larger than all that run
-    after it; sidecars (init containers that restart) count for everything after them. What
-    devices take (`claimed`, as in the pod's status) is added: a claim's mapping and the overhead
-    per pod once, the overhead per container where a container uses the claim.
-    Requests of the pod itself replace the sum of all that.
-
-    >>> pod_requests({"containers": [{"resources": {"requests": {"cpu": "250m"}}}]})
-    {'cpu': 250}
-    """
-    total = requests_of_containers(spec, claimed)
-    total.update(requests_of_pod(spec))
-    if spec.get("overhead"):
-        _add(total, {name: base_units(name, text) for name, text in spec["overhead"].items()})
-    return total
-
-
-def requests_of_pod(spec: Wire) -> Mapping[str, int]:
-    """Return what the pod itself requests, whatever its containers do."""
-    return _requests(spec.get("resources"))
-
-
-def requests_of_containers(spec: Wire, claimed: Iterable[Wire] = ()) -> dict[str, int]:
-    """Return what the containers of a pod and its devices ask for together, in base units."""
-    once, each = _of_claims(claimed)
-    total: dict[str, int] = {}
-    for container in spec.get("containers") or ():
-        _add(total, _requests(container.get("resources")))
-        if each:
-            _add(total, each.get(container["name"], {}))
-    inits = spec.get("initContainers")
-    if inits:
-        sidecars: dict[str, int] = {}
-        peak: dict[str, int] = {}
-        for container in inits:
-            needed = dict(_requests(container.get("resources")))
-            if each:
-                _add(needed, each.get(container["name"], {}))
-            if container.get("restartPolicy") == "Always":
-                _add(sidecars, needed)
-                needed = dict(sidecars)
-            else:
-                _add(needed, sidecars)
-            _largest(peak, needed)
-        _add(total, sidecars)
-        _largest(total, peak)
-    _add(total, once)
-    return total
-
-
-def base_units(resource: str, text: Any) -> int:
-    """Return an amount of a resource as an integer: millicores of cpu, else whole units."""
-    value = quantity.parse_any(text)
-    return math.ceil(value * 1000) if resource == "cpu" else math.ceil(value)
-
-
-def amount_of(resource: str, units: int) -> str:
-    """Return base units as a quantity.
-
-    >>> amount_of("cpu", 1500), amount_of("memory", 2**30)
-    ('1500m', '1Gi')
-    """
-    if resource == "cpu":
-        return quantity.render(Fraction(units, 1000))
-    return quantity.render(units, "BinarySI")
 
 
 class _Terms:
@@ -296,48 +227,6 @@ class _Terms:
 
 # A term without a selector speaks of no pod.
 _NOTHING: Final = labels.Selector((labels.Requirement("", "In", ()),))
-
-
-def _requests(resources: Wire | None) -> dict[str, int]:
-    if not resources:
-        return {}
-    # What only has a limit requests that much; a server sets it so, a file may not.
-    wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: base_units(name, text) for name, text in wanted.items()}
-
-
-def _of_claims(claimed: Iterable[Wire]) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """Return what claims take of the node once, and what they take for each container by name."""
-    once: dict[str, int] = {}
-    each: dict[str, dict[str, int]] = {}
-    for status in claimed:
-        mapping, overhead = status.get("mapping"), status.get("overhead")
-        if not mapping and not overhead:
-            # As 1.36 writes it: one sum for each resource.
-            found = status.get("resources") or {}
-            _add(once, {name: base_units(name, text) for name, text in found.items()})
-            continue
-        for item in mapping or ():
-            _add(once, {item["name"]: base_units(item["name"], item["quantity"])})
-        for item in overhead or ():
-            name = item["name"]
-            if item.get("perPod") is not None:
-                _add(once, {name: base_units(name, item["perPod"])})
-            if item.get("perContainer") is not None:
-                for container in status.get("containers") or ():
-                    amount = {name: base_units(name, item["perContainer"])}
-                    _add(each.setdefault(container, {}), amount)
-    return once, each
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _largest(total: dict[str, int], other: Mapping[str, int]) -> None:
-    for name, amount in other.items():
-        total[name] = max(total.get(name, 0), amount)
 
 
 def _scored(spec: Wire, requests: Mapping[str, int]) -> tuple[int, int]:

@@ -14,11 +14,11 @@ from dralab.allocation.explanation.sentences import EVENT_BYTES, event
 from dralab.allocation.outcome import Unknown
 from dralab.allocation.problem import Claim
 from dralab.kernel.clock import SECOND
+from dralab.objects.requests import amount_of
 from dralab.runtime.events import shortened
 from dralab.scheduler.cycle import CANNOT_ALLOCATE, ClusterState, Refusal
 from dralab.scheduler.demands import Blocked
 from dralab.scheduler.nodes import REMEMBERED
-from dralab.scheduler.pods import amount_of
 
 MOMENT: Final = 1 * SECOND
 # Questions to the allocator for one explanation, and nodes that are asked about.

@@ -14,6 +14,7 @@ from dralab.apiserver.tables.printers import (
     status_of,
 )
 from dralab.kernel.clock import SECOND
+from dralab.objects.nodes import is_unschedulable
 
 ROLE = "node-role.kubernetes.io/"
 
@@ -88,7 +89,7 @@ def _node_word(obj: Object) -> str:
     word = "Unknown"
     if ready is not None:
         word = "Ready" if ready.get("status") == "True" else "NotReady"
-    return f"{word},SchedulingDisabled" if spec_of(obj).get("unschedulable") else word
+    return f"{word},SchedulingDisabled" if is_unschedulable(obj) else word
 
 
 def _roles(obj: Object) -> set[str]:

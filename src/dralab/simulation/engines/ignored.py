@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dralab.objects.requests import requested
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Circumstances, Pod
 from dralab.simulation.scenario.fleet import Fleet
@@ -94,8 +95,7 @@ def _unheeded(spec: Mapping[str, Any]) -> Iterator[str]:
     for container in spec.get("containers") or ():
         if any(port.get("hostPort") for port in container.get("ports") or ()):
             yield "hostPort"
-        resources = container.get("resources") or {}
-        for name in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}:
+        for name in requested(container.get("resources")):
             if name not in KNOWN_RESOURCES:
                 yield f"request {name}"
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dralab.api.manifests import Manifest, Origin, load
 from dralab.kernel.clock import SECOND
+from dralab.objects.requests import requested
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fields import duration
@@ -206,8 +207,7 @@ def _requests(manifest: Manifest, path: Path, spec: Mapping[str, Any]) -> dict[s
     """Return what the containers ask for together (limits where they request nothing)."""
     total: dict[str, Any] = {}
     for container in spec.get("containers") or []:
-        resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        asked = requested(container.get("resources"))
         for key, value in asked.items():
             try:
                 total[key] = total.get(key, 0) + parse_any(value)

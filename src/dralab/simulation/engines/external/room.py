@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from dralab.objects.requests import requested
 from dralab.simulation.engines import objects
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
@@ -70,8 +71,7 @@ def is_unsure(body: Mapping[str, Any] | None) -> bool:
     if any(spec.get(name) for name in UNKNOWN):
         return True
     for container in spec.get("containers") or ():
-        resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        asked = requested(container.get("resources"))
         if set(asked) - KNOWN or any(p.get("hostPort") for p in container.get("ports") or ()):
             return True
     return False

@@ -1,0 +1,173 @@
+"""What pods request of a node: containers, sidecars, init containers, overhead, the pod itself.
+
+Source: k8s.io/component-helpers `resource.PodRequests` and `PodLimits`. The scheduler and the
+filters of nodes count in base units (millicores, bytes, pieces); quotas count exactly.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any, Final, TypeVar
+
+from dralab.values import quantity
+from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.quantity import Number
+
+_NONE: Final[JsonObject] = {}
+_N = TypeVar("_N", int, Number)
+
+
+def requested(resources: JsonObject | None) -> JsonDict:
+    """Return what `resources` of a container or pod request: what only has a limit, that much.
+
+    A server fills requests in from limits; files may not have been there.
+
+    >>> requested({"limits": {"cpu": "2", "example.com/gpu": "1"}, "requests": {"cpu": "1"}})
+    {'cpu': '1', 'example.com/gpu': '1'}
+    """
+    resources = resources or _NONE
+    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+
+
+def pod_requests(spec: JsonObject, claimed: Iterable[JsonObject] = ()) -> dict[str, int]:
+    """Return what a pod asks of a node, in base units.
+
+    Containers add up; an init container counts where it alone is larger than all that run
+    after it; sidecars (init containers that restart) count for everything after them. What
+    devices take (`claimed`, as in the pod's status) is added: a claim's mapping and the overhead
+    per pod once, the overhead per container where a container uses the claim.
+    Requests of the pod itself replace the sum of all that.
+
+    >>> pod_requests({"containers": [{"resources": {"requests": {"cpu": "250m"}}}]})
+    {'cpu': 250}
+    """
+    total = requests_of_containers(spec, claimed)
+    total.update(requests_of_pod(spec))
+    if spec.get("overhead"):
+        _add(total, _in_base_units(spec["overhead"]))
+    return total
+
+
+def requests_of_pod(spec: JsonObject) -> Mapping[str, int]:
+    """Return what the pod itself requests, whatever its containers do."""
+    resources = spec.get("resources")
+    return _in_base_units(requested(resources)) if resources else {}
+
+
+def requests_of_containers(spec: JsonObject, claimed: Iterable[JsonObject] = ()) -> dict[str, int]:
+    """Return what the containers of a pod and its devices ask for together, in base units."""
+    once, each = _of_claims(claimed)
+
+    def of(container: JsonObject) -> dict[str, int]:
+        resources = container.get("resources")
+        found = _in_base_units(requested(resources)) if resources else {}
+        if each:
+            _add(found, each.get(container["name"], {}))
+        return found
+
+    total = _at_peak(spec, of)
+    _add(total, once)
+    return total
+
+
+def exact_requests(spec: JsonObject) -> dict[str, Number]:
+    """Return what a pod requests, exactly; devices of claims apart."""
+    total = _at_peak(spec, lambda container: _exact(requested(container.get("resources"))))
+    total.update(_exact(requested(spec.get("resources"))))
+    _add(total, _exact(spec.get("overhead") or _NONE))
+    return total
+
+
+def exact_limits(spec: JsonObject) -> dict[str, Number]:
+    """Return what a pod may use at most, exactly; resources without a limit are left out."""
+
+    def of(holder: JsonObject) -> dict[str, Number]:
+        return _exact((holder.get("resources") or _NONE).get("limits") or _NONE)
+
+    total = _at_peak(spec, of)
+    total.update(of(spec))
+    overhead = _exact(spec.get("overhead") or _NONE)
+    _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
+    return total
+
+
+def base_units(resource: str, text: Any) -> int:
+    """Return an amount of a resource as an integer: millicores of cpu, else whole units."""
+    value = quantity.parse_any(text)
+    return math.ceil(value * 1000) if resource == "cpu" else math.ceil(value)
+
+
+def amount_of(resource: str, units: int) -> str:
+    """Return base units as a quantity.
+
+    >>> amount_of("cpu", 1500), amount_of("memory", 2**30)
+    ('1500m', '1Gi')
+    """
+    if resource == "cpu":
+        return quantity.render(Fraction(units, 1000))
+    return quantity.render(units, "BinarySI")
+
+
+def _at_peak(spec: JsonObject, of: Callable[[JsonObject], dict[str, _N]]) -> dict[str, _N]:
+    """Return the most that the containers of a pod need at a time; `of` reads one container."""
+    total: dict[str, _N] = {}
+    for container in spec.get("containers") or ():
+        _add(total, of(container))
+    inits = spec.get("initContainers")
+    if inits:
+        sidecars: dict[str, _N] = {}
+        peak: dict[str, _N] = {}
+        for container in inits:
+            needed = of(container)
+            if container.get("restartPolicy") == "Always":
+                _add(sidecars, needed)
+                needed = sidecars
+            else:
+                _add(needed, sidecars)
+            _raise_to(peak, needed)
+        _add(total, sidecars)
+        _raise_to(total, peak)
+    return total
+
+
+def _of_claims(
+    claimed: Iterable[JsonObject],
+) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Return what claims take of the node once, and what they take for each container by name."""
+    once: dict[str, int] = {}
+    each: dict[str, dict[str, int]] = {}
+    for status in claimed:
+        mapping, overhead = status.get("mapping"), status.get("overhead")
+        if not mapping and not overhead:
+            # As 1.36 writes it: one sum for each resource.
+            _add(once, _in_base_units(status.get("resources") or _NONE))
+            continue
+        for item in mapping or ():
+            _add(once, {item["name"]: base_units(item["name"], item["quantity"])})
+        for item in overhead or ():
+            name = item["name"]
+            if item.get("perPod") is not None:
+                _add(once, {name: base_units(name, item["perPod"])})
+            if item.get("perContainer") is not None:
+                for container in status.get("containers") or ():
+                    amount = {name: base_units(name, item["perContainer"])}
+                    _add(each.setdefault(container, {}), amount)
+    return once, each
+
+
+def _in_base_units(amounts: JsonObject) -> dict[str, int]:
+    return {name: base_units(name, text) for name, text in amounts.items()}
+
+
+def _exact(amounts: JsonObject) -> dict[str, Number]:
+    return {name: quantity.parse_any(text) for name, text in amounts.items()}
+
+
+def _add(total: dict[str, _N], more: Mapping[str, _N]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: dict[str, _N], other: Mapping[str, _N]) -> None:
+    for name, amount in other.items():
+        total[name] = max(total.get(name, 0), amount)

@@ -1,0 +1,97 @@
+"""Which nodes may run a pod: the same answers for the scheduler and for commands on files."""
+
+import pytest
+
+from dralab.objects.nodes import NodeFilters, availability
+from dralab.objects.taints import UNSCHEDULABLE
+
+
+def node(name="n", labels=None, taints=(), cordoned=False, **allocatable):
+    spec = {"taints": [*taints]} | ({"unschedulable": True} if cordoned else {})
+    made = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+    return made | ({"status": {"allocatable": allocatable}} if allocatable else {})
+
+
+def pod(name="p", cpu="", on="", phase="", **spec):
+    resources = {"requests": {"cpu": cpu}} if cpu else {}
+    spec = {"containers": [{"name": "c", "resources": resources}], **spec}
+    if on:
+        spec["nodeName"] = on
+    return {"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}}
+
+
+def affinity(key, operator, *values, field="matchExpressions"):
+    term = {field: [{"key": key, "operator": operator, "values": [*values]}]}
+    required = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+WORN = {"key": "worn", "value": "out", "effect": "NoSchedule"}
+NO_MATCH = ["node(s) didn't match Pod's node affinity/selector"]
+
+
+@pytest.mark.parametrize(
+    ("of", "wanted", "why"),
+    [
+        (node(), pod(cpu="64"), []),
+        (node(cpu="2", pods="9"), pod(cpu="2"), []),
+        (node(cpu="2", pods="9"), pod(cpu="64"), ["Insufficient cpu"]),
+        (node(cpu="2", pods="0"), pod(cpu="64"), ["Too many pods", "Insufficient cpu"]),
+        (node(cpu="2"), pod(cpu="1"), []),
+        (node(memory="1Gi"), pod(cpu="1"), ["Insufficient cpu"]),
+        (node(taints=[WORN]), pod(), ["node(s) had untolerated taint {worn: out}"]),
+        (node(taints=[WORN]), pod(tolerations=[{"key": "worn", "operator": "Exists"}]), []),
+        (node(taints=[WORN | {"effect": "PreferNoSchedule"}]), pod(), []),
+        (node(cordoned=True, taints=[WORN]), pod(), ["node(s) were unschedulable"]),
+        (
+            node(cordoned=True),
+            pod(tolerations=[{"key": UNSCHEDULABLE["key"], "operator": "Exists"}]),
+            [],
+        ),
+        (node(), pod(nodeSelector={"zone": "a"}), NO_MATCH),
+        (node(labels={"zone": "a"}), pod(nodeSelector={"zone": "a"}), []),
+        (node(labels={"zone": "a"}), pod(affinity=affinity("zone", "In", "a", "b")), []),
+        (node(labels={"zone": "c"}), pod(affinity=affinity("zone", "In", "a", "b")), NO_MATCH),
+        (
+            node(),
+            pod(affinity=affinity("metadata.name", "In", "n", field="matchFields")),
+            [],
+        ),
+        (node(taints=[WORN], cpu="1"), pod(cpu="64", on="n"), []),
+        (node(), pod(on="m"), ["node(s) didn't match the requested node name"]),
+    ],
+)
+def test_a_node_says_why_it_may_not_run_a_pod(of, wanted, why):
+    assert [str(reason) for reason in NodeFilters([of]).refusals(wanted, "n")] == why
+
+
+def test_bound_pods_take_room_until_they_are_finished():
+    bound = [pod("a", "1", on="n"), pod("b", "1", on="n", phase="Succeeded")]
+    filters = NodeFilters([node(cpu="2", pods="2")], bound)
+    assert filters.refusals(pod("c", "1"), "n") == []
+    filters.place(pod("c", "1"), "n")
+    filters.place(pod("c", "1"), "n")
+    reasons = filters.refusals(pod("d", "1"), "n")
+    assert [str(reason) for reason in reasons] == ["Too many pods", "Insufficient cpu"]
+
+
+@pytest.mark.parametrize(("offered", "fits"), [({}, True), ({"g": "0"}, True), ({"g": "1"}, False)])
+def test_devices_provide_what_the_node_itself_does_not_have(offered, fits):
+    filters = NodeFilters([node(cpu="1", **offered)], provided=["g"])
+    wanted = pod()
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"g": "2"}}
+    assert (not filters.refusals(wanted, "n")) is fits
+
+
+def test_pods_that_fit_one_by_one_may_not_fit_together():
+    filters = NodeFilters([node(cpu="2")])
+    assert filters.fits_beside([pod("a", "1"), pod("b", "1")], "n")
+    assert not filters.fits_beside([pod("a", "1"), pod("b", "1"), pod("c", "1")], "n")
+    assert filters.fits_beside([pod("a", "9")], "elsewhere")
+
+
+def test_the_sentence_is_that_of_kube_scheduler():
+    reasons = ["Insufficient cpu", "node(s) were unschedulable", "Insufficient cpu"]
+    assert availability(3, reasons) == (
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
+    )

@@ -1,0 +1,174 @@
+"""What pods request: the cases of scheduler, quotas, extended resources and simulation."""
+
+from fractions import Fraction
+
+import pytest
+
+from dralab.objects.extended_resources import IMPLICIT, claim_spec, classes_by_resource
+from dralab.objects.requests import (
+    exact_limits,
+    exact_requests,
+    pod_requests,
+    requested,
+)
+
+
+@pytest.mark.parametrize(
+    ("resources", "wanted"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"requests": {"cpu": "1"}}, {"cpu": "1"}),
+        ({"limits": {"cpu": "2"}}, {"cpu": "2"}),
+        ({"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}, {"cpu": "1"}),
+        ({"limits": {"a.example/gpu": "1"}, "requests": None}, {"a.example/gpu": "1"}),
+    ],
+)
+def test_what_only_has_a_limit_requests_that_much(resources, wanted):
+    assert requested(resources) == wanted
+
+
+def requests(cpu):
+    return {"requests": {"cpu": cpu}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "millicores"),
+    [
+        ({"containers": [{"resources": requests("250m")}, {"resources": requests("1")}]}, 1250),
+        ({"containers": [{"resources": {"limits": {"cpu": "2"}}}]}, 2000),
+        (
+            {
+                "initContainers": [{"resources": requests("3")}],
+                "containers": [{"resources": requests("1")}],
+            },
+            3000,
+        ),
+        (
+            {
+                "initContainers": [
+                    {"resources": requests("1"), "restartPolicy": "Always"},
+                    {"resources": requests("3")},
+                ],
+                "containers": [{"resources": requests("1")}],
+            },
+            4000,
+        ),
+        (
+            {
+                "initContainers": [{"resources": requests("1"), "restartPolicy": "Always"}],
+                "containers": [{"resources": requests("1")}],
+                "overhead": {"cpu": "100m"},
+            },
+            2100,
+        ),
+        ({"containers": [{"resources": requests("1")}], "resources": requests("5")}, 5000),
+        ({"containers": [{"resources": requests("1500u")}]}, 2),
+    ],
+)
+def test_a_pod_requests_what_its_containers_need_at_their_peak(spec, millicores):
+    assert pod_requests(spec)["cpu"] == millicores
+
+
+@pytest.mark.parametrize(
+    ("spec", "millicores"),
+    [
+        # An init container that begins after a sidecar needs room beside it.
+        (
+            {
+                "initContainers": [
+                    {"resources": requests("1"), "restartPolicy": "Always"},
+                    {"resources": requests("3")},
+                    {"resources": requests("1"), "restartPolicy": "Always"},
+                ],
+                "containers": [{"resources": requests("1")}],
+            },
+            4000,
+        ),
+        # One that begins before does not.
+        (
+            {
+                "initContainers": [
+                    {"resources": requests("3")},
+                    {"resources": requests("1"), "restartPolicy": "Always"},
+                ],
+                "containers": [{"resources": requests("1")}],
+            },
+            3000,
+        ),
+        ({"containers": [], "overhead": {"cpu": "1"}}, 1000),
+        (
+            {"containers": [{"resources": requests("1")}], "resources": {"limits": {"cpu": "5"}}},
+            5000,
+        ),
+    ],
+)
+def test_scheduler_and_quotas_count_the_same_peak(spec, millicores):
+    assert pod_requests(spec)["cpu"] == millicores
+    assert exact_requests(spec)["cpu"] * 1000 == millicores
+
+
+def test_quotas_count_exactly():
+    spec = {"containers": [{"resources": {"requests": {"cpu": "1500u"}, "limits": {"cpu": "1"}}}]}
+    assert exact_requests(spec) == {"cpu": Fraction(3, 2000)}
+    assert exact_limits(spec) == {"cpu": 1}
+
+
+def test_overhead_is_added_to_limits_that_there_are():
+    limited = {"containers": [{"resources": {"limits": {"cpu": "1"}}}]}
+    overhead = {"overhead": {"cpu": "1", "memory": "1Mi"}}
+    assert exact_limits(limited | overhead) == {"cpu": 2}
+    assert exact_limits({"containers": [{}], **overhead}) == {}
+    assert exact_limits(limited | {"resources": {"limits": {"cpu": "4"}}}) == {"cpu": 4}
+
+
+def device_class(name, resource="", made="2026-01-01T00:00:00Z"):
+    spec = {"extendedResourceName": resource} if resource else {}
+    return {"metadata": {"name": name, "creationTimestamp": made}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("classes", "provider"),
+    [
+        ([device_class("a", "x.example/gpu")], "a"),
+        ([device_class("b", "x.example/gpu"), device_class("a", "x.example/gpu")], "a"),
+        (
+            [
+                device_class("a", "x.example/gpu"),
+                device_class("b", "x.example/gpu", "2026-02-01T00:00:00Z"),
+            ],
+            "b",
+        ),
+        ([device_class("a")], None),
+    ],
+)
+def test_the_newest_class_provides_an_extended_resource(classes, provider):
+    found = classes_by_resource(classes)
+    assert found.get("x.example/gpu") == provider
+    assert all(found[f"{IMPLICIT}{item['metadata']['name']}"] for item in classes)
+
+
+def test_the_claim_of_extended_resources_asks_container_by_container():
+    pod = {
+        "spec": {
+            "initContainers": [{"name": "init", "resources": {"limits": {"x.example/gpu": "1"}}}],
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {"requests": {"cpu": "1", "x.example/gpu": "2"}},
+                },
+                {"name": "none", "resources": {"requests": {"x.example/gpu": "0"}}},
+                {"name": "other", "resources": {"requests": {"y.example/gpu": "1"}}},
+            ],
+        }
+    }
+    spec, mappings = claim_spec(pod, {"x.example/gpu": "gpu"})
+    assert [
+        (item["name"], item["exactly"]["count"], item["exactly"]["deviceClassName"])
+        for item in spec["devices"]["requests"]
+    ] == [("container-0-request-0", 1, "gpu"), ("container-1-request-1", 2, "gpu")]
+    assert mappings[1] == {
+        "containerName": "main",
+        "resourceName": "x.example/gpu",
+        "requestName": "container-1-request-1",
+    }
