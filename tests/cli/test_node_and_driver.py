@@ -144,4 +144,4 @@ def test_a_node_that_runs_programs_refuses_a_cluster_without_credentials(tmp_pat
         arguments = ["node", "--name", "n", "--runtime", "process", "--root", str(tmp_path)]
         result = CliRunner().invoke(main, [*arguments, "--kubeconfig", str(cluster.kubeconfig)])
     assert result.exit_code == 2
-    assert "it asks for no credential: serve it without --plain" in result.stderr
+    assert "it is asked without a credential: serve it without --plain" in result.stderr

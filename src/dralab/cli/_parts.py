@@ -1,6 +1,5 @@
 """What commands share that run a part against any cluster."""
 
-import logging
 import signal
 import threading
 from pathlib import Path
@@ -8,20 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dralab.cli.errors import Unusable
-
 if TYPE_CHECKING:
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
-    from dralab.runtime.remote import RemoteClient
 
-KUBECONFIG = click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    envvar="KUBECONFIG",
-    help="Which cluster, and as whom.",
-)
 ROOT = click.option(
     "--root",
     type=click.Path(file_okay=False, path_type=Path),
@@ -65,27 +54,6 @@ def address_of(text: str, example: str) -> tuple[str, int]:
             f"{text!r} is not ADDR:PORT, such as {example}", param_hint="--listen"
         )
     return host, int(port)
-
-
-def connected(kubeconfig: Path) -> "RemoteClient":
-    """Return a client of the cluster, once it has answered."""
-    from dralab.api.status import ApiError
-    from dralab.runtime.kubeconfig import KubeconfigError, read
-    from dralab.runtime.remote import RemoteClient
-    from dralab.runtime.resources import NODES
-
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    # Connections above those that it keeps are closed; nobody needs to know.
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
-    try:
-        client = RemoteClient(read(kubeconfig, ""))
-    except KubeconfigError as error:
-        raise click.UsageError(str(error)) from error
-    try:
-        client.list(NODES)
-    except ApiError as error:
-        raise Unusable(error.message) from error
-    return client
 
 
 def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:

@@ -1,26 +1,17 @@
-"""What all commands that simulate share: their options, bad input, going on, and printing."""
+"""What all commands that simulate share: their options, bad input, and going on."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import click
-import orjson
 
 from dralab.cli._progress import watching
 from dralab.simulation.errors import Complaints, InputError
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-OUTPUT = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["json", "yaml", "table"]),
-    default="json",
-    show_default=True,
-    help="How to print the result.",
-)
 REPORT = click.option("--report", type=FOLDER, help="Write tables and a page to look at here.")
 LENIENT = click.option("--lenient", is_flag=True, help="Skip broken entries, and count them.")
 RESUME = click.option(
@@ -75,21 +66,3 @@ def report_skipped(complaints: Complaints) -> None:
         click.echo(f"skipped: {error}", err=True)
     if len(complaints.skipped) > 10:
         click.echo(f"skipped: {len(complaints.skipped) - 10} more", err=True)
-
-
-def show(values: Mapping[str, Any], output: str) -> None:
-    """Print a result as JSON, YAML or a table."""
-    if output == "json":
-        click.echo(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
-    elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.safe_dump(dict(values), sort_keys=False), nl=False)
-    else:
-        width = max((len(key) for key in values), default=0)
-        for key, value in values.items():
-            click.echo(f"{key.ljust(width)}  {_cell(value)}")
-
-
-def _cell(value: object) -> str:
-    return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

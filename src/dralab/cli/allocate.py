@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import click
-import orjson
 
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event
@@ -14,8 +13,8 @@ from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
+from dralab.cli._output import echo_objects, echo_table, output_option
 from dralab.cli.generations import files_option
-from dralab.cli.printing import echo_yaml
 
 OPTIMAL: Final = "optimal"
 
@@ -49,7 +48,7 @@ class Refused:
     help="Which of the possible allocations; the default is what Kubernetes would choose, "
     f"{OPTIMAL} serves as many as can be served at all.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+@output_option("table", "json", "yaml")
 def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> None:
     """Give devices to every claim that has none: pods first, in the order of the input.
 
@@ -120,10 +119,7 @@ def _table(results: Sequence[Placed | Refused]) -> None:
     ]
     for each in results:
         rows += _rows(each)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo("   ".join(cells).rstrip())
+    echo_table(rows, gap=3)
     refused = [each for each in results if isinstance(each, Refused)]
     if refused:
         click.echo()
@@ -159,8 +155,4 @@ def _structured(results: Sequence[Placed | Refused], output: str) -> None:
         else:
             items += each.pending.claims
             click.echo(f"{each.pending.title}: {each.reason}", err=True)
-    if output == "json":
-        listing = {"apiVersion": "v1", "kind": "List", "items": items}
-        click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
-    else:
-        echo_yaml(items)
+    echo_objects(items, output)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
-import orjson
 
 from dralab.cli import generations
+from dralab.cli._output import echo_json, output_option
 from dralab.cli.errors import Unusable
 from dralab.prototypes.generations import GENERATIONS
 
@@ -25,7 +25,7 @@ BUDGET = 50_000_000
 @click.option("--list", "what", flag_value="list", default="list", help="Every set (default).")
 @click.option("--node", help="On this node alone.")
 @click.option("--budget", type=click.IntRange(1), default=BUDGET, help="Search steps at most.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@output_option("table", "json")
 def allocations(
     files: tuple[str, ...],
     pod_file: str,
@@ -106,7 +106,7 @@ def _print(sets: Sequence[tuple[str, list[str]]], what: str, output: str) -> Non
         found: Any = [{"node": node, "devices": devices} for node, devices in sets]
         if what == "count":
             found = {"count": len(sets), "nodes": _counts(sets)}
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        echo_json(found)
     elif what == "count":
         for node, count in _counts(sets).items():
             click.echo(f"{node}: {count}", err=True)

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import click
-import orjson
 
+from dralab.cli._output import echo_json, output_option
 from dralab.cli._runs import FILE, bad_input
 
 
@@ -21,9 +21,7 @@ from dralab.cli._runs import FILE, bad_input
     "--engine", type=click.Choice(["processes", "dask"]), default="processes", show_default=True
 )
 @click.option("--address", default="", help="Scheduler of the Dask cluster: tcp://host:8786.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@output_option("table", "json")
 def campaign(
     file: Path, out: Path | None, workers: int | None, engine: str, address: str, output: str
 ) -> None:
@@ -56,7 +54,7 @@ def campaign(
         table = comparison.write(found, numbers, folder)
     click.echo(f"runs, campaign.csv and report.html are in {folder}", err=True)
     if output == "json":
-        click.echo(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
+        echo_json(table)
         return
     from rich.console import Console
     from rich.table import Table

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-import orjson
 
 from dralab.cli import generations
+from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli.convert import WRITERS
 from dralab.prototypes.conversion import reading
 from dralab.prototypes.findings import Object
@@ -38,7 +38,7 @@ class Answer:
 @generations.files_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option("--with", "other", type=click.Choice(list(WRITERS)), help="Convert to this one.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@output_option("table", "json")
 def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, output: str) -> None:
     """Schedule the same pods in two generations and show what each of them gets.
 
@@ -123,12 +123,9 @@ def _print(answers: Mapping[str, Mapping[str, Answer]], output: str) -> bool:
         found: Any = [
             {"pod": pod, "same": a == b, first: str(a), second: str(b)} for pod, a, b in rows
         ]
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        echo_json(found)
     else:
         table = [("POD", "SAME", first.upper(), second.upper())]
         table += [(pod, "yes" if a == b else "NO", str(a), str(b)) for pod, a, b in rows]
-        widths = [max(len(row[column]) for row in table) for column in range(4)]
-        for row in table:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            click.echo("  ".join(cells).rstrip())
+        echo_table(table)
     return all(a == b for _, a, b in rows)

@@ -1,21 +1,20 @@
 """`dralab controllers`: the controllers as a process of their own, for any cluster."""
 
-from pathlib import Path
-
 import click
 
-from dralab.cli._parts import KUBECONFIG, connected, run_until_told
+from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._parts import run_until_told
 
 
 @click.command()
-@KUBECONFIG
+@cluster_options
 @click.option(
     "--without",
     metavar="NAME[,NAME]",
     default="",
     help="Controllers to leave out, by the names that kube-controller-manager gives them.",
 )
-def controllers(kubeconfig: Path, without: str) -> None:
+def controllers(connection: Connection, without: str) -> None:
     """Run the controllers of any cluster until Ctrl-C or SIGTERM.
 
     Claims from templates, their release and protection, workloads, garbage, namespaces, quotas,
@@ -40,7 +39,7 @@ def controllers(kubeconfig: Path, without: str) -> None:
             f"there is no controller {unknown[0]!r}; there are: {', '.join(registry.CONTROLLERS)}",
             param_hint="--without",
         )
-    client = connected(kubeconfig)
+    client = connection.client()
     engine = LiveEngine(name="controllers", workers=4)
     manager = Manager(engine, client, Randomness.from_system())
     classic = serves(client, SCHEDULING_CONTEXTS)

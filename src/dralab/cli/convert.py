@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 
 import click
-import orjson
 
 from dralab.cli import generations
-from dralab.cli.printing import echo_yaml
+from dralab.cli._output import echo_objects, output_option
 from dralab.prototypes.conversion import classic, reading
 from dralab.prototypes.conversion.neutral import Scene
 from dralab.prototypes.conversion.to_evolution import ToEvolution
@@ -30,7 +29,7 @@ SOURCES = (*generations.API_NAMES, "classic")
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option("--to", "target", type=click.Choice(list(WRITERS)), required=True)
 @click.option("--from", "source", type=click.Choice(SOURCES))
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
+@output_option("yaml", "json")
 def convert(
     files: tuple[str, ...], more: tuple[str, ...], target: str, source: str | None, output: str
 ) -> None:
@@ -48,11 +47,7 @@ def convert(
         raise click.UsageError(f"the input is {source} already")
     scene = read_scene(names, source)
     objects = WRITERS[target](scene).objects()
-    if output == "json":
-        listing = {"apiVersion": "v1", "kind": "List", "items": objects}
-        click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
-    else:
-        echo_yaml(objects)
+    echo_objects(objects, output)
     for note in dict.fromkeys(scene.notes):
         click.echo(f"{note.level}: {note}", err=True)
     if any(note.level == "lost" for note in scene.notes):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dralab.cli import driver_classic
-from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
+from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._parts import CDI, ROOT, run_until_told
 from dralab.cli.apiserver import note
 from dralab.cli.errors import Unusable
 
@@ -35,7 +36,7 @@ group.add_command(driver_classic.group)
 
 @group.command("run")
 @click.argument("name")
-@KUBECONFIG
+@cluster_options
 @click.option(
     "--node", "node_name", required=True, envvar="NODE_NAME", help="The node that it serves."
 )
@@ -56,7 +57,7 @@ group.add_command(driver_classic.group)
 )
 def run(
     name: str,
-    kubeconfig: Path,
+    connection: Connection,
     node_name: str,
     root: Path,
     cdi_root: Path,
@@ -97,7 +98,7 @@ def run(
         grpc()
     except SocketError as error:
         raise Unusable(str(error)) from error
-    client = connected(kubeconfig)
+    client = connection.client()
     try:
         checkpoint = FileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
         hosted = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from dralab.cli._parts import CDI, KUBECONFIG, ROOT, connected, run_until_told
+from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._parts import CDI, ROOT, run_until_told
 from dralab.cli.apiserver import note
 from dralab.cli.errors import Unusable
 
@@ -28,9 +29,9 @@ def group() -> None:
 
 
 @group.command("controller")
-@KUBECONFIG
+@cluster_options
 @NAMESPACE
-def controller(kubeconfig: Path, namespace: str) -> None:
+def controller(connection: Connection, namespace: str) -> None:
     """Negotiate nodes and allocate devices until Ctrl-C or SIGTERM.
 
     Example: `dralab driver classic controller --kubeconfig lab.kubeconfig`
@@ -40,7 +41,7 @@ def controller(kubeconfig: Path, namespace: str) -> None:
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-    client = connected(kubeconfig)
+    client = connection.client()
     engine = LiveEngine(name="controller")
     manager = Manager(engine, client, Randomness.from_system())
     ClassicController(manager, namespace=namespace)
@@ -53,7 +54,7 @@ def controller(kubeconfig: Path, namespace: str) -> None:
 
 
 @group.command("set-nas-status")
-@KUBECONFIG
+@cluster_options
 @NAMESPACE
 @NODE
 @click.option(
@@ -62,7 +63,7 @@ def controller(kubeconfig: Path, namespace: str) -> None:
     required=True,
     help="What the node's NodeAllocationState is to say.",
 )
-def set_nas_status(kubeconfig: Path, namespace: str, node: str, status: str) -> None:
+def set_nas_status(connection: Connection, namespace: str, node: str, status: str) -> None:
     """Say whether a node's devices are to be had; make its NodeAllocationState where it is missing.
 
     For the time in which no plugin is there to say it.
@@ -73,7 +74,7 @@ def set_nas_status(kubeconfig: Path, namespace: str, node: str, status: str) -> 
     from dralab.contracts.cdi_cache import MemoryDirectory
     from dralab.drivers.classic.plugin import ClassicPlugin
 
-    client = connected(kubeconfig)
+    client = connection.client()
     try:
         ClassicPlugin(node, client, MemoryDirectory(), namespace=namespace).tell(status)
     except ApiError as error:
@@ -83,12 +84,12 @@ def set_nas_status(kubeconfig: Path, namespace: str, node: str, status: str) -> 
 
 
 @group.command("plugin")
-@KUBECONFIG
+@cluster_options
 @NAMESPACE
 @NODE
 @ROOT
 @CDI
-def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Path) -> None:
+def plugin(connection: Connection, namespace: str, node: str, root: Path, cdi_root: Path) -> None:
     """Offer a node's devices and prepare claims until Ctrl-C or SIGTERM.
 
     Speaks with the kubelet as Kubernetes 1.28 to 1.30 did: nodes of a cluster with the profile
@@ -105,7 +106,7 @@ def plugin(kubeconfig: Path, namespace: str, node: str, root: Path, cdi_root: Pa
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-    client = connected(kubeconfig)
+    client = connection.client()
     found = ClassicPlugin(node, client, FileDirectory(cdi_root), namespace=namespace)
     try:
         found.start()

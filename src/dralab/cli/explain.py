@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import orjson
 
 from dralab.allocation.explanation.choice import why_these
 from dralab.allocation.explanation.conditions import Condition
@@ -16,6 +15,7 @@ from dralab.allocation.explanation.sentences import event, page
 from dralab.allocation.problem import Node
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
+from dralab.cli._output import echo_json, output_option
 from dralab.cli.allocate import place
 from dralab.cli.generations import files_option
 
@@ -31,7 +31,7 @@ from dralab.cli.generations import files_option
 )
 @files_option
 @click.option("--node", metavar="NODE", default="", help="Look at this node only.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@output_option("text", "json")
 @click.argument("name", required=False, metavar="[CLAIM|POD]")
 def explain(files: tuple[str, ...], node: str, output: str, name: str | None) -> None:
     """Say why a pod or claim gets no devices, or why it gets these and no others.
@@ -71,7 +71,7 @@ def explain(files: tuple[str, ...], node: str, output: str, name: str | None) ->
 def _print(told: Sequence[dict[str, Any]], output: str) -> None:
     if output == "json":
         shown = [{key: each[key] for key in each if key != "text"} for each in told]
-        click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
+        echo_json(shown)
     else:
         click.echo("\n\n".join(f"{each['object']}\n{each['text']}" for each in told))
 

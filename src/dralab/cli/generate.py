@@ -3,9 +3,8 @@
 from itertools import chain
 
 import click
-import orjson
 
-from dralab.cli.printing import echo_yaml
+from dralab.cli._output import echo_objects, output_option
 from dralab.fleet import rendering, shapes
 from dralab.values.names import label_value_problems, qualified_problems
 
@@ -34,7 +33,7 @@ Shapes: """
     help="On every device (v1 only).",
 )
 @click.option("--with-nodes", is_flag=True, help="Print the Node objects too.")
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
+@output_option("yaml", "json")
 def generate(
     shape: str,
     api: str,
@@ -71,11 +70,7 @@ def generate(
     tainted = [_taint(text, device=True) for text in device_taints]
     capacity = rendering.v1(sample, tainted) if api == "v1" else rendering.WRITERS[api](sample)
     objects = chain(nodes_wanted if with_nodes else (), capacity)
-    if output == "json":
-        listing = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2).decode())
-    else:
-        echo_yaml(objects)
+    echo_objects(objects, output)
 
 
 def _label(text: str) -> tuple[str, str]:

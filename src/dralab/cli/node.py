@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dralab.cli._connection import Connection, cluster_options
 from dralab.cli._parts import (
     CDI,
     IMAGE_MAP,
-    KUBECONFIG,
     ROOT,
     RUNTIME,
     address_of,
-    connected,
     run_until_told,
 )
 from dralab.cli.errors import Unusable
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@KUBECONFIG
+@cluster_options
 @click.option("--name", required=True, help="The node's name.")
 @ROOT
 @CDI
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 )
 def node(
     *,
-    kubeconfig: Path,
+    connection: Connection,
     name: str,
     root: Path,
     cdi_root: Path,
@@ -82,15 +81,11 @@ def node(
         grpc()
     except SocketError as error:
         raise Unusable(str(error)) from error
-    client = connected(kubeconfig)
-    _check_credential(runtime, client, kubeconfig)
+    client = connection.client()
+    _check_credential(runtime, client)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
-    places = {
-        "KUBECONFIG": str(kubeconfig.absolute()),
-        "KUBELET_ROOT": str(root.absolute()),
-        "CDI_ROOT": str(cdi_root.absolute()),
-    }
+    places = _places(connection, root, cdi_root)
     processes = ProcessRuntime(engine, commands, lambda _node: places)
     containers: ContainerRuntime = processes if runtime == "process" else PretendRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")
@@ -129,14 +124,22 @@ def node(
         client.close()
 
 
-def _check_credential(runtime: str, client: "RemoteClient", kubeconfig: Path) -> None:
+def _check_credential(runtime: str, client: "RemoteClient") -> None:
     """Refuse a cluster by which strangers could run programs here. UsageError."""
     if runtime == "process" and not client.access.is_authenticated:
         client.close()
         raise click.UsageError(
-            f"--runtime process lets clients of {client.access.server} run commands as you, and by "
-            f"{kubeconfig} it asks for no credential: serve it without --plain"
+            f"--runtime process lets clients of {client.access.server} run commands as you, and it "
+            "is asked without a credential: serve it without --plain"
         )
+
+
+def _places(connection: Connection, root: Path, cdi_root: Path) -> dict[str, str]:
+    """Return what programs of pods find in their environment."""
+    places = {"KUBELET_ROOT": str(root.absolute()), "CDI_ROOT": str(cdi_root.absolute())}
+    if connection.kubeconfig is not None:
+        places["KUBECONFIG"] = str(connection.kubeconfig.absolute())
+    return places
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -1,8 +1,6 @@
 """What the commands on files share: objects in, every mistake told, exit code 2."""
 
-import sys
 from collections.abc import Sequence
-from typing import Final
 
 import click
 
@@ -11,10 +9,9 @@ from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.api.manifests import Check, Manifests, load
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
 from dralab.api.shapes import standard_check
+from dralab.cli._output import refuse
 from dralab.cli.generations import stdin
 from dralab.kernel.clock import WallClock, rfc3339
-
-MAX_TOLD: Final = 100
 
 
 def snapshot(files: Sequence[str]) -> Snapshot:
@@ -22,7 +19,7 @@ def snapshot(files: Sequence[str]) -> Snapshot:
     if not files:
         raise click.UsageError("nothing to read: give files with -f (- is standard input)")
     read = manifests(files)
-    tell(read)
+    refuse(read.problems)
     if not read.of("ResourceSlice"):
         raise click.UsageError("the input has no ResourceSlice: there are no devices to give")
     return Snapshot(item.object for item in read.objects)
@@ -35,18 +32,6 @@ def manifests(files: Sequence[str]) -> Manifests:
     read = load(files, checks, stdin=stdin)
     add_pool_problems(read)
     return read
-
-
-def tell(read: Manifests) -> None:
-    """Print every mistake and exit with code 2, where there are any."""
-    if not read.problems:
-        return
-    for problem in read.problems[:MAX_TOLD]:
-        click.echo(f"Error: {problem}", err=True)
-    more = len(read.problems) - MAX_TOLD
-    if more > 0:
-        click.echo(f"Error: and {more} more", err=True)
-    sys.exit(2)
 
 
 def named(pending: Sequence[Pending], name: str) -> list[Pending]:

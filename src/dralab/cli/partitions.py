@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import orjson
 
 from dralab.allocation import partitions as core
 from dralab.allocation.problem import Derivation, DeviceSelector, Slice
 from dralab.cli import generations
+from dralab.cli._output import echo_json, output_option, refuse
 from dralab.cli.errors import Unusable
 
 BIG = 1_000_000
@@ -24,7 +24,7 @@ BIG = 1_000_000
 @click.option("--gpu", type=click.IntRange(0), help="The card with this number on its node.")
 @click.option("--count", is_flag=True, help="Print the number of sets alone.")
 @click.option("--limit", type=click.IntRange(1), default=BIG, show_default=True, help="Most lines.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@output_option("table", "json")
 def partitions(
     files: tuple[str, ...],
     api: str | None,
@@ -70,7 +70,7 @@ def partitions(
         answer: Any = found
         if count:
             answer = {"count": sum(card["count"] for card in found), "cards": found}
-        click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+        echo_json(answer)
 
 
 def _cards(
@@ -114,10 +114,7 @@ def _today(files: Sequence[str]) -> list[Slice]:
 
     read = load(files, [ResourceCheck(now=rfc3339(WallClock().now()))], stdin=generations.stdin)
     add_pool_problems(read)
-    if read.problems:
-        for problem in read.problems:
-            click.echo(f"Error: {problem}", err=True)
-        sys.exit(2)
+    refuse(read.problems)
     reader = Reader(_NoExpressions())
     return [reader.slice(item.object) for item in read.of("ResourceSlice")]
 

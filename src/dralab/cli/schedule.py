@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import orjson
 
 from dralab.cli import generations
-from dralab.cli.printing import echo_yaml
+from dralab.cli._connection import Connection, optional_cluster
+from dralab.cli._output import echo_objects, output_option
 from dralab.cli.schedule_early import schedule_early
 from dralab.prototypes.findings import Object
 from dralab.prototypes.generations import GENERATIONS
@@ -29,17 +29,17 @@ NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
 """
 )
 @generations.files_option
-@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path))
+@optional_cluster
 @click.option("--api", type=click.Choice(generations.API_NAMES))
 @click.option("-n", "--namespace", default="default", show_default=True)
 @click.option("--nodes", type=click.Path(dir_okay=False, path_type=Path), help="Stages K0, K1.")
 @click.option("--claim", type=click.Path(dir_okay=False, path_type=Path), help="Stages K0, K1.")
 @click.option("-v", "--verbose", is_flag=True, help="Stages K0, K1: every node, and all amounts.")
-@click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table")
+@output_option("table", "yaml", "json")
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 def schedule(
     files: tuple[str, ...],
-    kubeconfig: Path | None,
+    connection: Connection,
     api: str | None,
     namespace: str,
     nodes: Path | None,
@@ -60,7 +60,7 @@ def schedule(
         if not (nodes and claim):
             raise click.UsageError("--nodes and --claim go together")
         sys.exit(schedule_early(nodes, claim, verbose=verbose))
-    if not files and kubeconfig is None:
+    if not files and not connection:
         raise click.UsageError("nothing to schedule: give files with -f, or --kubeconfig")
     if files:
         api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
@@ -68,10 +68,10 @@ def schedule(
     generation = GENERATIONS[api]
     objects = generations.good(generations.read(files, api))
     server = None
-    if kubeconfig is not None:
+    if connection:
         from dralab.cli.schedule_server import Server
 
-        server = Server(kubeconfig, generation)
+        server = Server(connection.client(), generation)
         objects = [*server.objects(), *objects]
     world = generation.world(objects)
     wanted = _wanted(world, pods, namespace)
@@ -125,11 +125,7 @@ def _report(results: Sequence[tuple[Placement, str]], output: str) -> None:
         objects: list[Any] = []
         for each, _ in results:
             objects += [*each.claims, each.pod] if isinstance(each, Placed) else [each.pod]
-        if output == "json":
-            listing = {"apiVersion": "v1", "kind": "List", "items": objects}
-            click.echo(orjson.dumps(listing, option=orjson.OPT_INDENT_2))
-        else:
-            echo_yaml(objects)
+        echo_objects(objects, output)
     for each, why in results:
         for line in summary(each, why):
             click.echo(line, err=output != "table")

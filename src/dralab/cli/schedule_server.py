@@ -1,7 +1,6 @@
 """`dralab schedule --kubeconfig`: objects from a server, and results written back to it."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,10 +11,7 @@ from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import Object, identity
 from dralab.prototypes.k8srm import kinds as k8srm
 from dralab.prototypes.placement import Generation, Placed
-from dralab.runtime.client import Resource
-from dralab.runtime.kubeconfig import KubeconfigError
-from dralab.runtime.kubeconfig import read as read_kubeconfig
-from dralab.runtime.remote import RemoteClient
+from dralab.runtime.client import Client, Resource
 
 TODAY: Final = (
     {"kind": "DeviceClass", "plural": "deviceclasses", "namespaced": False},
@@ -41,11 +37,8 @@ CORE: Final = (
 class Server:
     """The objects of one generation on a server."""
 
-    def __init__(self, kubeconfig: Path, generation: Generation) -> None:
-        try:
-            self.client = RemoteClient(read_kubeconfig(kubeconfig))
-        except KubeconfigError as error:
-            raise click.UsageError(str(error)) from None
+    def __init__(self, client: Client, generation: Generation) -> None:
+        self.client = client
         self.generation = generation
         group, _, version = generation.api_version.partition("/")
         self.resources = {

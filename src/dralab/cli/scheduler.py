@@ -1,24 +1,15 @@
 """`dralab scheduler`: the scheduler as a process of its own, for any cluster."""
 
-import logging
 import signal
 import threading
-from pathlib import Path
 
 import click
 
-from dralab.cli.errors import Unusable
+from dralab.cli._connection import Connection, cluster_options
 
 
 @click.command()
-@click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    envvar="KUBECONFIG",
-    help="Which cluster, and as whom.",
-)
-@click.option("--context", default="", help="A context other than the kubeconfig's current one.")
+@cluster_options
 @click.option(
     "--name",
     default="default-scheduler",
@@ -34,8 +25,7 @@ from dralab.cli.errors import Unusable
 @click.option("--seed", type=int, help="Make the ids of shared devices repeat.")
 @click.option("-v", "--verbose", is_flag=True, help="Tell what is tried again, and why.")
 def scheduler(
-    kubeconfig: Path,
-    context: str,
+    connection: Connection,
     name: str,
     leader_elect: bool,
     seed: int | None,
@@ -50,31 +40,18 @@ def scheduler(
     Example: `dralab scheduler --kubeconfig lab.kubeconfig`
     """
     from dralab.allocation.selectors import CelEnvironment
-    from dralab.api.status import ApiError
     from dralab.cli.apiserver import note
     from dralab.kernel.randomness import Randomness
     from dralab.parts.running import election, new_identity
     from dralab.runtime.client import serves
-    from dralab.runtime.kubeconfig import KubeconfigError, read
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
-    from dralab.runtime.remote import RemoteClient
-    from dralab.runtime.resources import NODES, SCHEDULING_CONTEXTS
+    from dralab.runtime.resources import SCHEDULING_CONTEXTS
     from dralab.scheduler.classic import ClassicScheduling
     from dralab.scheduler.scheduler import Scheduler
 
-    level = logging.DEBUG if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        access = read(kubeconfig, context)
-    except KubeconfigError as error:
-        raise click.UsageError(str(error)) from error
-    client = RemoteClient(access)
-    try:
-        client.list(NODES)
-    except ApiError as error:
-        raise Unusable(error.message) from error
-    note(f"scheduling {name} at {access.server}")
+    client = connection.client(verbose=verbose)
+    note(f"scheduling {name} at {client.access.server}")
     # Writing a pod's claims and its binding waits for the network: several at a time.
     engine = LiveEngine(name="scheduler", workers=8)
     randomness = Randomness.from_system() if seed is None else Randomness(seed)

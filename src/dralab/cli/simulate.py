@@ -6,18 +6,17 @@ from typing import Any
 
 import click
 
+from dralab.cli._output import echo_values, output_option
 from dralab.cli._progress import patiently, watching
 from dralab.cli._runs import (
     FILE,
     FOLDER,
     LENIENT,
-    OUTPUT,
     REPORT,
     RESUME,
     bad_input,
     keep,
     report_skipped,
-    show,
     watched,
 )
 from dralab.cli.simulate_compare import compare
@@ -56,7 +55,7 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
 @REPORT
 @RESUME
 @LENIENT
-@OUTPUT
+@output_option("json", "yaml", "table")
 @patiently
 def openb(
     nodes: Path,
@@ -103,7 +102,7 @@ def openb(
         from dralab.simulation.reproductions.fgd import page as pages
 
         pages.write(outcome, report)
-    show(outcome.table(), output)
+    echo_values(outcome.table(), output)
     if not complete:
         place = (report or Path()) / "checkpoint"
         keep(lambda path: checkpoints.write(path, key, placing), place)
@@ -128,7 +127,7 @@ def openb(
     help="The charts as a picture, too (extra: picture).",
 )
 @LENIENT
-@OUTPUT
+@output_option("json", "yaml", "table")
 @patiently
 def run(
     scenario: Path,
@@ -187,7 +186,7 @@ def run(
         click.echo("stopped: what there is so far was kept", err=True)
         click.echo(f"go on with --resume {checkpoint}", err=True)
     summary = outputs.summary(result)
-    show(summary if output != "table" else _flat(summary), output)
+    echo_values(summary if output != "table" else _flat(summary), output)
     if not result.complete:
         raise SystemExit(1)
 
@@ -202,7 +201,7 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
 @click.option("--pods", type=FILE, required=True, help="Pods with the annotation simSpec.")
 @click.option("--preemption", is_flag=True, help="Delete pods of lower priority to make room.")
 @click.option("--until", type=click.IntRange(min=1), help="Stop after so many simulated seconds.")
-@OUTPUT
+@output_option("json", "yaml", "table")
 @patiently
 def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output: str) -> None:
     """Run a k8s-cluster-simulator configuration, tick by tick; write its metrics.
@@ -240,7 +239,7 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
         "over_capacity": sum(bound.status == "OverCapacity" for bound in everything),
         "pending": len(simulator.queue),
     }
-    show(summary, output)
+    echo_values(summary, output)
     if not complete:
         click.echo("stopped: metrics up to here were written", err=True)
         raise SystemExit(1)

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import click
 
-from dralab.cli._runs import FOLDER, OUTPUT, bad_input, show
+from dralab.cli._output import echo_values, output_option
+from dralab.cli._runs import FOLDER, bad_input
 
 
 @click.command()
 @click.argument("first", type=FOLDER)
 @click.argument("second", type=FOLDER)
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page here.")
-@OUTPUT
+@output_option("json", "yaml", "table")
 def compare(first: Path, second: Path, page: Path | None, output: str) -> None:
     """Compare two runs by what their --report wrote: numbers, and who ran elsewhere or when.
 
@@ -31,8 +32,8 @@ def compare(first: Path, second: Path, page: Path | None, output: str) -> None:
         numbers = {
             name: row["difference"] for name, row in found["numbers"].items() if row["difference"]
         }
-        show({**found["tasks"], **numbers}, output)
+        echo_values({**found["tasks"], **numbers}, output)
     else:
-        show(found, output)
+        echo_values(found, output)
     if found["tasks"]["same"] != len(runs[0].tasks) or found["tasks"]["only_in_second"]:
         raise SystemExit(1)

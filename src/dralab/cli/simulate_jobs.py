@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dralab.cli._output import echo_values, output_option
 from dralab.cli._progress import patiently
 from dralab.cli._runs import (
     FILE,
     LENIENT,
-    OUTPUT,
     REPORT,
     RESUME,
     bad_input,
     keep,
     report_skipped,
-    show,
     watched,
 )
 from dralab.simulation.errors import Complaints
@@ -46,7 +45,7 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 @REPORT
 @RESUME
 @LENIENT
-@OUTPUT
+@output_option("json", "yaml", "table")
 @patiently
 def batsim(
     workloads: tuple[Path, ...],
@@ -104,7 +103,7 @@ def batsim(
         outputs.write(run.simulation, prefix, dialect=int(dialect))
     _tell(run, report, workloads[0].stem, socket or scheduler, complete=complete)
     skipped = {"nb_entries_skipped": len(complaints.skipped)}
-    show(outputs.summary(run.simulation) | skipped, output)
+    echo_values(outputs.summary(run.simulation) | skipped, output)
     if not complete:
         keep(run.save, Path(f"{prefix}_checkpoint"))
         raise SystemExit(1)
@@ -121,7 +120,7 @@ def batsim(
 @REPORT
 @RESUME
 @LENIENT
-@OUTPUT
+@output_option("json", "yaml", "table")
 @patiently
 def swf(
     trace: Path,
@@ -168,7 +167,7 @@ def swf(
         "nb_entries_skipped": len(complaints.skipped),
         "nb_entries_dropped": sum(workload.dropped.values()),
     }
-    show(outputs.summary(run.simulation) | counts, output)
+    echo_values(outputs.summary(run.simulation) | counts, output)
     if not complete:
         keep(
             run.save, Path(f"{prefix}_checkpoint") if prefix else (report or Path()) / "checkpoint"

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from dralab.cli import generations
+from dralab.cli._output import echo_json, output_option, yaml_texts
 from dralab.cli.generations import Read
-from dralab.cli.printing import yaml_texts
 from dralab.prototypes.findings import Finding
 
 MOST_SHOWN = 12
@@ -30,7 +29,7 @@ MOST_SHOWN = 12
     type=click.Path(file_okay=False, path_type=Path),
     help="Write every document that can be mended, in the generation's last form.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@output_option("table", "json")
 @click.option("--strict", is_flag=True, help="Legacy documents count as invalid.")
 def validate(
     files: tuple[str, ...],
@@ -52,7 +51,7 @@ def validate(
         sys.exit(_validate_today(names, output))
     read = generations.read(names, api)
     if output == "json":
-        click.echo(orjson.dumps([_entry(each) for each in read], option=orjson.OPT_INDENT_2))
+        echo_json([_entry(each) for each in read])
     else:
         for each in read:
             _print(each)
@@ -75,7 +74,7 @@ def _validate_today(names: Sequence[str], output: str) -> int:
     add_pool_problems(found)
     if output == "json":
         entries = [{"message": str(problem)} for problem in found.problems]
-        click.echo(orjson.dumps(entries, option=orjson.OPT_INDENT_2))
+        echo_json(entries)
     else:
         for problem in found.problems:
             click.echo(str(problem))
