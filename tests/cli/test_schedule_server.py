@@ -177,7 +177,7 @@ def test_a_server_that_is_not_there_is_bad_input_and_not_a_no(tmp_path):
         cluster.write_kubeconfig(file)
     result = run("schedule", "--kubeconfig", str(file))
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: the server: http://127.0.0.1:")
+    assert result.stderr.startswith("Error: http://127.0.0.1:")
     assert result.stderr.count("\n") == 1
 
 
