@@ -1,13 +1,13 @@
 """From an engine's own records to the one form that metrics, outputs and reports understand."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dralab.simulation.engines.batch.engine import Simulation
 from dralab.simulation.engines.batch.hosts import PowerRow
 from dralab.simulation.engines.batch.runs import warnings
 from dralab.simulation.engines.gpu.cluster import model_names
-from dralab.simulation.engines.gpu.engine import PodRun, PodSimulation
+from dralab.simulation.engines.gpu.engine import GpuTask, PodSimulation
 from dralab.simulation.host_sets import members
 from dralab.simulation.results.result import Result, Sample, Task
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
@@ -87,18 +87,17 @@ def samples_of(tasks: Iterable[Task], power: Iterable[PowerRow] = ()) -> list[Sa
 def of_pods(simulation: PodSimulation, *, name: str, complete: bool = True) -> Result:
     """Return the result of pods; lanes are nodes, and after a node its GPUs."""
     lanes: list[str] = []
-    first: list[int] = []
+    place: dict[str, int] = {}
     for node in simulation.nodes:
-        first.append(len(lanes))
+        place[node.name] = len(lanes)
         lanes.append(node.name)
         lanes += [f"{node.name}/gpu{index}" for index in range(node.gpus)]
     capacity, types = capacity_of(simulation.nodes)
-    place = {node.name: lane for node, lane in zip(simulation.nodes, first, strict=True)}
     return Result(
         name=name,
         scheduler=simulation.policy,
         seed=simulation.how.seed,
-        tasks=[_task(run, first) for run in simulation.runs],
+        tasks=[_task(task, place) for task in simulation.tasks.values()],
         samples=simulation.samples,
         lanes=lanes,
         capacity=capacity,
@@ -108,7 +107,7 @@ def of_pods(simulation: PodSimulation, *, name: str, complete: bool = True) -> R
         types=types,
         outages=[
             (place[name], since, until)
-            for name, since, until in simulation.outages.until(simulation.events.now())
+            for name, since, until in simulation.lives.faults.outages.until(simulation.events.now())
         ],
     )
 
@@ -128,23 +127,23 @@ def capacity_of(nodes: Iterable[GpuNode]) -> tuple[dict[str, int], dict[str, int
     return capacity, types
 
 
-def _task(run: PodRun, first: list[int]) -> Task:
-    pod = run.pod
+def _task(task: GpuTask, place: Mapping[str, int]) -> Task:
+    pod = task.pod
     lanes: tuple[int, ...] = ()
-    if run.node >= 0:
-        base = first[run.node]
-        lanes = tuple(sorted({base + 1 + gpu for gpu in run.gpus})) or (base,)
+    if task.node:
+        base = place[task.node]
+        lanes = tuple(sorted({base + 1 + gpu for gpu in task.gpus})) or (base,)
     return Task(
         id=pod.name if pod.namespace == "default" else pod.key,
         user=pod.user,
-        state=run.state,
+        state=task.state,
         submitted=pod.arrives,
-        bound=run.bound,
-        started=run.started,
-        ended=run.ended,
+        bound=task.bound,
+        started=task.started,
+        ended=task.ended,
         width=max(1, -(-pod.shape.cpu // 1000)),
         lanes=lanes,
         gpu_milli=pod.shape.demand,
-        reason=run.reason,
-        evictions=run.evictions,
+        reason=task.reason,
+        evictions=task.evictions,
     )

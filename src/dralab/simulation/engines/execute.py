@@ -61,7 +61,7 @@ class Run:
     def tasks(self) -> int:
         """How many tasks there are."""
         engine = self.engine
-        return len(engine.records) if isinstance(engine, Simulation) else len(engine.runs)
+        return len(engine.records) if isinstance(engine, Simulation) else len(engine.tasks)
 
     def go(
         self, progress: Progress | None = None, stop: Callable[[], bool] | None = None

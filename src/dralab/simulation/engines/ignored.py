@@ -30,15 +30,13 @@ def refuse(file: Path, fleet: Fleet, circumstances: Circumstances, *, batch: boo
     """Raise InputError for what a built-in world cannot have at all."""
     if batch:
         life = circumstances.life
+        between = (*life.start, *life.release)
         given = {
             "faults": bool(circumstances.faults) or circumstances.random_faults is not None,
             "queues": bool(circumstances.quotas),
-            "lifecycle": bool(
-                life.start.delay or life.start.jitter or life.release.delay
-                or life.release.jitter or life.failure
-            ),
+            "lifecycle": bool(life.failure or any(s.delay or s.jitter for s in between)),
             "scheduler.strict_order": circumstances.blocking,
-        }  # fmt: skip
+        }
         for where, found in given.items():
             if found:
                 raise InputError(file, "is for pods; this scheduler places rigid jobs", where=where)

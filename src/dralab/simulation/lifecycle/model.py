@@ -48,25 +48,43 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A delay with jitter: drawn uniformly between `delay` and `delay + jitter`."""
+    """A step in the life of a pod on its node, as data; the model is KWOK's Stage.
 
+    It lasts between `delay` and `delay + jitter`, drawn uniformly from the random stream `name`, or
+    where it `runs`, as long as the pod runs. `then` is what the pod does next.
+    """
+
+    name: str
     delay: int = 0
     jitter: int = 0
+    runs: bool = False
+    then: Literal["go on", "start", "end", "leave"] = "go on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeCycle:
     """What happens to a pod besides running.
 
-    `start` lies between binding and running, `release` between its end and the freeing of what it
-    held (a kubelet that has not looked yet). A run fails with `failure`, at a random part of it,
-    and is tried again up to `retries` times.
+    The stages of `start` lie between binding and running, those of `release` between its end and
+    the freeing of what it held (a kubelet that has not looked yet). A run fails with `failure`, at
+    a random part of it, and is tried again up to `retries` times.
     """
 
-    start: Stage = field(default_factory=Stage)
-    release: Stage = field(default_factory=Stage)
+    start: tuple[Stage, ...] = ()
+    release: tuple[Stage, ...] = ()
     failure: float = 0.0
     retries: int = 0
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """A pod's life on its node, from its binding on."""
+        return (
+            *self.start,
+            Stage(name="started", then="start"),
+            Stage(name="run", runs=True, then="end"),
+            *self.release,
+            Stage(name="released", then="leave"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

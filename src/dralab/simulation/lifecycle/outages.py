@@ -1,7 +1,18 @@
-"""Who is down from when to when; outages of one node may overlap."""
+"""Nodes that go down and come back: who is down from when to when, and what is still to come.
 
-from collections.abc import Iterator
+Outages of one node may overlap; it is up again when the last of them is over.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
+
+from dralab.kernel.events import ENDING
+from dralab.simulation.lifecycle.agenda import Agenda
+from dralab.simulation.lifecycle.delays import Stream
+from dralab.simulation.lifecycle.model import Fault, RandomFaults
+
+FOR_EVER: Final = -1
 
 
 @dataclass(slots=True)
@@ -15,27 +26,92 @@ class Outages:
     [('n', 1, 5)]
     """
 
-    _over: list[tuple[str, int, int]] = field(default_factory=list)
-    _depth: dict[str, int] = field(default_factory=dict)
-    _since: dict[str, int] = field(default_factory=dict)
+    over: list[tuple[str, int, int]] = field(default_factory=list)
+    depth: dict[str, int] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
 
     def begin(self, name: str, now: int) -> bool:
         """Begin an outage; return whether the node was up."""
-        self._depth[name] = self._depth.get(name, 0) + 1
-        if self._depth[name] > 1:
+        self.depth[name] = self.depth.get(name, 0) + 1
+        if self.depth[name] > 1:
             return False
-        self._since[name] = now
+        self.since[name] = now
         return True
 
     def end(self, name: str, now: int) -> bool:
         """End an outage; return whether the node is up again."""
-        self._depth[name] -= 1
-        if self._depth[name]:
+        self.depth[name] -= 1
+        if self.depth[name]:
             return False
-        self._over.append((name, self._since.pop(name), now))
+        self.over.append((name, self.since.pop(name), now))
         return True
 
     def until(self, end: int) -> Iterator[tuple[str, int, int]]:
         """Yield all outages; those that last end at `end`."""
-        yield from self._over
-        yield from ((name, since, end) for name, since in self._since.items())
+        yield from self.over
+        yield from ((name, since, end) for name, since in self.since.items())
+
+
+class NodeFaults:
+    """Takes nodes down on an agenda, and brings them back.
+
+    `lose` is called for a node that was up, `strike` at the begin of every outage after that,
+    `restore` for a node that is up again.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        *,
+        lose: Callable[[str], None],
+        restore: Callable[[str], None],
+        strike: Callable[[str], None] = lambda _: None,
+        at_random: RandomFaults | None = None,
+        stream: Stream,
+    ) -> None:
+        self.agenda = agenda
+        self.outages = Outages()
+        # How many outages that the scenario names are still to begin or to end.
+        self.to_come = 0
+        self._lose, self._restore, self._strike = lose, restore, strike
+        self._at_random = at_random
+        self._stream = stream
+        agenda.methods |= {"break": self._break, "repair": self._repair}
+
+    def plan(self, faults: Iterable[Fault], begin: int) -> None:
+        """Put down the outages that a scenario names."""
+        for fault in faults:
+            length = FOR_EVER if fault.duration is None else fault.duration
+            self.agenda.add(begin + fault.at, ENDING, "break", fault.node, length=length)
+            self.to_come += 1
+
+    def plan_random(self, nodes: Iterable[str]) -> None:
+        """Put down the first random outage of every node; each brings on the next."""
+        if self._at_random is not None:
+            for name in nodes:
+                self._plan_random(name, self._at_random)
+
+    def _plan_random(self, name: str, faults: RandomFaults) -> None:
+        chance = self._stream("faults")
+        after = int(chance.expovariate(1 / faults.between)) if faults.between else 0
+        length = int(chance.expovariate(1 / faults.repair)) if faults.repair else 1
+        when = self.agenda.now() + after
+        self.agenda.add(when, ENDING, "break", name, length=length, again=1)
+
+    def _break(self, name: str, length: int, again: int = 0) -> None:
+        now = self.agenda.now()
+        if self.outages.begin(name, now):
+            self._lose(name)
+        self._strike(name)
+        if length == FOR_EVER:
+            self.to_come -= 1
+        else:
+            self.agenda.add(now + length, ENDING, "repair", name, again=again)
+
+    def _repair(self, name: str, again: int) -> None:
+        if self.outages.end(name, self.agenda.now()):
+            self._restore(name)
+        if not again:
+            self.to_come -= 1
+        elif self._at_random is not None:
+            self._plan_random(name, self._at_random)

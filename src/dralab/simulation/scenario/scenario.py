@@ -169,8 +169,8 @@ def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
     if failure > 1:
         raise life.error("failure", "is a probability: from 0 to 1")
     cycle = LifeCycle(
-        start=_stage(life, "start"),
-        release=_stage(life, "release"),
+        start=_stages(life, "start"),
+        release=_stages(life, "release"),
         failure=failure,
         retries=life.whole("retries", 0),
     )
@@ -194,13 +194,20 @@ def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
     )
 
 
-def _stage(life: Fields, key: str) -> Stage:
-    if not isinstance(life.raw(key), Mapping):
-        return Stage(delay=life.duration(key, 0))
-    inner = life.mapping(key)
-    stage = Stage(delay=inner.duration("delay", 0), jitter=inner.duration("jitter", 0))
-    inner.done()
-    return stage
+def _stages(life: Fields, key: str) -> tuple[Stage, ...]:
+    """Return the stages before a run, or after it: a duration, a delay with jitter, or a list."""
+    if isinstance(life.raw(key), list):
+        return tuple(_stage(inner, inner.text("name")) for inner in life.mappings(key))
+    if isinstance(life.raw(key), Mapping):
+        return (_stage(life.mapping(key), key),)
+    delay = life.duration(key, 0)
+    return (Stage(name=key, delay=delay),) if delay else ()
+
+
+def _stage(fields: Fields, name: str) -> Stage:
+    delay, jitter = fields.duration("delay", 0), fields.duration("jitter", 0)
+    fields.done()
+    return Stage(name=name, delay=delay, jitter=jitter)
 
 
 def _faults(fields: Fields, machines: Fleet) -> tuple[list[Fault], RandomFaults | None]:

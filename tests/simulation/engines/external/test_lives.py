@@ -10,7 +10,6 @@ from tests.simulation.engines.external.cases import WATCHING, Writer, run, tasks
 from dralab.cluster import Cluster
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS
-from dralab.simulation.engines.external.agenda import Agenda
 from dralab.simulation.engines.external.room import Room
 from dralab.simulation.engines.external.submission import Ways
 from dralab.simulation.engines.external.world import World
@@ -304,17 +303,3 @@ def test_a_step_is_late_for_a_pod_that_had_room_before_it_and_for_no_more_than_f
     room.remember()
     room.down.clear()
     assert not room.had_room("a", needs), "it has just come back"
-
-
-def test_an_agenda_is_data_and_cancelled_entries_are_not_in_it():
-    said = []
-    agenda = Agenda(ManualClock(), {"say": lambda whom, times: said.append((whom, times))})
-    agenda.add(5, 1, "say", "b", times=2)
-    gone = agenda.add(5, 0, "say", "a", times=1)
-    agenda.add(7, 0, "say", "c", times=3)
-    agenda.cancel(gone)
-    agenda.cancel(gone)
-    assert [entry[:4] for entry in agenda.entries()] == [(5, 1, "say", "b"), (7, 0, "say", "c")]
-    agenda.happen(5)
-    assert said == [("b", 2)]
-    assert [entry.whom for entry in agenda.entries()] == ["c"]

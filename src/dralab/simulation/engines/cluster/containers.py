@@ -20,7 +20,8 @@ from dralab.node.containers import (
 )
 from dralab.node.pretend import PretendRuntime
 from dralab.runtime.simulated import SimulatedEngine
-from dralab.simulation.lifecycle.model import LifeCycle, Stage
+from dralab.simulation.lifecycle.delays import Delays
+from dralab.simulation.lifecycle.model import LifeCycle
 from dralab.simulation.scenario.fields import duration
 from dralab.simulation.scenario.manifests import RUNS
 
@@ -51,7 +52,7 @@ class Containers:
     ) -> None:
         self.engine = engine
         self.life = life
-        self.chance = chance
+        self.delays = Delays(life, chance.stream)
         self.audience = audience
         self.pretend = PretendRuntime(engine)
         self._fetched: set[str] = set()
@@ -65,7 +66,7 @@ class Containers:
         uid = start.pod_uid
         if uid not in self._fetched:
             self._fetched.add(uid)
-            delay = self._drawn(self.life.start, "start")
+            delay = sum(map(self.delays.length_of, self.life.start))
             if delay:
                 raise NotYet(delay)
         self._by_node.setdefault(start.node, set()).add(uid)
@@ -97,28 +98,19 @@ class Containers:
     def _timed_one(
         self, start: ContainerStart, length: int, ended: Callable[[Exit], None]
     ) -> "_Timed":
-        code = 0
-        if self.life.failure:
-            chance = self.chance.stream("failure")
-            if chance.random() < self.life.failure:
-                code, length = 1, int(length * chance.random())
+        length, fails = self.delays.run(length)
         timed = _Timed(self, start, ended)
         self._timed.setdefault(start.pod_uid, []).append(timed)
-        timed.work(length, code)
+        timed.work(length, int(fails))
         return timed
 
     def _acted(self, uid: str, over: Exit, ended: Callable[[Exit], None]) -> None:
         self.audience.ended(uid, over.code)
         ended(over)
 
-    def _drawn(self, stage: Stage, name: str) -> int:
-        if not stage.jitter:
-            return stage.delay
-        return stage.delay + int(self.chance.stream(name).random() * stage.jitter)
-
     def released_after(self) -> int:
         """Return how long the node needs to see that a container has ended."""
-        return self._drawn(self.life.release, "release")
+        return sum(map(self.delays.length_of, self.life.release))
 
 
 class _Timed:

@@ -1,62 +1,64 @@
 """What goes wrong in a simulated cluster, and when it is mended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from dralab.api.status import ApiError
 from dralab.kernel.events import ENDING
-from dralab.kernel.randomness import Randomness
 from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import Object, amend
 from dralab.runtime.resources import NODES, TAINT_RULES
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
+from dralab.simulation.lifecycle.agenda import Agenda
+from dralab.simulation.lifecycle.delays import Stream
 from dralab.simulation.lifecycle.model import Fault, RandomFaults
-from dralab.simulation.lifecycle.outages import Outages
+from dralab.simulation.lifecycle.outages import NodeFaults
 
 
 class Faults:
     """Plans faults on the engine of a cluster. `lost` is told of nodes that go down."""
 
     def __init__(
-        self, cluster: SimulatedCluster, nodes: SimulatedNodes, lost: Callable[[str], None]
+        self,
+        cluster: SimulatedCluster,
+        nodes: SimulatedNodes,
+        lost: Callable[[str], None],
+        *,
+        at_random: RandomFaults | None,
+        stream: Stream,
     ) -> None:
         self.cluster = cluster
         self.nodes = nodes
         self.lost = lost
-        # How many are still to begin or to be mended.
-        self.to_come = 0
+        self.of_nodes = NodeFaults(
+            Agenda(cluster.engine.events),
+            lose=self._lose,
+            restore=nodes.restore,
+            at_random=at_random,
+            stream=stream,
+        )
+        self._to_come = 0
         self._rules = 0
-        self.outages = Outages()
 
-    def plan(self, fault: Fault, begin: int) -> None:
-        """Have a fault happen."""
-        self._at(begin + fault.at, partial(self._happen, fault))
+    @property
+    def to_come(self) -> int:
+        """How many that the scenario names are still to begin or to end."""
+        return self._to_come + self.of_nodes.to_come
 
-    def plan_random(self, faults: RandomFaults, names: list[str], chance: Randomness) -> None:
-        """Have every node fail again and again; these keep no run from its end."""
-        stream = chance.stream("faults")
-
-        def fail(name: str) -> None:
-            self._down_one(name)
-            length = int(stream.expovariate(1 / faults.repair)) if faults.repair else 1
-            self.cluster.engine.after(length, partial(mend, name), priority=ENDING)
-
-        def mend(name: str) -> None:
-            self._up_one(name)
-            later(name)
-
-        def later(name: str) -> None:
-            after = int(stream.expovariate(1 / faults.between)) if faults.between else 0
-            self.cluster.engine.after(after, partial(fail, name), priority=ENDING)
-
-        for name in names:
-            later(name)
+    def plan(self, faults: Iterable[Fault], names: Iterable[str], begin: int) -> None:
+        """Have all faults happen; random ones keep no run from its end."""
+        for fault in faults:
+            if fault.is_outage:
+                self.of_nodes.plan([fault], begin)
+            else:
+                self._at(begin + fault.at, partial(self._happen, fault))
+        self.of_nodes.plan_random(names)
 
     def _at(self, when: int, action: Callable[[], None]) -> None:
-        self.to_come += 1
+        self._to_come += 1
 
         def run() -> None:
-            self.to_come -= 1
+            self._to_come -= 1
             action()
 
         self.cluster.engine.at(when, run, priority=ENDING)
@@ -81,21 +83,13 @@ class Faults:
             return mend
         if fault.taint is not None and (fault.device or not fault.node):
             return self._taint_devices(fault)
-        if fault.taint is not None:
-            return self._taint_node(fault)
-        self._down_one(fault.node)
-        return partial(self._up_one, fault.node)
+        return self._taint_node(fault)
 
     # --- nodes --------------------------------------------------------------------------------
 
-    def _down_one(self, name: str) -> None:
-        if self.outages.begin(name, self.cluster.now):
-            self.nodes.lose(name)
-            self.lost(name)
-
-    def _up_one(self, name: str) -> None:
-        if self.outages.end(name, self.cluster.now):
-            self.nodes.restore(name)
+    def _lose(self, name: str) -> None:
+        self.nodes.lose(name)
+        self.lost(name)
 
     def _taint_node(self, fault: Fault) -> Callable[[], None]:
         taint = _wire(fault)

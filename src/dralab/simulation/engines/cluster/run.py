@@ -34,6 +34,7 @@ from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, Bodies
 from dralab.simulation.engines.cluster.tasks import Gpus, Seen, Tasks, lanes_of
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.lifecycle.quotas import Quotas
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import custom, manifests
 from dralab.simulation.scenario.digest import digest
@@ -84,17 +85,23 @@ class InsideRun:
         gangs = gangs_of(self.work)
         self.bodies = Bodies(self.cluster, gangs)
         self.queues = Queues(
-            how.quotas, lambda pod: gangs[pod.namespace, pod.gang], self._open_gate
+            Quotas(how.quotas), lambda pod: gangs[pod.namespace, pod.gang], self._open_gate
         )
-        self.faults = Faults(self.cluster, self.nodes, self._node_lost)
+        self.faults = Faults(
+            self.cluster,
+            self.nodes,
+            self._node_lost,
+            at_random=how.random_faults,
+            stream=chance.stream,
+        )
         # Nodes, drivers and controllers have seen each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
         self.patience = max(PATIENCE, 2 * max(map(_tolerated, self.work), default=0))
         self.cluster.manager.cache(PODS).subscribe(self._pod)
-        self._plan(chance)
+        self._plan()
 
-    def _plan(self, chance: Randomness) -> None:
+    def _plan(self) -> None:
         how = self.scenario.circumstances
         for arrival in self.scenario.work.objects:
             self._at(arrival.when, partial(self._bring, arrival))
@@ -103,10 +110,7 @@ class InsideRun:
                 seen = Seen(pod, pod.name)
                 self.tasks.seen.append(seen)
                 self._at(pod.arrives, partial(self._arrive, seen))
-        for fault in how.faults:
-            self.faults.plan(fault, self.begin)
-        if how.random_faults is not None:
-            self.faults.plan_random(how.random_faults, list(self.nodes.devices), chance)
+        self.faults.plan(how.faults, self.nodes.devices, self.begin)
 
     def _at(self, when: int, action: Callable[[], None]) -> None:
         self._to_come += 1
@@ -399,7 +403,7 @@ class InsideRun:
         place = {lane: index for index, lane in enumerate(lanes)}
         outages = [
             (place[name], since - self.begin, until - self.begin)
-            for name, since, until in self.faults.outages.until(end)
+            for name, since, until in self.faults.of_nodes.outages.until(end)
         ]
         return Result(
             name=self.scenario.name,

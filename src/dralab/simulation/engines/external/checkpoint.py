@@ -20,7 +20,7 @@ from dralab.simulation.engines.external.world import World
 from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import Sample
 
-KIND: Final = "dralab outside run 1"
+KIND: Final = "dralab external run 2"
 LEFT_OUT: Final = frozenset(
     {"events", "events.k8s.io/events", "coordination.k8s.io/leases", "endpoints"}
 )
@@ -31,13 +31,14 @@ DEFINITION: Final = Resource(
 # Of a pod, besides the one thing that happens to it next.
 KEPT: Final = (
     "state", "created", "bound", "started", "ended", "node", "reason", "attempts", "evictions",
-    "leaving", "claims",
+    "leaving", "claims", "stage", "fails",
 )  # fmt: skip
 COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
 
 
 def save(path: Path, digest: str, world: World, report: Report) -> None:
     """Write a checkpoint; the schedulers have ended."""
+    outages = world.lives.faults.outages
     content = {
         "kind": KIND,
         "digest": digest,
@@ -45,7 +46,7 @@ def save(path: Path, digest: str, world: World, report: Report) -> None:
         "resumed": world.resumed + 1,
         "deleted": world.deleted,
         "over_capacity": world.over_capacity,
-        "down": sorted(world.room.down),
+        "outages": [outages.over, outages.depth, outages.since],
         "pods": {
             key: [getattr(item, name) for name in KEPT]
             for key, item in world.pods.items()
@@ -85,7 +86,10 @@ def restore(content: Mapping[str, Any], cluster: Cluster, world: World, report: 
     world.resumed = content["resumed"]
     world.deleted = content["deleted"]
     world.over_capacity = list(content["over_capacity"])
-    world.room.down = set(content["down"])
+    over, depth, since = content["outages"]
+    outages = world.lives.faults.outages
+    outages.over, outages.depth, outages.since = [(n, a, b) for n, a, b in over], depth, since
+    world.room.down = set(since)
     world.samples = [Sample(*values) for values in content["samples"]]
     for key, values in content["pods"].items():
         item = world.pods[key]

@@ -171,9 +171,9 @@ class Driver:
         until, ended = world.how.until, world.how.ended
         # Where a run goes on from a checkpoint there may be pods that wait: as good as new ones.
         self._step(None, {key for keys in world.room.waiting.values() for key in keys})
-        while not world.finished():
+        while not world.lives.finished:
             self._look()
-            if ended is not None and world.over >= ended:
+            if ended is not None and world.lives.over >= ended:
                 break
             when = agenda.next_time()
             if until is not None and (when is None or when > world.begin + until):
@@ -190,7 +190,7 @@ class Driver:
                 continue
             self._step(when)
             if progress is not None:
-                progress(when - world.begin, world.over)
+                progress(when - world.begin, world.lives.over)
         self._look()
 
     def finish(self) -> None:
@@ -401,7 +401,7 @@ class Driver:
         world = self.world
         highest = max((needs.priority for needs in world.room.waiting), default=None)
         return highest is not None and any(
-            world.pods[key].needs.priority < highest for key in world.running
+            task.needs.priority < highest for task in world.lives.running.values()
         )
 
     def _heard(self, seconds: float) -> bool:

@@ -1,7 +1,7 @@
 """What a run with an outside scheduler leaves behind: a result, and how far to trust it."""
 
 from dralab.simulation.engines.external.driver import Driver, Report
-from dralab.simulation.engines.external.world import Followed, World
+from dralab.simulation.engines.external.world import ServedTask, World
 from dralab.simulation.results.result import Result, Task
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
@@ -70,7 +70,7 @@ def notes(report: Report, world: World) -> list[str]:
     return found
 
 
-def _task(item: Followed, world: World, place: dict[str, int]) -> Task:
+def _task(item: ServedTask, world: World, place: dict[str, int]) -> Task:
     def since(when: int | None) -> int | None:
         return None if when is None else when - world.begin
 

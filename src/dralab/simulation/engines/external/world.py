@@ -7,45 +7,34 @@ with the store's lock held.
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
 from dralab.kernel.clock import SECOND, ManualClock
-from dralab.kernel.events import BEGINNING, ENDING, Event
+from dralab.kernel.events import BEGINNING, ENDING, Events
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Object
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
-from dralab.simulation.engines.external.agenda import Agenda
 from dralab.simulation.engines.external.room import Needs, Room
 from dralab.simulation.engines.external.submission import Submission, Ways
-from dralab.simulation.lifecycle.model import Circumstances, Pod, PodState, RandomFaults, Stage
+from dralab.simulation.lifecycle.agenda import Agenda
+from dralab.simulation.lifecycle.lives import Lives
+from dralab.simulation.lifecycle.model import Circumstances, Pod
+from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import Sample
 from dralab.simulation.scenario.manifests import Arrival
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
-FOR_EVER: Final = -1
-
 
 @dataclass(slots=True)
-class Followed:
-    """What became of a pod. Times are of the clock; `leaving`: it is being deleted."""
+class ServedTask(TaskRecord):
+    """A pod on the API; `leaving`: it is being deleted, `claims` are those that are its own."""
 
-    pod: Pod
-    needs: Needs
-    state: PodState = "Pending"
-    created: int | None = None
-    bound: int | None = None
-    started: int | None = None
-    ended: int | None = None
-    node: str = ""
-    reason: str = ""
-    attempts: int = 0
-    evictions: int = 0
+    needs: Needs = field(kw_only=True)
     leaving: bool = False
     claims: list[str] = field(default_factory=list)
-    next: Event | None = field(default=None, compare=False)
 
 
 class World:
@@ -70,28 +59,20 @@ class World:
         self.ways = ways
         self.chance = Randomness(circumstances.seed)
         self.room = Room(nodes, claims=ways.claims)
-        self.pods = {pod.key: Followed(pod, self.room.needs_of(pod)) for pod in pods}
+        self.pods = {
+            pod.key: ServedTask(pod, number, needs=self.room.needs_of(pod))
+            for number, pod in enumerate(pods)
+        }
         self.fleet_objects, self.objects = fleet_objects, arrivals
         # Whether some pod wants a part of a GPU: then devices may be shared.
         self.shares = any(pod.shape.milli % WHOLE_GPU for pod in pods)
         self.submission = Submission(cluster, ways, shares=self.shares)
-        self.agenda = Agenda(
-            clock,
-            {
-                "bring": self._bring,
-                "arrive": self._arrive,
-                "start": self._start,
-                "end": self._end,
-                "free": self._free,
-                "gone": self._gone,
-                "break": self._break,
-                "repair": self._repair,
-            },
-        )
+        self.agenda = Agenda(Events(clock))
+        self.agenda.methods |= {"bring": self._bring, "gone": self._gone}
+        self.lives = Lives(self, self.agenda, self.pods, circumstances, self._stream)
         self.fresh: set[str] = set()
-        self.running: dict[str, None] = {}
         self.samples: list[Sample] = []
-        self.over = self.deleted = 0
+        self.deleted = 0
         self.over_capacity: list[str] = []
         self.resumed = 0
 
@@ -126,14 +107,7 @@ class World:
         for number, one in enumerate(self.objects):
             if one.when:
                 self.agenda.add(self.begin + one.when, BEGINNING, "bring", str(number))
-        for key, item in sorted(self.pods.items(), key=lambda pair: pair[1].pod.arrives):
-            self.agenda.add(self.begin + item.pod.arrives, BEGINNING, "arrive", key)
-        for fault in self.how.faults:
-            length = FOR_EVER if fault.duration is None else fault.duration
-            self.agenda.add(self.begin + fault.at, ENDING, "break", fault.node, length=length)
-        if self.how.random_faults is not None:
-            for name in self.room.nodes:
-                self._plan_fault(name, self.how.random_faults)
+        self.lives.plan(self.room.nodes, self.begin)
 
     def count_again(self) -> None:
         """Reckon who waits and who holds what, from what is known of each pod."""
@@ -143,10 +117,10 @@ class World:
             if item.state == "Pending":
                 self.room.wait(key, item.needs)
             elif item.next is not None or item.state in {"Bound", "Running"}:
-                self.running[key] = None
+                self.lives.running[key] = item
                 self.room.take(item.node, item.needs)
             else:
-                self.over += 1
+                self.lives.over += 1
 
     def together(self) -> ExitStack:
         """Hold the store's lock: the clock and all that happens at an instant move as one."""
@@ -155,26 +129,12 @@ class World:
         stack.enter_context(self.store.batch())
         return stack
 
-    def finished(self) -> bool:
-        """Whether every pod is over: nodes may still break, but nothing of interest follows."""
-        return self.over == len(self.pods) and not self.running
-
     def evictable(self) -> list[tuple[str, Needs]]:
         """Return where the pods are that someone could delete to make room."""
-        found = (self.pods[key] for key in self.running)
+        found = self.lives.running.values()
         return [(item.node, item.needs) for item in found if not item.leaving]
 
-    # --- a pod's life -------------------------------------------------------------------------
-
-    def _arrive(self, key: str) -> None:
-        item = self.pods[key]
-        item.state, item.created, item.next = "Pending", self.agenda.now(), None
-        self.fresh.add(key)
-        self.room.wait(key, item.needs)
-        item.claims = self.submission.pod(item.pod)
-
-    def _bring(self, number: str) -> None:
-        self.submission.bring([self.objects[int(number)].body])
+    # --- what the schedulers decide -----------------------------------------------------------
 
     def bind(self, key: str, target: str) -> bool:
         """Let a bound pod start; return whether it could have been bound in an earlier step."""
@@ -182,78 +142,30 @@ class World:
         if item is None or item.created is None or item.state != "Pending":
             return False
         self.room.leave(key, item.needs)
-        item.node, item.reason = target, ""
         if target not in self.room.nodes:
-            item.node = ""
-            self._refuse(key, item, "InvalidNode", f"bound to {target!r}, which is no node")
+            self._refuse(item, "InvalidNode", f"bound to {target!r}, which is no node")
             return False
         if target in self.room.down:
-            self._again(key, item, "bound to a node that is down")
+            self.lives.try_again(item, "bound to a node that is down")
             return False
         # Whether there was room in every respect cannot be known of every pod.
         could = self.room.had_room(target, item.needs) and not item.needs.unsure
         late = could and key not in self.fresh
         if not self.ways.overcommit and not self.room.fits(target, item.needs):
             self.over_capacity.append(key)
+            item.node = target
             # The kubelet's own words.
-            self._refuse(key, item, "OutOfcpu", "Node didn't have enough resource: cpu, requested")
+            self._refuse(item, "OutOfcpu", "Node didn't have enough resource: cpu, requested")
             item.reason = "bound where there was no room"
             return False
-        item.state, item.bound = "Bound", self.agenda.now()
-        item.attempts += 1
         self.room.take(target, item.needs)
-        self.running[key] = None
-        delay = self._drawn(self.how.life.start, "start")
-        if delay:
-            when = self.agenda.now() + delay
-            item.next = self.agenda.add(when, BEGINNING, "start", key)
-        else:
-            self._start(key)
+        self.lives.bind(item, target)
         return late
 
-    def _refuse(self, key: str, item: Followed, reason: str, message: str) -> None:
+    def _refuse(self, item: ServedTask, reason: str, message: str) -> None:
         item.state, item.reason, item.ended = "Failed", message, self.agenda.now()
-        self.over += 1
-        self._status(key, "Failed", reason, message)
-
-    def _start(self, key: str) -> None:
-        item = self.pods[key]
-        item.state, item.started, item.next = "Running", self.agenda.now(), None
-        self._status(key, "Running")
-        if item.pod.duration is None:
-            return
-        length, failure, fails = item.pod.duration, self.how.life.failure, False
-        if failure:
-            chance = self._stream("failure")
-            fails = chance.random() < failure
-            length = int(length * chance.random()) if fails else length
-        when = self.agenda.now() + length
-        item.next = self.agenda.add(when, ENDING, "end", key, fails=int(fails))
-
-    def _end(self, key: str, fails: int) -> None:
-        item = self.pods[key]
-        item.state, item.ended = "Failed" if fails else "Succeeded", self.agenda.now()
-        if fails:
-            item.reason = "failed while running"
-        # Until then the kubelet has not looked: nobody knows that the pod has ended.
-        delay = self._drawn(self.how.life.release, "release")
-        if delay:
-            item.next = self.agenda.add(self.agenda.now() + delay, ENDING, "free", key)
-        else:
-            self._free(key)
-
-    def _free(self, key: str) -> None:
-        item = self.pods[key]
-        self._release(key, item)
-        if item.state == "Failed" and item.attempts <= self.how.life.retries:
-            self._again(key, item, item.reason)
-            return
-        self.over += 1
-        if item.leaving:
-            self._remove(item)
-        else:
-            self._status(key, item.state)
-            self.submission.release(item.pod, item.claims)
+        self.lives.over += 1
+        self._status(item, "Failed", reason, message)
 
     def delete(self, key: str, grace: int | None) -> None:
         """Take note that someone deletes a pod: it ends after its grace; None: it is gone."""
@@ -263,9 +175,9 @@ class World:
         if item.state == "Pending":
             self.room.leave(key, item.needs)
             item.state, item.reason, item.ended = "Failed", "deleted while it waited", None
-            self.over += 1
+            self.lives.over += 1
             self._remove(item)
-        elif key in self.running:
+        elif key in self.lives.running:
             self.deleted += not item.leaving
             item.leaving = True
             if grace is None:
@@ -277,54 +189,58 @@ class World:
                 item.next = self.agenda.add(when, ENDING, "gone", key)
 
     def _gone(self, key: str) -> None:
-        self._evict(key, "evicted: it was deleted while it ran")
-
-    def _evict(self, key: str, reason: str) -> None:
-        """End a pod before its time; as the pod of a job it comes again, and waits."""
         item = self.pods[key]
-        self.agenda.cancel(item.next)
         if item.state in {"Succeeded", "Failed"}:
-            self._free(key)
-            return
-        self._release(key, item)
-        item.evictions += 1
-        self._again(key, item, reason)
+            self.agenda.cancel(item.next)
+            self.lives.leave(item)
+        else:
+            self.lives.evict(item, "evicted: it was deleted while it ran")
 
-    def _again(self, key: str, item: Followed, reason: str) -> None:
-        self._remove(item)
-        item.bound = item.started = item.ended = item.next = None
-        item.node, item.leaving, item.reason = "", False, reason
-        self._arrive(key)
+    # --- what a life does to nodes and objects ------------------------------------------------
 
-    def _release(self, key: str, item: Followed) -> None:
-        item.next = None
-        self.running.pop(key, None)
-        self.room.give(item.node, item.needs)
+    def submit(self, task: ServedTask) -> None:
+        """Create a pod, and what is its own."""
+        key = task.pod.key
+        self.fresh.add(key)
+        self.room.wait(key, task.needs)
+        task.claims = self.submission.pod(task.pod)
 
-    # --- nodes --------------------------------------------------------------------------------
+    def start(self, task: ServedTask) -> None:
+        """Say that a pod runs."""
+        self._status(task, "Running")
 
-    def _plan_fault(self, name: str, faults: RandomFaults) -> None:
-        chance = self._stream("faults")
-        after = int(chance.expovariate(1 / faults.between)) if faults.between else 0
-        length = int(chance.expovariate(1 / faults.repair)) if faults.repair else 1
-        when = self.agenda.now() + after
-        self.agenda.add(when, ENDING, "break", name, length=length, again=1)
+    def release(self, task: ServedTask) -> None:
+        """Free what a pod holds on its node; until then nobody knows that it has ended."""
+        self.room.give(task.node, task.needs)
 
-    def _break(self, name: str, length: int, again: int = 0) -> None:
-        """Lose a node; its pods come again elsewhere at once, as if it had been fenced."""
-        now = self.agenda.now()
-        self.room.down.add(name)
-        self._node(name, up=False)
-        for key in [key for key in self.running if self.pods[key].node == name]:
-            self._evict(key, "evicted: its node went down")
-        if length != FOR_EVER:
-            self.agenda.add(now + length, ENDING, "repair", name, again=again)
+    def withdraw(self, task: ServedTask) -> None:
+        """Remove a pod; one that comes again is another object."""
+        self._remove(task)
+        task.leaving = False
 
-    def _repair(self, name: str, again: int) -> None:
-        self.room.down.discard(name)
-        self._node(name, up=True)
-        if again and self.how.random_faults is not None:
-            self._plan_fault(name, self.how.random_faults)
+    def finish(self, task: ServedTask) -> None:
+        """Say that a pod has ended, and free what it claimed."""
+        if task.leaving:
+            self._remove(task)
+        else:
+            self._status(task, task.state)
+            self.submission.release(task.pod, task.claims)
+
+    def changed(self) -> None:
+        """Schedulers see it for themselves."""
+
+    def lose(self, node: str) -> None:
+        """A node goes down."""
+        self.room.down.add(node)
+        self._node(node, up=False)
+
+    def restore(self, node: str) -> None:
+        """A node is up again."""
+        self.room.down.discard(node)
+        self._node(node, up=True)
+
+    def _bring(self, number: str) -> None:
+        self.submission.bring([self.objects[int(number)].body])
 
     def _node(self, name: str, *, up: bool) -> None:
         client = self.cluster.client
@@ -341,12 +257,12 @@ class World:
 
     # --- objects ------------------------------------------------------------------------------
 
-    def _status(self, key: str, phase: str, reason: str = "", message: str = "") -> None:
+    def _status(self, item: ServedTask, phase: str, reason: str = "", message: str = "") -> None:
         """Report a pod's state as its kubelet would, straight into the store.
 
         Half of all writes of a run are these; nobody but us owns what they set.
         """
-        where = _key(self.pods[key].pod)
+        where = _key(item.pod)
         stored = self.store.get(where)
         if stored is None:
             return  # someone deleted it: there is nothing to report on
@@ -355,7 +271,7 @@ class World:
         metadata = {k: v for k, v in stored.value["metadata"].items() if k != "resourceVersion"}
         self.store.update(where, {**stored.value, "metadata": metadata, "status": {**old, **new}})
 
-    def _remove(self, item: Followed) -> None:
+    def _remove(self, item: ServedTask) -> None:
         where = _key(item.pod)
         if self.store.get(where) is not None:
             self.store.delete(where)
@@ -371,7 +287,7 @@ class World:
         item = self.pods[key]
         return item.created is not None and item.state == "Pending"
 
-    def refusal(self, item: Followed) -> str:
+    def refusal(self, item: ServedTask) -> str:
         """Return what a scheduler said last of a pod that waits."""
         stored = self.store.get(_key(item.pod))
         conditions = [] if stored is None else stored.value.get("status", {}).get("conditions", [])
@@ -385,7 +301,7 @@ class World:
         found = Sample(
             when=self.agenda.now() - self.begin,
             waiting=sum(map(len, self.room.waiting.values())),
-            running=len(self.running),
+            running=len(self.lives.running),
             cpu=self.room.cpu,
             gpu=self.room.gpu,
             fragmented=0.0,
@@ -393,11 +309,6 @@ class World:
         if self.samples and self.samples[-1].when == found.when:
             self.samples.pop()
         self.samples.append(found)
-
-    def _drawn(self, stage: Stage, name: str) -> int:
-        if not stage.jitter:
-            return stage.delay
-        return stage.delay + int(self._stream(name).random() * stage.jitter)
 
     def _stream(self, name: str) -> Any:
         return self.chance.stream(f"{name}/{self.resumed}" if self.resumed else name)

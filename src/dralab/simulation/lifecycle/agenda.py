@@ -1,9 +1,9 @@
-"""What is to come, as data: so that a run can be written down and gone on with."""
+"""What is to come, as data: so that a run can be written down and resumed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from dralab.kernel.clock import ManualClock
 from dralab.kernel.events import Event, Events
 
 
@@ -20,9 +20,9 @@ class Entry(NamedTuple):
 class Agenda:
     """Entries in the order in which they happen; each is handed to the method of its name."""
 
-    def __init__(self, clock: ManualClock, methods: Mapping[str, Callable[..., None]]) -> None:
-        self.events = Events(clock)
-        self.methods = methods
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.methods: dict[str, Callable[..., None]] = {}
         self._entries: dict[int, Entry] = {}
 
     def now(self) -> int:
@@ -35,18 +35,14 @@ class Agenda:
 
     def add(self, when: int, priority: int, what: str, whom: str, **detail: int) -> Event:
         """Put something down; what comes back can be cancelled."""
-        entry = Entry(when, priority, what, whom, detail)
-
-        def happen() -> None:
-            del self._entries[event.number]
-            self.methods[what](whom, **detail)
-
-        event = self.events.at(when, happen, priority=priority)
-        self._entries[event.number] = entry
+        due = _Due(self)
+        event = self.events.at(when, due, priority=priority)
+        due.number = event.number
+        self._entries[event.number] = Entry(when, priority, what, whom, detail)
         return event
 
     def cancel(self, event: Event | None) -> None:
-        """Forget something that was to come; None, or what has happened already, is nothing."""
+        """Cancel something that was to come; None, or what has happened already, is nothing."""
         if event is not None and not event.cancelled:
             event.cancel()
             del self._entries[event.number]
@@ -59,3 +55,19 @@ class Agenda:
         """Return what is to come, in its order."""
         listed = sorted(self._entries.items(), key=lambda item: (*item[1][:2], item[0]))
         return [entry for _, entry in listed]
+
+    def hand_over(self, number: int) -> None:
+        """Let an entry happen."""
+        entry = self._entries.pop(number)
+        self.methods[entry.what](entry.whom, **entry.detail)
+
+
+@dataclass(slots=True)
+class _Due:
+    """The call of an entry; an object and not a closure, so that a run can be pickled."""
+
+    agenda: Agenda
+    number: int = 0
+
+    def __call__(self) -> None:
+        self.agenda.hand_over(self.number)

@@ -1,0 +1,212 @@
+"""The life of pods, from their arrival to their end, and what nodes that go down do to it.
+
+One implementation for the engines that act pods out themselves (`gpu`, `external`); an engine says
+in a `Site` what becomes of its own nodes and objects. A life is a list of stages, and what a pod
+waits for is data (its `stage`, and an entry of the agenda): so a run can be written down between
+any two of them and resumed, which generators could not be.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, Protocol, TypeVar, assert_never
+
+from dralab.kernel.events import BEGINNING, ENDING
+from dralab.simulation.lifecycle.agenda import Agenda
+from dralab.simulation.lifecycle.delays import Delays, Stream
+from dralab.simulation.lifecycle.model import Circumstances, Stage
+from dralab.simulation.lifecycle.outages import NodeFaults
+from dralab.simulation.lifecycle.tasks import TaskRecord
+
+Task = TypeVar("Task", bound=TaskRecord)
+Task_contra = TypeVar("Task_contra", bound=TaskRecord, contravariant=True)
+
+
+class Site(Protocol[Task_contra]):
+    """The nodes and objects of an engine."""
+
+    def submit(self, task: Task_contra) -> None:
+        """Let a pod wait for a node: one that arrives, or that comes again."""
+        ...
+
+    def start(self, task: Task_contra) -> None:
+        """A pod runs from now on."""
+        ...
+
+    def release(self, task: Task_contra) -> None:
+        """Free what a pod holds on its node."""
+        ...
+
+    def withdraw(self, task: Task_contra) -> None:
+        """Remove what there is of a pod that will come again."""
+        ...
+
+    def finish(self, task: Task_contra) -> None:
+        """Nothing more will become of a pod."""
+        ...
+
+    def lose(self, node: str) -> None:
+        """A node goes down."""
+        ...
+
+    def restore(self, node: str) -> None:
+        """A node is up again."""
+        ...
+
+    def changed(self) -> None:
+        """Something has come or was freed: whoever decides has to look."""
+        ...
+
+
+class Lives(Generic[Task]):
+    """All pods of a run, by their keys; `begin` is the time of the clock when the run begins."""
+
+    def __init__(
+        self,
+        site: Site[Task],
+        agenda: Agenda,
+        tasks: Mapping[str, Task],
+        how: Circumstances,
+        stream: Stream,
+    ) -> None:
+        self.site = site
+        self.agenda = agenda
+        self.tasks = tasks
+        self.retries = how.life.retries
+        self.delays = Delays(how.life, stream)
+        self.stages = how.life.stages
+        # Pods on nodes: bound, running, or ended and not yet released.
+        self.running: dict[str, Task] = {}
+        self.over = self.evictions = 0
+        self.faults = NodeFaults(
+            agenda,
+            lose=site.lose,
+            restore=self._restore,
+            strike=self._strike,
+            at_random=how.random_faults,
+            stream=stream,
+        )
+        self.how = how
+        agenda.methods |= {"arrive": self._arrive, "stage": self._stage_over}
+
+    def plan(self, nodes: Iterable[str], begin: int = 0) -> None:
+        """Put down all arrivals and outages."""
+        for key, task in sorted(self.tasks.items(), key=lambda item: item[1].pod.arrives):
+            self.agenda.add(begin + task.pod.arrives, BEGINNING, "arrive", key)
+        self.faults.plan(self.how.faults, begin)
+        self.faults.plan_random(nodes)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every pod is over: nodes may still break, but nothing of interest follows."""
+        return self.over == len(self.tasks) and not self.running
+
+    # --- a life, from top to bottom -----------------------------------------------------------
+
+    def _arrive(self, key: str) -> None:
+        self._wait(self.tasks[key])
+
+    def _wait(self, task: Task) -> None:
+        task.created, task.next = self.agenda.now(), None
+        self.site.submit(task)
+        self.site.changed()
+
+    def bind(self, task: Task, node: str) -> None:
+        """Begin a pod's life on a node."""
+        task.bind(node, self.agenda.now())
+        self.running[task.pod.key] = task
+        self._live(task, 0)
+
+    def _live(self, task: Task, first: int) -> None:
+        """Go through the stages of a life, up to the next one that takes time."""
+        for number in range(first, len(self.stages)):
+            stage = self.stages[number]
+            lasts = self._lasts(task, stage)
+            # A run that takes no time ends at the same instant, but not within the decision.
+            if lasts is None or lasts or stage.runs:
+                self._let_last(task, number, lasts)
+                return
+            self._reach_end_of(stage, task)
+
+    def _lasts(self, task: Task, stage: Stage) -> int | None:
+        """Return how long a stage lasts; None: for ever."""
+        if not stage.runs:
+            return self.delays.length_of(stage)
+        if task.pod.duration is None:
+            return None
+        length, task.fails = self.delays.run(task.pod.duration)
+        return length
+
+    def _let_last(self, task: Task, number: int, length: int | None) -> None:
+        task.stage, task.next = number, None
+        if length is not None:
+            when = self.agenda.now() + length
+            priority = BEGINNING if task.state == "Bound" else ENDING
+            task.next = self.agenda.add(when, priority, "stage", task.pod.key)
+
+    def _stage_over(self, key: str) -> None:
+        task = self.tasks[key]
+        task.next = None
+        self._reach_end_of(self.stages[task.stage], task)
+        self._live(task, task.stage + 1)
+
+    def _reach_end_of(self, stage: Stage, task: Task) -> None:
+        match stage.then:
+            case "go on":
+                pass
+            case "start":
+                task.start(self.agenda.now())
+                self.site.start(task)
+            case "end":
+                task.end(self.agenda.now(), failed=task.fails)
+            case "leave":
+                self.leave(task)
+            case _:
+                assert_never(stage.then)
+
+    def leave(self, task: Task) -> None:
+        """Free what a pod held that has run; one that failed may be tried again."""
+        self._release(task)
+        if task.state == "Failed" and task.attempts <= self.retries:
+            self.try_again(task, task.reason)
+        else:
+            self.finish(task)
+        self.site.changed()
+
+    def finish(self, task: Task) -> None:
+        """Count a pod that is over."""
+        self.over += 1
+        self.site.finish(task)
+
+    # --- a life that takes another turn -------------------------------------------------------
+
+    def try_again(self, task: Task, reason: str) -> None:
+        """Let a pod wait for a node once more."""
+        self.site.withdraw(task)
+        task.wait_again(reason)
+        self._wait(task)
+
+    def evict(self, task: Task, reason: str) -> None:
+        """End a pod before its time; as the pod of a job it comes again, and waits."""
+        self.agenda.cancel(task.next)
+        self._release(task)
+        task.evictions += 1
+        self.evictions += 1
+        self.try_again(task, reason)
+
+    def _release(self, task: Task) -> None:
+        task.next = None
+        del self.running[task.pod.key]
+        self.site.release(task)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def _strike(self, name: str) -> None:
+        """Evict the pods of a node that went down, as if it had been fenced."""
+        for task in [task for task in self.running.values() if task.node == name]:
+            # What has run is over, whatever becomes of its node.
+            if task.state in {"Bound", "Running"}:
+                self.evict(task, "evicted: its node went down")
+        self.site.changed()
+
+    def _restore(self, name: str) -> None:
+        self.site.restore(name)
+        self.site.changed()

@@ -1,0 +1,51 @@
+"""What has become of a pod so far, in the same words for every engine."""
+
+from dataclasses import dataclass, field
+
+from dralab.kernel.events import Event
+from dralab.simulation.lifecycle.model import Pod, PodState
+
+
+@dataclass(slots=True)
+class TaskRecord:
+    """A pod's record; times are those of the engine's clock.
+
+    `number` is its place among all pods. `attempts` counts how often it was bound. `reason` says
+    why it waits, or why it failed. While it is on a node, `stage` is the stage of its life that
+    lasts, `next` the event that ends it, and `fails` whether its run will fail.
+    """
+
+    pod: Pod
+    number: int = 0
+    state: PodState = "Pending"
+    created: int | None = None
+    bound: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    node: str = ""
+    reason: str = ""
+    attempts: int = 0
+    evictions: int = 0
+    stage: int = 0
+    fails: bool = False
+    next: Event | None = field(default=None, compare=False)
+
+    def bind(self, node: str, now: int) -> None:
+        """It has a node."""
+        self.state, self.node, self.bound, self.reason = "Bound", node, now, ""
+        self.attempts += 1
+
+    def start(self, now: int) -> None:
+        """It runs."""
+        self.state, self.started = "Running", now
+
+    def end(self, now: int, *, failed: bool) -> None:
+        """It has run; what it holds is given back later."""
+        self.state, self.ended = "Failed" if failed else "Succeeded", now
+        if failed:
+            self.reason = "failed while running"
+
+    def wait_again(self, reason: str) -> None:
+        """It has lost its node, and waits for another."""
+        self.state, self.node, self.reason = "Pending", "", reason
+        self.bound = self.started = self.ended = None
