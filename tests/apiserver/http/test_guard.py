@@ -65,6 +65,22 @@ def test_a_form_of_another_site_creates_nothing(client: Client, content_type: st
 
 
 @pytest.mark.parametrize(
+    ("agent", "status"),
+    [
+        ("OpenAPI-Generator/37.0.2/python", 201),
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:60.0)", 415),
+        (None, 415),
+        ("", 415),
+    ],
+)
+def test_a_program_may_leave_out_the_content_type_a_browser_may_not(
+    client: Client, agent: str | None, status: int
+) -> None:
+    """The official Python client does."""
+    assert client.ask("POST", CONFIGMAPS, CONFIGMAP, user_agent=agent)[0] == status
+
+
+@pytest.mark.parametrize(
     "origin",
     [
         "https://evil.example",
