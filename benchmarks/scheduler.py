@@ -17,7 +17,6 @@ import argparse
 import time
 
 from dralab.allocation import v1
-from dralab.allocation.allocator import allocate_on, numbered_shares
 from dralab.allocation.selectors import CelEnvironment
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -102,13 +101,7 @@ def bare(nodes, devices, *, claimed=True):
     """Pods a second of the bare loop."""
     claims = {}
     table = NodeTable()
-
-    shares = numbered_shares()
-
-    def allocate(problem, view):
-        return allocate_on(problem, view, budget=1_000_000, share_ids=shares)
-
-    found = Devices(table, v1.Reader(CelEnvironment()), allocate)
+    found = Devices(table, v1.Reader(CelEnvironment()))
     demands = Demands(claims.get, lambda _: None, found.in_flight)
     state = ClusterState(table, found, demands)
     demands.put_class("gpu", CLASS)

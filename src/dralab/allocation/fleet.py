@@ -5,6 +5,7 @@ mappings. What it finds equals `allocate` on every node in turn; what it costs i
 docs/concepts/allocation.md. Nothing here is safe for two threads at once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -15,6 +16,7 @@ import orjson
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
 from dralab.allocation.inventory.feasible_nodes import FeasibleNodes
+from dralab.allocation.inventory.holdings import PoolUse
 from dralab.allocation.inventory.placements import Placement, placement
 from dralab.allocation.inventory.plans import (
     ERROR,
@@ -26,7 +28,7 @@ from dralab.allocation.inventory.plans import (
     paths_read_by,
 )
 from dralab.allocation.inventory.pool_records import PoolRecord, Pools
-from dralab.allocation.inventory.pool_states import PoolState, Shapes
+from dralab.allocation.inventory.pool_states import NOWHERE, PoolState, Shapes
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.policy.choosing import likely_requests
 from dralab.allocation.policy.policies import Policy
@@ -52,6 +54,8 @@ from dralab.values.quantity import Number, parse_any
 Wire = Mapping[str, Any]
 # Kinds of claims that a fleet remembers; beyond it they are forgotten, which costs time alone.
 MOST_KINDS: Final = 20_000
+# Shapes of nodes likewise: drivers that change their slices make new ones for ever.
+MOST_NODE_SHAPES: Final = 20_000
 MISSING: Final = Trouble(unknown=True)
 
 
@@ -107,6 +111,42 @@ class Fleet:
         self.classes[found.name] = found
         self._forget_kinds()
 
+    def remove_class(self, name: str) -> None:
+        """Forget a DeviceClass."""
+        self.classes.pop(name, None)
+        self._forget_kinds()
+
+    def put_node(self, number: int, node: Node) -> None:
+        """Let a number stand for a node that is new or has changed.
+
+        Whoever numbers nodes itself gives the numbers of removed ones to others.
+        """
+        known = self.number_of.get(node.name, number)
+        if known != number:
+            self.remove_node(known)
+        while len(self.nodes) <= number:
+            self.nodes.append(NOWHERE)
+            self.sees.append(())
+            self.shape_of.append(None)
+        if self.nodes[number] is not NOWHERE:
+            self.remove_node(number)
+        self.nodes[number] = node
+        self.number_of[node.name] = number
+        self.pools.put_node(number, node)
+        self.sees[number] = self.pools.seen_by(number, node)
+        self.feasible_nodes.add_node(number)
+        self.rankings = {}
+
+    def remove_node(self, number: int) -> None:
+        """Forget a node, if it is known; its devices stay, for whoever else may use them."""
+        if number >= len(self.nodes):
+            return
+        self.number_of.pop(self.nodes[number].name, None)
+        self.pools.remove_node(number)
+        self.nodes[number], self.sees[number], self.shape_of[number] = NOWHERE, (), None
+        self.feasible_nodes.remove_node(number)
+        self.rankings = {}
+
     def _load(self, slices: Iterable[Any]) -> None:
         self.pools.add(slices, self.nodes, self.number_of)
         self._version = self.shapes.version
@@ -140,9 +180,10 @@ class Fleet:
             each = self.reader.slice(wire)
             slices_of((each.driver, each.pool))[each.name] = each
         for key in sorted(changed):
-            self._replace(key, changed[key].values())
+            self.replace_pool(key, changed[key].values())
 
-    def _replace(self, key: PoolId, slices: Iterable[Slice]) -> None:
+    def replace_pool(self, key: PoolId, slices: Iterable[Slice]) -> None:
+        """Let a pool be made of these slices from now on; what is in use stays in use."""
         old = self.pools.find(*key)
         nodes = 0
         holding: list[tuple[Device, int, dict[str, Number]]] = []
@@ -218,6 +259,9 @@ class Fleet:
         key = tuple((record.shape, part.key) for record, part in zip(records, parts, strict=True))
         found = self._node_shapes.get(key)
         if found is None:
+            if len(self._node_shapes) >= MOST_NODE_SHAPES:
+                self._node_shapes.clear()
+                self.shapes.forget()
             visible, offset = 0, 0
             for record, part in zip(records, parts, strict=True):
                 visible |= part.visible << offset
@@ -286,7 +330,7 @@ class Fleet:
         if policy is not None:
             return self._allocate_by(policy, kind, claims, candidates)
         known = self.feasible_nodes.of_kind(kind)
-        nodes = known.nodes if candidates is None else known.nodes & candidates
+        nodes = known.nodes & (self.feasible_nodes.every if candidates is None else candidates)
         unknown = False
         refusal = Unsatisfiable()
         while nodes:
@@ -310,6 +354,20 @@ class Fleet:
                 unknown = True
             nodes ^= low
         return Unknown(budget=self.budget) if unknown else refusal
+
+    def find(
+        self, number: int, claims: Sequence[Wire]
+    ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
+        """Return what the claims of one pod would get on one node, and take nothing yet."""
+        kind = self.kind(claims)
+        if kind.refused is not None:
+            return self._refusal(claims)
+        plan = self._plan(number, kind)
+        if type(plan) is Plan:
+            return self._placement(number, plan).allocations
+        if plan is None:
+            return Unsatisfiable()
+        return self._search(number, claims) if plan is ERROR else Unknown(budget=self.budget)
 
     def _allocate_by(
         self, policy: Policy, kind: ClaimKind, claims: Sequence[Wire], candidates: int | None
@@ -396,7 +454,10 @@ class Fleet:
             key = (seen[pool], inside)
             self.whole[key[0]] &= ~(1 << inside)
             self.sharers[key] = self.sharers.get(key, 0) + 1
-        pools = [records[each] for each in seen]
+        return self._placement(number, plan)
+
+    def _placement(self, number: int, plan: Plan) -> Placement:
+        pools = [self.pools.records[each] for each in self.sees[number]]
         return placement(plan, pools, self.nodes[number].name, self.share_ids)
 
     def candidates_of(self, names: Iterable[str]) -> int:
@@ -409,7 +470,10 @@ class Fleet:
     # --- what is in use
 
     def hold(self, allocation: Wire) -> None:
-        """Mark the devices of an allocation that was made elsewhere as in use."""
+        """Mark the devices of an allocation that was made elsewhere as in use.
+
+        Devices of pools that are not here hold nothing.
+        """
         for index, taken in self._devices(allocation).items():
             record = self.pools.records[index]
             for inside, amounts in taken:
@@ -428,8 +492,8 @@ class Fleet:
         """Give back the devices of an allocation."""
         if self.ghosts:
             for item in allocation["devices"].get("results") or ():
-                index = self.pools.index_of(item["driver"], item["pool"])
-                if item["device"] in self.ghosts.get(index, ()):
+                index = self.pools.find(item["driver"], item["pool"])
+                if index is not None and item["device"] in self.ghosts.get(index, ()):
                     self._lay(index, item["device"])
         for index, taken in self._devices(allocation).items():
             record = self.pools.records[index]
@@ -451,13 +515,45 @@ class Fleet:
             self.feasible_nodes.add_released(record.nodes)
             self._touch(record.nodes)
 
+    def set_pool_use(self, key: PoolId, use: PoolUse) -> None:
+        """Let exactly this be in use of a pool.
+
+        Devices that are not published any more hold nothing, as on Kubernetes.
+        """
+        index = self.pools.index_of(*key)
+        self.ghosts.pop(index, None)
+        record = self.pools.records[index]
+        record.irregular = bool(record.pool.unusable)
+        for inside in bits(self.held[index]):
+            self.sharers.pop((index, inside), None)
+        shares = Counter(share.device for share in use.shares)
+        held = whole = 0
+        taking: list[tuple[int, tuple[Number, ...] | None]] = []
+        for device in {**use.exclusive, **shares}:
+            if not record.has(device.device):
+                continue
+            inside = record.number_of(device.device)
+            held |= 1 << inside
+            if device in use.exclusive:
+                whole |= 1 << inside
+                taking.append((inside, None))
+            else:
+                self.sharers[index, inside] = shares[device]
+                content = record.shape.node_devices.offers[inside].device
+                taking.append((inside, content.amounts_of(use.consumed.get(device, {}))))
+        self.held[index], self.whole[index] = held, whole
+        self.states[index] = record.shape.holding(record.shape.empty, tuple(taking), held, whole)
+        self._touch(record.nodes)
+
     def _devices(self, allocation: Wire) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
         """Return per pool the devices of an allocation, with amounts where they are shared."""
         found: dict[int, list[tuple[int, tuple[Number, ...] | None]]] = {}
         for item in allocation["devices"].get("results") or ():
             if item.get("adminAccess"):
                 continue
-            index = self.pools.index_of(item["driver"], item["pool"])
+            index = self.pools.find(item["driver"], item["pool"])
+            if index is None:
+                continue
             record = self.pools.records[index]
             if not record.has(item["device"]):
                 continue
@@ -478,7 +574,7 @@ class Fleet:
         del ghosts[device]
         if not ghosts:
             record = self.pools.records[index]
-            self._replace((record.driver, record.name), record.slices)
+            self.replace_pool((record.driver, record.name), record.slices)
 
     def copied(self) -> "Fleet":
         """Return a fleet that starts out the same and changes on its own: for what-if questions.
@@ -538,7 +634,18 @@ class Fleet:
         )
 
     def _slow(self, number: int, claims: Sequence[Wire]) -> Placement | Unsatisfiable | Unknown:
-        """Allocate on one node by the general way: for errors, and for pools in transition."""
+        """Allocate on one node by the general way."""
+        found = self._search(number, claims)
+        if not isinstance(found, list):
+            return found
+        for each in found:
+            self.hold(each)
+        return Placement(self.nodes[number].name, found)
+
+    def _search(
+        self, number: int, claims: Sequence[Wire]
+    ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
+        """Search on one node without a plan: for errors, and for pools in transition."""
         problem = self._problem(number, claims)
         try:
             view = self._with_ghosts(self.pools.view(self.nodes[number], problem.slices))
@@ -547,10 +654,7 @@ class Fleet:
         outcome = allocate_on(problem, view, budget=self.budget, share_ids=self.share_ids)
         if not isinstance(outcome, Allocated):
             return outcome
-        allocations = [v1.status_allocation(each) for each in outcome.claims]
-        for each in allocations:
-            self.hold(each)
-        return Placement(self.nodes[number].name, allocations)
+        return [v1.status_allocation(each) for each in outcome.claims]
 
     def _with_ghosts(self, view: View) -> View:
         """Let devices that are published no longer draw on the counters that are still there."""

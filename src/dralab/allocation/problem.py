@@ -221,6 +221,12 @@ class Device:
         """Return the name of a capacity as its driver wrote it."""
         return self.capacity_names.get(capacity, capacity)
 
+    def amounts_of(self, consumed: Mapping[str, Number]) -> tuple[Number, ...]:
+        """Return what is consumed of each capacity, in their order; names as in results."""
+        return tuple(
+            consumed.get(self.written(name), consumed.get(name, 0)) for name in self.capacity
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Slice:

@@ -202,14 +202,9 @@ class Snapshot:
 
     def _hold(self, claim: Wire) -> None:
         """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""
-        devices = (_allocation(claim) or {}).get("devices") or {}
-        here = [
-            item
-            for item in devices.get("results") or ()
-            if self.fleet.pools.find(item["driver"], item["pool"]) is not None
-        ]
-        if here:
-            self.fleet.hold({"devices": {"results": here}})
+        allocation = _allocation(claim)
+        if allocation is not None and allocation.get("devices"):
+            self.fleet.hold(allocation)
 
     def _new_share(self) -> str:
         """Return the next share id that no object has."""

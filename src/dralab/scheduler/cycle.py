@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from dralab.allocation.outcome import Allocated, Outcome, Unsatisfiable
+from dralab.allocation.outcome import Outcome, Unknown, Unsatisfiable
 from dralab.scheduler import filters, topology
 from dralab.scheduler.allocatable import ClaimPlan, InsufficientResource, NodeShortage
 from dralab.scheduler.demands import Blocked, Demand, Demands
@@ -79,12 +79,13 @@ class Refusal:
 class Tried:
     """A pod was tried on one node: its place there, or what the allocator or the node said.
 
-    `outcome` is None where nothing had to be allocated.
+    `points` are those of the chosen alternatives, None where nothing had to be allocated.
     """
 
     placement: PodPlacement | None
-    outcome: Outcome | None = None
+    refused: Unsatisfiable | Unknown | None = None
     shortage: NodeShortage | None = None
+    points: int | None = None
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ class ClusterState:
         """Count a pod and its devices as placed."""
         self.table.add_pod(placement.node, placement.pod)
         if placement.plans:
-            self.devices.assume(placement.plans, placement.pod)
+            self.devices.assume_plans(placement.plans, placement.pod)
         if placement.volumes and self.volumes is not None:
             self.volumes.assume(placement.volumes)
 
@@ -137,7 +138,7 @@ class ClusterState:
         """Take a placement back."""
         self.table.remove_pod(placement.node, placement.pod.uid)
         if placement.plans:
-            self.devices.forget(placement.plans, placement.pod)
+            self.devices.forget_plans(placement.plans, placement.pod)
         if placement.volumes and self.volumes is not None:
             self.volumes.forget(placement.volumes)
 
@@ -230,19 +231,20 @@ def fits(state: ClusterState, pod: PodInfo, demand: Demand) -> Mask:
 
 def on_node(state: ClusterState, pod: PodInfo, demand: Demand, row: int) -> Tried:
     """Try a pod that passes the filters on one node: its devices, and room for what they take."""
-    plans, outcome = state.devices.plans(pod, demand, row)
-    if outcome is not None and not isinstance(outcome, Allocated):
-        return Tried(None, outcome)
-    charged = state.devices.charged(pod, plans)
+    found = state.devices.plans(pod, demand, row)
+    if found.refused is not None:
+        return Tried(None, found.refused)
+    charged = state.devices.charged(pod, found.plans)
     if isinstance(charged, NodeShortage):
-        return Tried(None, outcome, charged)
+        return Tried(None, shortage=charged)
     shortage = None if charged is pod else _shortage(state, pod, charged, demand, row)
     if shortage is not None:
-        return Tried(None, outcome, shortage)
+        return Tried(None, shortage=shortage)
     volumes = state.volume_plans(demand, row)
     if volumes is None:
-        return Tried(None, outcome, NodeShortage((NONE_FREE,)))
-    return Tried(PodPlacement(charged, state.table.names[row], plans, volumes), outcome)
+        return Tried(None, shortage=NodeShortage((NONE_FREE,)))
+    placement = PodPlacement(charged, state.table.names[row], found.plans, volumes)
+    return Tried(placement, points=found.points if found.allocated else None)
 
 
 def _shortage(
@@ -283,18 +285,17 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
             break
         scores[row] = -np.inf
         tried = on_node(state, pod, demand, row)
-        outcome = tried.outcome
         if tried.shortage is not None:
             shortages[names[row]] = tried.shortage
-        elif tried.placement is None and outcome is not None:
-            outcomes[names[row]] = outcome
-            if isinstance(outcome, Unsatisfiable) and outcome.fatal:
+        elif tried.refused is not None:
+            outcomes[names[row]] = tried.refused
+            if isinstance(tried.refused, Unsatisfiable) and tried.refused.fatal:
                 break
         if tried.placement is None:
             continue
-        if not demand.ranked or outcome is None:
+        if not demand.ranked or tried.points is None:
             return tried.placement
-        ranked.append((score, _rank_points(outcome), tried.placement))
+        ranked.append((score, tried.points, tried.placement))
     if not ranked:
         return None
     # KEP-4816: 8 points less the index for each request with alternatives; weight 2, normalised.
@@ -375,12 +376,6 @@ def _scores(state: ClusterState, pod: PodInfo, fitting: Mask) -> Scores:
         scores += near
     scores[~fitting] = -np.inf
     return scores
-
-
-def _rank_points(outcome: Outcome) -> int:
-    if not isinstance(outcome, Allocated):
-        return 0
-    return sum(8 - rank for claim in outcome.claims for rank in (claim.ranks or {}).values())
 
 
 def _elsewhere(state: ClusterState, demand: Demand) -> dict[str, Mask] | None:

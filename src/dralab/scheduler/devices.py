@@ -1,32 +1,23 @@
-"""The devices of the cluster as the scheduler sees them: slices, who holds what, what may be had.
+"""The devices of the cluster, for the scheduler: what it tells a fleet, and what it asks.
 
 Allocations that were decided but are not yet written count as held ("assumed"), so that the next
-pod never gets the same device. What a claim may get on a node is `allocation`'s answer; this
-module hands it the slices and holdings that matter there, and remembers each "no" until
-something that could change it happens.
+pod never gets the same device. What a claim may get on a node, and on which nodes it is worth
+asking, is the answer of `allocation.fleet`; who holds what is kept by `allocation.inventory`.
 """
 
-from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from dralab.allocation import v1
-from dralab.allocation.outcome import Allocated, Outcome
-from dralab.allocation.pools import Catalog, View
-from dralab.allocation.problem import (
-    Claim,
-    DeviceClass,
-    DeviceId,
-    Features,
-    InUse,
-    Node,
-    Problem,
-    ShareId,
-    Slice,
-)
+from dralab.allocation.allocator import DEFAULT_BUDGET
+from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.holdings import Holdings
+from dralab.allocation.outcome import Unknown, Unsatisfiable
+from dralab.allocation.pools import Catalog, PoolId
+from dralab.allocation.problem import Claim, Node, Problem, Slice
+from dralab.allocation.results import ShareIds
 from dralab.objects.metadata import key_of, uid_of
 from dralab.runtime.client import Object
 from dralab.scheduler.allocatable import (
@@ -37,67 +28,60 @@ from dralab.scheduler.allocatable import (
     shared,
 )
 from dralab.scheduler.demands import Demand, synthetic_claim
-from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable
+from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
-from dralab.values.quantity import Number
 
 Wire = Mapping[str, Any]
-PoolKey = tuple[str, str]
+# KEP-4816: so many points for the first of a request's alternatives, one less for each further.
+MOST_POINTS: Final = 8
 
 
-class Allocator(Protocol):
-    """Finds devices for claims among the pools of one node."""
+class DevicePlans(NamedTuple):
+    """What to write where a pod goes to a node.
 
-    def __call__(self, problem: Problem, view: View) -> Outcome:
-        """Return the devices, or why there are none."""
-        ...
+    `refused` is set where its claims cannot be met there; then there are no plans. `allocated` says
+    whether anything had to be allocated, `points` how far alternatives are the preferred ones.
+    """
 
-
-@dataclass(slots=True)
-class _PoolUse:
-    """What claims hold of one pool."""
-
-    exclusive: dict[DeviceId, str] = field(default_factory=dict)
-    shares: dict[ShareId, str] = field(default_factory=dict)
-    consumed: dict[DeviceId, dict[str, Number]] = field(default_factory=dict)
-
-
-class _NodeView(NamedTuple):
-    """The slices that matter on one node, and the pools they make up there."""
-
-    slices: tuple[Slice, ...]
-    pools: tuple[PoolKey, ...]
-    view: View
+    plans: tuple[ClaimPlan, ...] = ()
+    refused: Unsatisfiable | Unknown | None = None
+    allocated: bool = False
+    points: int = 0
 
 
 class Devices:
-    """Slices, classes and holdings, kept up to date by whoever watches them."""
+    """Slices, classes and holdings, kept up to date by whoever watches them.
 
-    def __init__(self, table: NodeTable, reader: v1.Reader, allocate: Allocator) -> None:
+    Nodes have the numbers of their rows in the table. Changes of nodes and slices reach the fleet
+    when it is next asked: many of them come at once.
+    """
+
+    def __init__(
+        self,
+        table: NodeTable,
+        reader: v1.Reader,
+        *,
+        share_ids: ShareIds | None = None,
+        budget: int = DEFAULT_BUDGET,
+    ) -> None:
         self._table = table
         self._reader = reader
-        self._allocate = allocate
+        self._fleet = Fleet((), (), budget=budget, share_ids=share_ids, reader=reader)
+        self._holdings = Holdings()
         # Counts the changes, as `NodeTable.version` does.
         self.version = 0
-        self._features = Features()
         self._allocatable = Allocatable()
         self._wires: dict[str, Object] = {}
         self._slices: dict[str, Slice] = {}
+        self._pools: dict[PoolId, dict[str, Slice]] = {}
         self._rules: dict[str, Object] = {}
-        self._classes: dict[str, DeviceClass] = {}
-        self._pools: dict[PoolKey, dict[str, Slice]] = defaultdict(dict)
-        self._local: dict[str, dict[PoolKey, int]] = defaultdict(dict)
-        self._shared: dict[PoolKey, int] = {}
-        self._views: dict[str, _NodeView] = {}
+        self._changed_pools: set[PoolId] = set()
+        self._rows_seen = 0
         self._catalog: tuple[Catalog, tuple[Slice, ...]] | None = None
-        self._use: dict[PoolKey, _PoolUse] = {}
-        self._held: dict[str, tuple[str, list[Wire]]] = {}
         self._in_flight: dict[str, Wire] = {}
         # Pods that count on an allocation in flight: it is given up with the last of them.
         self._counting_on: dict[str, set[str]] = {}
-        self._claims: OrderedDict[str, Claim] = OrderedDict()
-        self._refused: OrderedDict[bytes, Mask] = OrderedDict()
 
     # --- what there is
 
@@ -105,23 +89,17 @@ class Devices:
         """Take a new or changed ResourceSlice, or its end (None)."""
         old = self._slices.pop(name, None)
         if old is not None:
-            self._unlink(old)
+            del self._pools[old.driver, old.pool][name]
+            self._note_change(old)
         self._allocatable.put_slice(name, wire)
         if wire is None:
             self._wires.pop(name, None)
             return
         self._wires[name] = wire
-        rules = [self._rules[rule] for rule in sorted(self._rules)]
-        found = self._reader.slice(wire, rules)
+        found = self._reader.slice(wire, [self._rules[rule] for rule in sorted(self._rules)])
         self._slices[name] = found
-        pool = (found.driver, found.pool)
-        self._pools[pool][name] = found
-        if found.node_scope.node:
-            places = self._local[found.node_scope.node]
-            places[pool] = places.get(pool, 0) + 1
-        else:
-            self._shared[pool] = self._shared.get(pool, 0) + 1
-        self._changed(found)
+        self._pools.setdefault((found.driver, found.pool), {})[name] = found
+        self._note_change(found)
 
     def put_rule(self, name: str, rule: Object | None) -> None:
         """Take a new or changed DeviceTaintRule, or its end: the slices are read again."""
@@ -135,19 +113,10 @@ class Devices:
     def put_class(self, name: str, wire: Object | None) -> None:
         """Take a new or changed DeviceClass, or its end."""
         if wire is None:
-            self._classes.pop(name, None)
+            self._fleet.remove_class(name)
         else:
-            self._classes[name] = self._reader.device_class(wire)
+            self._fleet.put_class(wire)
         self.version += 1
-        self._refused.clear()
-
-    def node_changed(self, row: int) -> None:
-        """Forget the refusals of a node whose labels changed."""
-        self.version += 1
-        for refused in self._refused.values():
-            if row < refused.shape[0]:
-                refused[row] = False
-        self._views.pop(self._table.names[row], None)
 
     # --- who holds it
 
@@ -157,20 +126,20 @@ class Devices:
         allocation = (claim.get("status") or {}).get("allocation")
         if allocation is None:
             return False if uid in self._in_flight else self._release(uid)
-        self._settle(uid)
+        self._forget_flight(uid)
         self._hold(claim, allocation)
         return False
 
     def remove_claim(self, claim: Object) -> bool:
         """Take it that a claim is gone; return whether devices became free."""
-        self._settle(uid_of(claim))
+        self._forget_flight(uid_of(claim))
         return self._release(uid_of(claim))
 
     def in_flight(self, uid: str) -> Wire | None:
         """Return the allocation that was decided for a claim and is being written."""
         return self._in_flight.get(uid)
 
-    def assume(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
+    def assume_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
         """Count devices as held from now on, although nothing is written yet."""
         for plan in plans:
             uid = uid_of(plan.claim) or _pending_uid(pod)
@@ -179,7 +148,7 @@ class Devices:
                 self._in_flight[uid] = plan.allocation
                 self._counting_on.setdefault(uid, set()).add(pod.uid)
 
-    def forget(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
+    def forget_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
         """Take back what was assumed and will not be written."""
         for plan in plans:
             uid = uid_of(plan.claim) or _pending_uid(pod)
@@ -188,17 +157,16 @@ class Devices:
                 continue
             counting.discard(pod.uid)
             if not counting:
-                self._settle(uid)
+                self._forget_flight(uid)
                 self._release(uid)
 
     def adopt(self, pod: PodInfo, claim: Object) -> None:
         """Take it that the claim for a pod's extended resources now exists, as `claim`."""
         pending, uid = _pending_uid(pod), uid_of(claim)
         allocation = self._in_flight.get(pending)
-        self._settle(pending)
-        held = self._held.pop(pending, None)
-        if held is not None and allocation is not None and uid not in self._held:
-            self._held[uid] = held
+        self._forget_flight(pending)
+        if allocation is not None and self._holdings.has(pending) and not self._holdings.has(uid):
+            self._holdings.rename(pending, uid)
             self._in_flight[uid] = allocation
             self._counting_on[uid] = {pod.uid}
 
@@ -213,27 +181,22 @@ class Devices:
                 mask = self._selected(selector)
                 found = mask if found is None else found & mask
         if demand.shape:
-            refused = self._refusals(demand.shape)
-            found = ~refused if found is None else found & ~refused
+            self._catch_up()
+            feasible = _mask_of(self._fleet.feasible_nodes.of_kind(demand.shape).nodes, self._table)
+            found = feasible if found is None else found & feasible
         return found
 
-    def plans(
-        self, pod: PodInfo, demand: Demand, row: int
-    ) -> tuple[tuple[ClaimPlan, ...], Outcome | None]:
-        """Return what to write where the pod goes to a node, and the outcome behind it.
-
-        The outcome is None where nothing had to be allocated; it is no `Allocated` where the
-        node cannot serve the pod, and then there are no plans.
-        """
-        kept = [
+    def plans(self, pod: PodInfo, demand: Demand, row: int) -> DevicePlans:
+        """Return what to write where the pod goes to a node, or why its claims cannot be met."""
+        kept = tuple(
             ClaimPlan(item.claim, item.consumer, item.allocation)
             for item in demand.wanted
             if item.allocation is not None
-        ]
+        )
         wanted: list[tuple[Object, Mapping[str, str], tuple[Wire, ...]]] = [
             (item.claim, item.consumer, ()) for item in demand.open
         ]
-        claims = [self._claim(item.claim) for item in demand.open]
+        claims: list[Object] = [item.claim for item in demand.open]
         if demand.extended:
             offered = self._table.objects[row] or {}
             own = (offered.get("status") or {}).get("allocatable") or {}
@@ -243,22 +206,23 @@ class Devices:
                 if str(own.get(resource, "0")) == "0"
             }
             if provided:
-                wire, mappings, claim = self._synthetic(pod, provided)
+                wire, mappings = synthetic_claim(pod, provided)
                 consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
-                wanted.append((wire, consumer, mappings))
-                claims.append(claim)
+                wanted.append((wire, consumer, tuple(mappings)))
+                claims.append(_named(wire))
         if not claims:
-            return tuple(kept), None
-        outcome = self.joint(claims, row)
-        if not isinstance(outcome, Allocated):
+            return DevicePlans(kept)
+        found = self.find(claims, row)
+        if not isinstance(found, list):
             if demand.shape:
-                self._refusals(demand.shape)[row] = True
-            return (), outcome
-        made = [
-            ClaimPlan(claim, consumer, v1.status_allocation(found), mappings)
-            for (claim, consumer, mappings), found in zip(wanted, outcome.claims, strict=True)
-        ]
-        return (*kept, *made), outcome
+                self._fleet.feasible_nodes.of_kind(demand.shape).nodes &= ~(1 << row)
+            return DevicePlans(refused=found, allocated=True)
+        made = tuple(
+            ClaimPlan(claim, consumer, allocation, mappings)
+            for (claim, consumer, mappings), allocation in zip(wanted, found, strict=True)
+        )
+        points = sum(map(_points, claims, found)) if demand.ranked else 0
+        return DevicePlans((*kept, *made), None, allocated=True, points=points)
 
     def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return a pod with what its devices take of its node, or why it may not have them."""
@@ -274,24 +238,20 @@ class Devices:
 
     def is_of_network(self, allocation: Wire) -> bool:
         """Return whether some device of a claim can be had from more than one node."""
-        return bool(self._shared) and any(
-            (item["driver"], item["pool"]) in self._shared
+        return any(
+            not each.node_scope.node
             for item in (allocation.get("devices") or {}).get("results") or ()
+            for each in self._pools.get((item["driver"], item["pool"]), {}).values()
         )
 
-    def joint(self, claims: Iterable[Claim], row: int) -> Outcome:
-        """Return devices for several claims at once on one node."""
-        return self._allocate(self.problem(claims, row), self._view(row).view)
-
-    def problem(self, claims: Iterable[Claim], row: int) -> Problem:
-        """Return the allocation problem of claims on a node: what matters there, and no more."""
-        view = self._view(row)
-        return Problem(
-            claims=tuple(claims),
-            classes=self._classes,
-            slices=view.slices,
-            in_use=self._in_use(view.pools),
-        )
+    def find(
+        self, claims: Sequence[Object], row: int
+    ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
+        """Return allocations for several claims at once on one node, or why there are none."""
+        if not claims:
+            return []
+        self._catch_up()
+        return self._fleet.find(row, claims)
 
     def everywhere(self, claims: Iterable[Claim]) -> tuple[Catalog, Problem]:
         """Return the problem of claims on the whole cluster, with its slices in order."""
@@ -299,105 +259,50 @@ class Devices:
             slices = tuple(self._slices[name] for name in sorted(self._slices))
             self._catalog = Catalog(slices), slices
         catalog, slices = self._catalog
-        in_use = self._in_use(sorted(self._use))
         return catalog, Problem(
-            claims=tuple(claims), classes=self._classes, slices=slices, in_use=in_use
+            claims=tuple(claims),
+            classes=self._fleet.classes,
+            slices=slices,
+            in_use=self._holdings.in_use(),
         )
 
     def node(self, row: int) -> Node:
         """Return a node as the allocator sees it."""
         return Node(self._table.names[row], self._table.labels[row])
 
-    def claim(self, wire: Object) -> Claim:
-        """Return a claim as the allocator sees it."""
-        return self._claim(wire)
-
     def claims_of(self, pod: PodInfo, demand: Demand) -> list[Claim]:
         """Return what a pod still needs allocated, extended resources included."""
-        claims = [self._claim(item.claim) for item in demand.open]
+        wires = [item.claim for item in demand.open]
         if demand.extended:
-            claims.append(self._synthetic(pod, demand.extended)[2])
-        return claims
+            wires.append(_named(synthetic_claim(pod, demand.extended)[0]))
+        return [self._reader.claim(wire) for wire in wires]
 
     # --- inside
 
-    def _settle(self, uid: str) -> None:
-        self._in_flight.pop(uid, None)
-        self._counting_on.pop(uid, None)
-
-    def _synthetic(
-        self, pod: PodInfo, provided: Mapping[str, str]
-    ) -> tuple[Object, tuple[Wire, ...], Claim]:
-        wire, mappings = synthetic_claim(pod, provided)
-        named = {**wire, "metadata": {**wire["metadata"], "name": EXTENDED_CLAIM}}
-        return wire, tuple(mappings), self._reader.claim(named)
-
-    def _unlink(self, old: Slice) -> None:
-        pool = (old.driver, old.pool)
-        del self._pools[pool][old.name]
-        if not self._pools[pool]:
-            del self._pools[pool]
-        places = self._local[old.node_scope.node] if old.node_scope.node else self._shared
-        places[pool] -= 1
-        if not places[pool]:
-            del places[pool]
-        self._changed(old)
-
-    def _changed(self, changed: Slice) -> None:
+    def _note_change(self, changed: Slice) -> None:
         self._catalog = None
         self.version += 1
-        node = changed.node_scope.node
-        row = self._table.row_of.get(node) if node else None
-        shared = any(
-            not other.node_scope.node
-            for other in self._pools.get((changed.driver, changed.pool), {}).values()
-        )
-        if node and not shared:
-            self._views.pop(node, None)
-            if row is not None:
-                for refused in self._refused.values():
-                    if row < refused.shape[0]:
-                        refused[row] = False
-        else:
-            self._views.clear()
-            self._refused.clear()
+        self._changed_pools.add((changed.driver, changed.pool))
 
-    def _view(self, row: int) -> "_NodeView":
-        name = self._table.names[row]
-        found = self._views.get(name)
-        if found is None:
-            pools = tuple(sorted({*self._local.get(name, ()), *self._shared}))
-            slices = tuple(
-                self._pools[pool][slice_name]
-                for pool in pools
-                for slice_name in sorted(self._pools[pool])
-            )
-            view = Catalog(slices).view(self.node(row), self._features)
-            found = self._views[name] = _NodeView(slices, pools, view)
-        return found
+    def _catch_up(self) -> None:
+        """Tell the fleet of the nodes and slices that have changed since it was last asked."""
+        changed = self._table.changed
+        if self._rows_seen < len(changed):
+            for row in dict.fromkeys(changed[self._rows_seen :]):
+                if self._table.names[row]:
+                    self._fleet.put_node(row, self.node(row))
+                else:
+                    self._fleet.remove_node(row)
+            self._rows_seen = len(changed)
+        if self._changed_pools:
+            for pool in sorted(self._changed_pools):
+                self._fleet.replace_pool(pool, self._pools[pool].values())
+                self._fleet.set_pool_use(pool, self._holdings.pool_use(pool))
+            self._changed_pools.clear()
 
-    def _in_use(self, pools: Iterable[PoolKey]) -> InUse:
-        exclusive: dict[DeviceId, str] = {}
-        shares: dict[ShareId, str] = {}
-        consumed: dict[DeviceId, Mapping[str, Number]] = {}
-        for pool in pools:
-            use = self._use.get(pool)
-            if use is not None:
-                exclusive |= use.exclusive
-                if use.shares:
-                    shares |= use.shares
-                    consumed |= use.consumed
-        holders: dict[DeviceId, tuple[str, ...]] = {
-            device: (holder,) for device, holder in exclusive.items()
-        }
-        for share, holder in shares.items():
-            holders[share.device] = (*holders.get(share.device, ()), holder)
-        return InUse(
-            exclusive=frozenset(exclusive),
-            shares=frozenset(shares),
-            consumed=consumed,
-            holders=holders,
-        )
+    def _forget_flight(self, uid: str) -> None:
+        self._in_flight.pop(uid, None)
+        self._counting_on.pop(uid, None)
 
     def _hold(self, claim: Object, allocation: Wire, uid: str = "") -> None:
         uid = uid or uid_of(claim)
@@ -406,66 +311,21 @@ class Devices:
             for item in (allocation.get("devices") or {}).get("results") or ()
             if not item.get("adminAccess")
         ]
-        held = self._held.get(uid)
-        if held is not None:
-            if held[1] == results:
+        if self._holdings.has(uid):
+            if self._holdings.results_of(uid) == results:
                 return
             self._release(uid)
         self.version += 1
         name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
-        self._held[uid] = (name, results)
-        for item in results:
-            device = DeviceId(item["driver"], item["pool"], item["device"])
-            use = self._use.setdefault((device.driver, device.pool), _PoolUse())
-            if item.get("shareID"):
-                use.shares[ShareId(device, item["shareID"])] = name
-                total = use.consumed.setdefault(device, {})
-                v1.add_amounts(total, item.get("consumedCapacity"))
-            else:
-                use.exclusive[device] = name
+        self._holdings.hold(uid, name, results)
+        self._fleet.hold({"devices": {"results": results}})
 
     def _release(self, uid: str) -> bool:
-        _, results = self._held.pop(uid, ("", []))
+        results = self._holdings.release(uid)
         self.version += bool(results)
-        for item in results:
-            device = DeviceId(item["driver"], item["pool"], item["device"])
-            use = self._use[device.driver, device.pool]
-            share = item.get("shareID")
-            if share:
-                use.shares.pop(ShareId(device, share), None)
-                total, less = use.consumed[device], dict[str, Number]()
-                v1.add_amounts(less, item.get("consumedCapacity"))
-                for name, amount in less.items():
-                    total[name] -= amount
-                if not any(other.device == device for other in use.shares):
-                    del use.consumed[device]
-            else:
-                use.exclusive.pop(device, None)
-            self._freed((device.driver, device.pool))
+        if results:
+            self._fleet.release({"devices": {"results": results}})
         return bool(results)
-
-    def _freed(self, pool: PoolKey) -> None:
-        if pool in self._shared or not self._refused:
-            self._refused.clear()
-            return
-        for item in self._pools.get(pool, {}).values():
-            row = self._table.row_of.get(item.node_scope.node)
-            if row is not None:
-                for refused in self._refused.values():
-                    if row < refused.shape[0]:
-                        refused[row] = False
-
-    def _refusals(self, shape: bytes) -> Mask:
-        found = self._refused.get(shape)
-        if found is None:
-            found = self._refused[shape] = np.zeros(max(64, self._table.size), dtype=bool)
-            if len(self._refused) > REMEMBERED:
-                self._refused.popitem(last=False)
-        elif found.shape[0] < self._table.size:
-            grown = np.zeros(2 * self._table.size, dtype=bool)
-            grown[: found.shape[0]] = found
-            found = self._refused[shape] = grown
-        return found[: self._table.size]
 
     def _selected(self, selector: Wire) -> Mask:
         found = np.zeros(self._table.size, dtype=bool)
@@ -478,20 +338,32 @@ class Devices:
                 found[row] = labels.node_selector_accepts(selector, self._table.labels[row], name)
         return found
 
-    def _claim(self, wire: Object) -> Claim:
-        uid = uid_of(wire)
-        found = self._claims.get(uid)
-        if found is None or not uid:
-            found = self._reader.claim(wire)
-            if uid:
-                self._claims[uid] = found
-                if len(self._claims) > 16 * REMEMBERED:
-                    self._claims.popitem(last=False)
-        return found
-
 
 def _pending_uid(pod: PodInfo) -> str:
     return f"extended/{pod.uid}"
+
+
+def _named(wire: Object) -> Object:
+    """Return the claim for extended resources with a name for sentences."""
+    return {**wire, "metadata": {**wire["metadata"], "name": EXTENDED_CLAIM}}
+
+
+def _mask_of(nodes: int, table: NodeTable) -> Mask:
+    """Return a bit set of rows as a mask over the table."""
+    size = (table.size + 7) // 8
+    packed = np.frombuffer(nodes.to_bytes(size, "little"), dtype=np.uint8)
+    return np.unpackbits(packed, bitorder="little")[: table.size].astype(bool)
+
+
+def _points(claim: Object, allocation: Wire) -> int:
+    """Return how far the chosen alternatives of a claim are the preferred ones."""
+    chosen = {item["request"] for item in allocation["devices"].get("results") or ()}
+    return sum(
+        MOST_POINTS - rank
+        for request in (claim["spec"].get("devices") or {}).get("requests") or ()
+        for rank, subrequest in enumerate(request.get("firstAvailable") or ())
+        if f"{request['name']}/{subrequest['name']}" in chosen
+    )
 
 
 def _named_nodes(selector: Wire) -> list[str]:

@@ -12,8 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from dralab.allocation import v1
-from dralab.allocation.outcome import Allocated
 from dralab.scheduler import filters
 from dralab.scheduler.allocatable import ClaimPlan, NodeShortage
 from dralab.scheduler.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
@@ -207,13 +205,10 @@ class _Search:
                 return None
             demands.append(demand)
         wires = {item.key: item.claim for demand in demands for item in demand.open}
-        outcome = state.devices.joint([state.devices.claim(wire) for wire in wires.values()], row)
-        if not isinstance(outcome, Allocated):
+        found = state.devices.find(list(wires.values()), row)
+        if not isinstance(found, list):
             return None
-        chosen = {
-            key: v1.status_allocation(found)
-            for key, found in zip(wires, outcome.claims, strict=True)
-        }
+        chosen = dict(zip(wires, found, strict=True))
         node = state.table.names[row]
         made: dict[str, PodPlacement] = {}
         try:

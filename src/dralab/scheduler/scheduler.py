@@ -11,10 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from dralab.allocation import v1
-from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on
-from dralab.allocation.outcome import Outcome
-from dralab.allocation.pools import View
-from dralab.allocation.problem import Problem
+from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.claims import claim_names, classic_sources
@@ -103,10 +100,7 @@ class Scheduler:
         table = NodeTable()
         shares = partial(manager.randomness.uuid, "scheduler/shares")
 
-        def allocate(problem: Problem, view: View) -> Outcome:
-            return allocate_on(problem, view, budget=budget, share_ids=shares)
-
-        devices = Devices(table, v1.Reader(environment), allocate)
+        devices = Devices(table, v1.Reader(environment), share_ids=shares, budget=budget)
         self._volume_claims = cache(resources.VOLUME_CLAIMS)
         storage = cache(resources.STORAGE_CLASSES)
         volumes = Volumes(table, self._volume_claims, cache(resources.VOLUMES), storage)
@@ -165,11 +159,7 @@ class Scheduler:
             if old is not None:
                 table.remove_node(old["metadata"]["name"])
             return
-        changes = len(table.changed)
-        better = table.put_node(new)
-        if len(table.changed) > changes:
-            self.state.devices.node_changed(table.row_of[new["metadata"]["name"]])
-        if better:
+        if table.put_node(new):
             self._changed(Change.NODE)
 
     def _slice(self, name: str, obj: Object | None) -> None:

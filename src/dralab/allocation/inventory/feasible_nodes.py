@@ -9,6 +9,8 @@ from typing import Final
 
 # Releases that are remembered one by one before everybody takes note of them.
 MOST_RELEASES: Final = 4_096
+# Kinds that are remembered; beyond it the oldest is forgotten, which costs time alone.
+MOST_KINDS: Final = 20_000
 
 
 class FeasibleNodesOfKind:
@@ -34,10 +36,21 @@ class FeasibleNodes:
         """Return where a kind may still fit: everywhere, if nobody asked before."""
         found = self._kinds.get(kind)
         if found is None:
+            if len(self._kinds) >= MOST_KINDS:
+                del self._kinds[next(iter(self._kinds))]
             found = self._kinds[kind] = FeasibleNodesOfKind(self.every, self._length)
         elif found.noticed != self._length:
             self._notice(found)
         return found
+
+    def add_node(self, number: int) -> None:
+        """Note that there is a node of this number, or that it has changed."""
+        self.every |= 1 << number
+        self.add_released(1 << number)
+
+    def remove_node(self, number: int) -> None:
+        """Note that there is no node of this number any more."""
+        self.every &= ~(1 << number)
 
     def add_released(self, nodes: int) -> None:
         """Say that something was given back on these nodes."""

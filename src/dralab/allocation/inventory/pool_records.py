@@ -76,6 +76,9 @@ class Pools:
         self.records: list[PoolRecord] = []
         self._index: dict[PoolId, int] = {}
         self._seen: dict[int, list[int]] = {}
+        # Pools by the one node that they are on, and all others.
+        self._by_home: dict[str, set[int]] = {}
+        self._homeless: set[int] = set()
         self._names: dict[tuple[Device, ...], Names] = {}
         self._parts: dict[tuple[PoolRecord, object], PoolPart] = {}
 
@@ -109,8 +112,11 @@ class Pools:
         parts = sorted(slices, key=lambda each: each.name)
         number = self._index.setdefault(key, len(self.records))
         if number < len(self.records):
-            for position in bits(self.records[number].nodes):
+            old = self.records[number]
+            for position in bits(old.nodes):
                 self._seen[position].remove(number)
+            if old.home:
+                self._by_home[old.home].discard(number)
         homes = {each.node_scope.node for each in parts}
         home = homes.pop() if len(homes) == 1 else ""
         if home:
@@ -118,11 +124,16 @@ class Pools:
         else:
             positions = [
                 position
-                for position, node in enumerate(nodes)
-                if any(_sees_or_fails(each, node) for each in parts)
+                for position in number_of.values()
+                if any(_sees_or_fails(each, nodes[position]) for each in parts)
             ]
         for position in positions:
             self._seen.setdefault(position, []).append(number)
+        if home:
+            self._by_home.setdefault(home, set()).add(number)
+            self._homeless.discard(number)
+        else:
+            self._homeless.add(number)
         record = self._record(key, parts, mask_of(positions))
         self._parts.clear()
         if number < len(self.records):
@@ -130,6 +141,26 @@ class Pools:
         else:
             self.records.append(record)
         return number
+
+    def put_node(self, position: int, node: Node) -> None:
+        """Find out which pools a new or changed node sees."""
+        self.remove_node(position)
+        for number in sorted(self._by_home.get(node.name, set()) | self._homeless):
+            record = self.records[number]
+            if record.home or any(_sees_or_fails(each, node) for each in record.slices):
+                self._seen.setdefault(position, []).append(number)
+                self._set_nodes(number, record.nodes | 1 << position)
+
+    def remove_node(self, position: int) -> None:
+        """Forget which pools a node sees."""
+        for number in self._seen.pop(position, ()):
+            self._set_nodes(number, self.records[number].nodes & ~(1 << position))
+
+    def _set_nodes(self, number: int, nodes: int) -> None:
+        # Copies of a fleet share their records.
+        record = self.records[number] = copy(self.records[number])
+        record.nodes = nodes
+        self._parts.clear()
 
     def _record(self, key: PoolId, parts: list[Slice], seen: int) -> PoolRecord:
         generation = max((each.generation for each in parts), default=0)
@@ -184,6 +215,8 @@ class Pools:
         other.records = self.records.copy()
         other._index = self._index.copy()  # noqa: SLF001 - a copy of oneself
         other._seen = {node: seen.copy() for node, seen in self._seen.items()}  # noqa: SLF001
+        other._by_home = {name: known.copy() for name, known in self._by_home.items()}  # noqa: SLF001
+        other._homeless = self._homeless.copy()  # noqa: SLF001
         return other
 
     def seen_by(self, number: int, node: Node) -> tuple[int, ...]:

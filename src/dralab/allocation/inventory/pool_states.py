@@ -239,6 +239,12 @@ class Shapes:
             self._projections.clear()
             self._shapes.clear()
 
+    def forget(self) -> None:
+        """Forget the shapes of pools: equal pools that come later have another."""
+        self._projections.clear()
+        self._shapes.clear()
+        self._ids.clear()
+
     def shape(self, pool: Pool, slices: Sequence[Slice]) -> PoolShape:
         """Return the shape of a whole pool, made of these slices in order."""
         key = (

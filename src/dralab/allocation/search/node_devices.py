@@ -244,8 +244,8 @@ class NodeDevices:
 
 def _room(device: Device, consumed: Mapping[str, Number]) -> tuple[Number, ...]:
     return tuple(
-        item.value - consumed.get(device.written(name), consumed.get(name, 0))
-        for name, item in device.capacity.items()
+        item.value - amount
+        for item, amount in zip(device.capacity.values(), device.amounts_of(consumed), strict=True)
     )
 
 

@@ -1,0 +1,115 @@
+"""Who holds which devices: the allocations of claims, whether their pools are published or not.
+
+Whoever follows a cluster hears of allocations in any order: before the slices that publish their
+devices, and after these are gone. A fleet knows only devices that are published; holdings know all
+of them, and by whom they are held.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dralab.allocation import v1
+from dralab.allocation.pools import PoolId
+from dralab.allocation.problem import DeviceId, InUse, ShareId
+from dralab.values.quantity import Number
+
+Result = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class PoolUse:
+    """What claims hold of one pool: whole devices and shares by holder, and what shares consume."""
+
+    exclusive: dict[DeviceId, str] = field(default_factory=dict)
+    shares: dict[ShareId, str] = field(default_factory=dict)
+    consumed: dict[DeviceId, dict[str, Number]] = field(default_factory=dict)
+
+
+class _Held(NamedTuple):
+    holder: str
+    results: Sequence[Result]
+
+
+class Holdings:
+    """The devices that claims hold, by the claims' uids and by pool."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+        self._use: dict[PoolId, PoolUse] = {}
+
+    def has(self, uid: str) -> bool:
+        """Return whether a claim holds devices, or is known to hold none."""
+        return uid in self._held
+
+    def results_of(self, uid: str) -> Sequence[Result]:
+        """Return the results of a claim's allocation that hold devices; none if it has none."""
+        held = self._held.get(uid)
+        return held.results if held is not None else ()
+
+    def pool_use(self, pool: PoolId) -> PoolUse:
+        """Return what is held of a pool."""
+        return self._use.get(pool) or PoolUse()
+
+    def hold(self, uid: str, holder: str, results: Sequence[Result]) -> None:
+        """Note what a claim holds; `holder` is its name in explanations."""
+        self._held[uid] = _Held(holder, results)
+        for item in results:
+            device = DeviceId(item["driver"], item["pool"], item["device"])
+            use = self._use.setdefault((device.driver, device.pool), PoolUse())
+            if item.get("shareID"):
+                use.shares[ShareId(device, item["shareID"])] = holder
+                total = use.consumed.setdefault(device, {})
+                v1.add_amounts(total, item.get("consumedCapacity"))
+            else:
+                use.exclusive[device] = holder
+
+    def release(self, uid: str) -> Sequence[Result]:
+        """Forget what a claim holds, and return it."""
+        held = self._held.pop(uid, None)
+        if held is None:
+            return ()
+        for item in held.results:
+            device = DeviceId(item["driver"], item["pool"], item["device"])
+            pool = device.driver, device.pool
+            use = self._use[pool]
+            share = item.get("shareID")
+            if share:
+                use.shares.pop(ShareId(device, share), None)
+                total, less = use.consumed[device], dict[str, Number]()
+                v1.add_amounts(less, item.get("consumedCapacity"))
+                for name, amount in less.items():
+                    total[name] -= amount
+                if not any(other.device == device for other in use.shares):
+                    del use.consumed[device]
+            else:
+                use.exclusive.pop(device, None)
+        return held.results
+
+    def rename(self, uid: str, new: str) -> None:
+        """Let what one claim holds be held by another that takes its place."""
+        self._held[new] = self._held.pop(uid)
+
+    def in_use(self, pools: Iterable[PoolId] | None = None) -> InUse:
+        """Return what is in use in some pools, by whom; None for all of them, in order."""
+        exclusive: dict[DeviceId, str] = {}
+        shares: dict[ShareId, str] = {}
+        consumed: dict[DeviceId, Mapping[str, Number]] = {}
+        for pool in sorted(self._use) if pools is None else pools:
+            use = self._use.get(pool)
+            if use is not None:
+                exclusive |= use.exclusive
+                if use.shares:
+                    shares |= use.shares
+                    consumed |= use.consumed
+        holders: dict[DeviceId, tuple[str, ...]] = {
+            device: (holder,) for device, holder in exclusive.items()
+        }
+        for share, holder in shares.items():
+            holders[share.device] = (*holders.get(share.device, ()), holder)
+        return InUse(
+            exclusive=frozenset(exclusive),
+            shares=frozenset(shares),
+            consumed=consumed,
+            holders=holders,
+        )
