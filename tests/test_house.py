@@ -1,0 +1,52 @@
+"""The table "Where is it decided" of AGENTS.md names things that exist."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROW = re.compile(r"^\| (?P<question>[^|]+?) \| `(?P<file>[^`|]+\.py)` \| `(?P<symbol>[\w.]+)` \|$")
+
+
+def rows():
+    text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    _, found, table = text.partition("## Where is it decided")
+    assert found, "AGENTS.md has no table “Where is it decided”"
+    lines = [line for line in table.split("\n## ")[0].splitlines() if line.startswith("| ")]
+    return [(line, ROW.match(line)) for line in lines[1:]]
+
+
+ROWS = rows()
+
+
+def defined(body, names):
+    """Whether a module or class defines a name, dots leading into classes."""
+    name, *inner = names
+    for item in body:
+        target = item.targets[0] if isinstance(item, ast.Assign) else getattr(item, "target", None)
+        if name not in {getattr(item, "name", None), getattr(target, "id", None)}:
+            continue
+        return not inner or defined(getattr(item, "body", []), inner)
+    return False
+
+
+def test_the_table_answers_25_questions():
+    assert len(ROWS) >= 25
+    broken = [line for line, row in ROWS if row is None]
+    assert not broken, "a row is: | question | `file.py` | `symbol` |"
+    questions = [row["question"] for _, row in ROWS]
+    assert len(set(questions)) == len(questions)
+
+
+@pytest.mark.parametrize("row", [row for _, row in ROWS if row], ids=lambda row: row["question"])
+def test_the_place_where_it_is_decided_exists(row):
+    path = ROOT / "src" / "dralab" / row["file"]
+    told = (
+        f"AGENTS.md says that “{row['question']}” is decided by {row['symbol']} in {row['file']}. "
+        "Whoever moves or renames it updates the table in the same commit."
+    )
+    assert path.is_file(), told
+    there = defined(ast.parse(path.read_text(encoding="utf-8")).body, row["symbol"].split("."))
+    assert there, told
