@@ -134,3 +134,34 @@ json_values = st.recursive(
 def test_what_was_pruned_has_no_unknown_fields_left(value):
     structural.prune(SCHEMA, value)
     assert structural.unknown_fields(SCHEMA, value) == []
+
+
+class Compared(str):
+    """A text that counts how often it was compared."""
+
+    __slots__ = ()
+    count = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Compared.count += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("kind", ["set", "map"])
+def test_twins_in_a_long_list_are_found_without_comparing_all_with_all(kind):
+    items = [*(Compared(f"v{at}") for at in range(1000)), Compared("v0"), True, 1, 1.0]
+    schema = {"x-kubernetes-list-type": kind, "x-kubernetes-list-map-keys": ["k"]}
+    value = items if kind == "set" else [{"k": item} for item in items]
+    Compared.count = 0
+    assert [error.field for error in structural.errors(schema, value, "l")] == [
+        "l[1000]",
+        "l[1003]",
+    ]
+    assert Compared.count < 5_000
+
+
+def test_values_of_all_shapes_have_twins():
+    value = [{"a": [1, {"b": None}]}, {"a": [1, {"b": False}]}, {"a": [1, {"b": None}]}]
+    found = structural.errors({"x-kubernetes-list-type": "set"}, value, "l")
+    assert [error.field for error in found] == ["l[2]"]

@@ -137,7 +137,7 @@ def test_more_operations_than_allowed_are_refused_in_the_words_of_the_real_serve
 
 def test_a_patch_that_doubles_a_document_with_every_copy_is_stopped():
     bomb = [{"op": "copy", "from": "", "path": f"/a{number}"} for number in range(40)]
-    with pytest.raises(PatchError, match="copies more than"):
+    with pytest.raises(PatchError, match="exceeding the limit"):
         json_patch({"x": [1, 2, 3]}, bomb)
 
 

@@ -39,6 +39,7 @@ MICROS: Final = re.compile(rf"{_DAY}T{_CLOCK}\.\d{{6}}Z", re.ASCII)
 ZERO_TIME: Final = from_rfc3339("0001-01-01T00:00:00Z")
 INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
 MAX_DEPTH: Final = 150
+MAX_STRICT_ERRORS: Final = 100  # sigs.k8s.io/json: no more are gathered
 # Structs of 1.37 that a 1.36 server does not show while they are empty.
 LATER: Final[Mapping[str, frozenset[str]]] = {
     "io.k8s.api.storage.v1.CSINode": frozenset({"status"}),
@@ -94,8 +95,6 @@ class Decoder:
         except _Slow:
             # Something is wrong: walk again, this time knowing where.
             _Walk(self.kind, unknown).value(self.schema, value, [], "")
-        for path in unknown:
-            _remove(value, path)
         return self._decode(value, Seen()), unknown
 
 
@@ -418,7 +417,10 @@ class _Struct:
 
 
 class _Walk:
-    """Walks a value with its path: gathers unknown fields, raises for the first wrong type."""
+    """Walks a value with its path: drops unknown fields, raises for the first wrong type.
+
+    `unknown` gets the paths of the first of them.
+    """
 
     def __init__(self, kind: str, unknown: list[str]) -> None:
         self.kind = kind
@@ -448,13 +450,16 @@ class _Walk:
     def _struct(self, schema: Schema, value: Any, path: list[str], at: str, owner: str) -> None:
         self._expect(isinstance(value, dict), schema, value, path, owner)
         name = schema.name.rpartition(".")[2] or owner or self.kind
+        dropped = [key for key in value if key not in schema.properties]
         for key, item in value.items():
             part = schema.properties.get(key)
             where = f"{at}.{key}" if at else key
-            if part is None:
-                self.unknown.append(where)
-            else:
+            if part is not None:
                 self.value(part, item, [*path, key], where, name)
+            elif len(self.unknown) < MAX_STRICT_ERRORS:
+                self.unknown.append(where)
+        for key in dropped:
+            del value[key]
 
     def _leaf(self, schema: Schema, value: Any, path: list[str], owner: str) -> None:
         try:
@@ -530,25 +535,3 @@ def _go_type(schema: Schema) -> str:
             return f"map[string]{_go_type(schema.values)}" if schema.values else "map[string]string"
         case _:
             return "string"
-
-
-def _remove(value: Any, path: str) -> None:
-    """Drop the field at a path such as `spec.containers[0].bogus`.
-
-    Keys of maps may hold dots: the longest key that fits is taken.
-    """
-    found = value
-    rest = path
-    while True:
-        if isinstance(found, list):
-            index, _, rest = rest.removeprefix("[").partition("]")
-            found = found[int(index)]
-            rest = rest.removeprefix(".")
-            continue
-        if rest in found:
-            del found[rest]
-            return
-        keys = [key for key in found if rest.startswith((f"{key}.", f"{key}["))]
-        key = max(keys, key=len)
-        rest = rest[len(key) :].removeprefix(".")
-        found = found[key]

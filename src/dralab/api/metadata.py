@@ -92,6 +92,7 @@ def _owner_problems(owners: Any) -> list[FieldError]:
     errors: list[FieldError] = []
     path = "metadata.ownerReferences"
     controller: Metadata | None = None
+    twice = False
     for owner in owners:
         version = owner.get("apiVersion") or ""
         if not version.rpartition("/")[2]:
@@ -107,7 +108,8 @@ def _owner_problems(owners: Any) -> list[FieldError]:
             why = "v1, Kind=Event is disallowed from being an owner"
             errors.append(fields.invalid_value(path, owner, why))
         if owner.get("controller"):
-            if controller is not None:
+            if controller is not None and not twice:
+                twice = True
                 errors.append(
                     fields.invalid_value(
                         path,
@@ -154,7 +156,7 @@ def update_problems(new: Metadata, old: Metadata) -> list[FieldError]:
         if new.get(part) != old.get(part)
     ]
     if old.get("deletionTimestamp"):
-        had = old.get("finalizers") or ()
+        had = frozenset(old.get("finalizers") or ())
         added = [name for name in new.get("finalizers") or () if name not in had]
         if added:
             shown = ", ".join(f'"{name}"' for name in added)

@@ -220,15 +220,25 @@ def _duplicates(schema: Schema, value: list[Any], path: str) -> Iterator[FieldEr
         for key, part in ((schema.get("items") or {}).get("properties") or {}).items()
         if "default" in part
     }
-    seen: list[Any] = []
+    seen: set[Any] = set()
     for index, item in enumerate(value):
         if kind == "map":
             if not isinstance(item, dict):
                 continue
             item = {key: item.get(key, defaults.get(key)) for key in keys}  # noqa: PLW2901
-        if item in seen:
+        mark = _mark(item)
+        if mark in seen:
             yield duplicate(f"{path}[{index}]", item)
-        seen.append(item)
+        seen.add(mark)
+
+
+def _mark(value: Any) -> Any:
+    """Return what is equal for equal JSON values, and can be looked up: true is not 1."""
+    if isinstance(value, dict):
+        return frozenset((key, _mark(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(map(_mark, value))
+    return isinstance(value, bool), value
 
 
 def _combination_errors(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldError]:
@@ -294,6 +304,23 @@ def _copy(value: Any) -> Any:
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value
+
+
+def pattern_problem(pattern: str) -> str:
+    """Return why a pattern is none, in the words of Go's regexp as far as RE2 has them.
+
+    >>> pattern_problem("^a+$"), pattern_problem("(?<!a)b")
+    ('', 'error parsing regexp: invalid perl operator: (?<')
+    """
+    import re2
+
+    try:
+        _pattern(pattern)
+    except re2.error as error:
+        why = error.args[0] if error.args else error
+        text = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+        return f"error parsing regexp: {text}"
+    return ""
 
 
 @lru_cache(maxsize=1024)

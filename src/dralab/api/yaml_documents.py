@@ -5,7 +5,9 @@ are bounded before anything is built. Scalars are resolved as by go-yaml for Kub
 and times stay texts, `yes` and `on` are true, numbers have no underscores and no colons.
 """
 
+import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +23,7 @@ MAX_ALIASED: Final = 200_000
 TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
 NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+NO_JSON: Final = frozenset({".nan", ".inf", "+.inf", "-.inf"})
 INT: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
 OTHER_INT: Final = re.compile(r"([-+]?)0(?:[oO]?([0-7]+)|[xX]([0-9a-fA-F]+)|[bB]([01]+))", re.ASCII)
 FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
@@ -62,17 +65,24 @@ class Document:
     positions: dict[str, int] = field(default_factory=dict)
 
 
-def documents(text: str | bytes, *, positions: bool = False) -> Iterator[Document]:
+def documents(
+    text: str | bytes, *, positions: bool = False, most: int = sys.maxsize
+) -> Iterator[Document]:
     r"""Yield the documents of a YAML stream; YamlError ends it where it cannot be read.
+
+    `most` is how many scalars, lists and mappings the text may have: reading them takes time.
 
     >>> [document.value for document in documents("a: 1\n---\nb: [x, 2020-01-01]")]
     [{'a': 1}, {'b': ['x', '2020-01-01']}]
     """
     builder: _Builder | None = None
-    number = 0
+    number, left = 0, most
     try:
         for event in yaml.parse(text, Loader=Loader):
             kind = type(event)
+            left -= 1
+            if left < 0:
+                raise YamlError(f"holds more than {most} values")
             if builder is not None and kind is not yaml.DocumentEndEvent:
                 builder.take(kind, event)
             elif kind is yaml.DocumentStartEvent:
@@ -89,13 +99,13 @@ def documents(text: str | bytes, *, positions: bool = False) -> Iterator[Documen
         raise YamlError(f"is no YAML: {str(error).splitlines()[0]}") from None
 
 
-def single(text: str | bytes) -> Any:
+def single(text: str | bytes, *, most: int = sys.maxsize) -> Any:
     r"""Return the value of a text's only document, None for an empty text; YamlError says why not.
 
     >>> single("{a: 1}")
     {'a': 1}
     """
-    found = list(documents(text))
+    found = list(documents(text, most=most))
     if len(found) > 1:
         raise YamlError("holds several documents, and one is wanted", found[1].line)
     return found[0].value if found else None
@@ -142,7 +152,9 @@ class _Builder:
         else:
             done = self.stack.pop()
             for other in done.merged:
-                done.value = {**other, **done.value}
+                self._count(len(other), line)
+                for key, item in other.items():
+                    done.value.setdefault(key, item)
             self._add(done.value, line, done.anchor, done.size)
 
     def _open(self, value: Any, event: Any, line: int) -> None:
@@ -158,10 +170,14 @@ class _Builder:
         if anchor is None or anchor not in self.anchors:
             raise YamlError(f"refers to an anchor that is not there: *{anchor}", line)
         value, size = self.anchors[anchor]
+        self._count(size, line)
+        self._add(value, line, None, size)
+
+    def _count(self, size: int, line: int) -> None:
+        """Count what aliases and merged keys stand for, before it is there."""
         self.aliased += size
         if self.aliased > MAX_ALIASED:
             raise YamlError(f"has aliases that stand for more than {MAX_ALIASED} values", line)
-        self._add(value, line, None, size)
 
     def _tagged(self, event: Any, line: int) -> Any:
         kind = TAGS.get(event.tag, "") if event.tag is not None else ""
@@ -224,7 +240,7 @@ def resolved(text: str) -> Any:
     [12, 31, 1.5, True, None, '12:30', 'v1']
     """
     if INT.fullmatch(text):
-        return int(text) if len(text) < 400 else text
+        return _number(int(text)) if len(text) < 300 else text
     if text in NULL:
         return None
     if text in TRUE:
@@ -238,10 +254,17 @@ def resolved(text: str) -> Any:
             digits, base = (
                 (octal, 8) if octal else (hexadecimal, 16) if hexadecimal else (binary, 2)
             )
-            return int(sign + digits, base)
-        if FLOAT.fullmatch(text):
-            return float(text)
+            return _number(int(sign + digits, base)) if len(digits) < 300 else text
+        if FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
+            return number
+        if text.lower() in NO_JSON:
+            raise YamlError(f"has a value that JSON does not have: {text}")
     return text
+
+
+def _number(value: int) -> int | float:
+    """Return an integer as JSON has it: what 64 bits cannot hold is a float."""
+    return value if value.bit_length() < 64 else float(value)
 
 
 def _key(value: Any) -> str:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import yaml
 
+from dralab.api.yaml_documents import YamlError, documents
+
 VERSIONS: Final = (
     "0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0",
 )  # fmt: skip
@@ -134,9 +136,14 @@ def write(spec: Spec) -> str:
 def read(text: str) -> Spec:
     """Return the spec of a file's text, YAML or JSON; CdiError says why it is rejected."""
     try:
-        document = yaml.load(text, Loader=_Strict)  # noqa: S506 - a SafeLoader that is stricter
-    except yaml.YAMLError as error:
+        found = list(documents(text))
+    except YamlError as error:
         raise CdiError(f"invalid spec, {error}") from error
+    if len(found) > 1:
+        raise CdiError("invalid spec, several documents")
+    for key, _ in found[0].repeated if found else ():
+        raise CdiError(f'invalid spec, key "{key}" is there twice')
+    document = found[0].value if found else None
     if not isinstance(document, dict):
         raise CdiError("invalid spec, it is no mapping")
     _known(document, "spec")
@@ -264,14 +271,3 @@ def _list(document: Wire, key: str) -> Sequence[Any]:
     if not isinstance(found, list):
         raise CdiError(f'invalid spec, "{key}" is no list')
     return found
-
-
-class _Strict(yaml.SafeLoader):
-    """A loader that refuses the same key twice."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - yaml's own signature
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise CdiError(f'invalid spec, key "{key}" is there twice')
-        return super().construct_mapping(node, deep)

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from dralab.api.yaml_documents import YamlError, single
 from dralab.node.containers import ContainerStart
 
 
@@ -51,8 +50,8 @@ def command_of(start: ContainerStart, images: Mapping[str, Sequence[str]]) -> li
 
 def _file(path: Path) -> dict[str, list[str]]:
     try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        document: Any = single(path.read_text(encoding="utf-8"))
+    except (OSError, YamlError) as error:
         raise ImageMapError(f"{path}: {error}") from error
     if not isinstance(document, Mapping):
         raise ImageMapError(f"{path}: not a mapping of images to commands")

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
-import yaml
-
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
+from dralab.api.yaml_documents import documents
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import Key, key_of
 from dralab.runtime.client import Client, Object, Resource, amend
@@ -46,9 +45,9 @@ def text() -> str:
 
 def objects() -> Iterator[Object]:
     """Yield the objects, in an order in which they can be created."""
-    for document in yaml.safe_load_all(text()):
-        if document is not None:
-            yield document
+    for document in documents(text()):
+        if document.value is not None:
+            yield document.value
 
 
 def is_empty(client: Client) -> bool:

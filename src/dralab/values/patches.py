@@ -7,12 +7,14 @@ nothing here changes. Server-side apply knows owners: see `apiserver.managed_fie
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+import orjson
+
 Document = Any
 
 # As in k8s.io/apiserver `endpoints/handlers/patch.go`.
 MAX_OPERATIONS: Final = 10_000
-# A few `copy` operations double a document each: values copied, counted as JSON values.
-MAX_COPIED: Final = 1_000_000
+# A few `copy` operations double a document each: bytes copied (JSONPatchMaxCopyBytes).
+MAX_COPIED: Final = 3 * 1024 * 1024
 
 
 class PatchError(ValueError):
@@ -175,11 +177,17 @@ class _Patched:
         parent[last if isinstance(parent, dict) else _index(last, len(parent))] = value
 
     def copy(self, source: Sequence[str], path: Sequence[str]) -> None:
-        value = self.get(source)
-        self.copied += _size(value, MAX_COPIED - self.copied)
+        try:
+            encoded = orjson.dumps(self.get(source))
+        except orjson.JSONEncodeError as error:
+            raise PatchError(f"unable to copy: {error}") from error
+        self.copied += len(encoded)
         if self.copied > MAX_COPIED:
-            raise PatchError(f"the patch copies more than {MAX_COPIED} values")
-        self.add(path, copied(value))
+            raise PatchError(
+                "unable to complete the copy, the accumulated size increase of copy is "
+                f"{self.copied}, exceeding the limit {MAX_COPIED}"
+            )
+        self.add(path, orjson.loads(encoded))
 
     def move(self, source: Sequence[str], path: Sequence[str]) -> None:
         if len(path) > len(source) and path[: len(source)] == source:
@@ -230,19 +238,6 @@ def _index(step: str, size: int) -> int:
     if len(step) > 9 or int(step) >= size:
         raise PatchError(f"the list has no index {step}")
     return int(step)
-
-
-def _size(value: Document, enough: int) -> int:
-    """Return how many values a value is made of; counting ends beyond `enough`."""
-    count, rest = 0, [value]
-    while rest and count <= enough:
-        item = rest.pop()
-        count += 1
-        if isinstance(item, dict):
-            rest.extend(item.values())
-        elif isinstance(item, list):
-            rest.extend(item)
-    return count
 
 
 OPERATIONS: Final[Mapping[str, Callable[[_Patched, Mapping[str, Any]], object]]] = {

@@ -116,8 +116,11 @@ def _taken(value: Document) -> Document:
 def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     if RETAIN not in patch:
         return dict(original)
-    kept = patch[RETAIN]
-    if not isinstance(kept, list) or any(
+    listed = patch[RETAIN]
+    if not isinstance(listed, list):
+        raise PatchError("invalid patch format of retainKeys")
+    kept = frozenset(key for key in listed if isinstance(key, str))
+    if any(
         key not in kept
         for key, value in patch.items()
         if value is not None and key != RETAIN and not key.startswith((ORDER, DELETE))
@@ -131,7 +134,8 @@ def _delete_primitives(merged: dict[str, Any], key: str, values: Document) -> No
         raise PatchError("invalid patch format of primitive list")
     known = merged.get(key)
     if isinstance(known, list):
-        merged[key] = [item for item in known if item not in values]
+        gone = {_identity(item, "") for item in values}
+        merged[key] = [item for item in known if _identity(item, "") not in gone]
 
 
 def _merge_in_order(
@@ -171,11 +175,11 @@ def _server_order(
     order, and so after what the patch leaves alone; users see that in every apply that
     exchanges an element for another.
     """
-    deleted = [
+    deleted = {
         _identity(item, merge_key)
         for item in change or ()
         if isinstance(item, dict) and item.get(PATCH) == "delete"
-    ]
+    }
     if not known or not deleted:
         return known or ()
     left = [item for item in known if _identity(item, merge_key) not in deleted]
@@ -234,13 +238,14 @@ def _after_markers(
     original: Sequence[Any], patch: Sequence[Any], merge_key: str
 ) -> tuple[list[Any], list[Any], bool]:
     """Return the list without what the patch deletes, the rest of the patch, and its "replace"."""
-    deleted, changes, replaced = [], [], False
+    deleted: set[Any] = set()
+    changes, replaced = [], False
     for item in patch:
         match item.get(PATCH):
             case None:
                 changes.append(item)
             case "delete":
-                deleted.append(_identity(item, merge_key))
+                deleted.add(_identity(item, merge_key))
             case "replace":
                 replaced = True
             case other:

@@ -15,6 +15,8 @@ from dralab.apiserver.http.yaml_text import NoYamlError, load
         (b"a: 1180591620717411303424", {"a": 1.1805916207174113e21}),
         (b"a: 2026-01-01", {"a": "2026-01-01"}),
         (b"1: true", {"1": True}),
+        (b"a: " + b"9" * 400, {"a": "9" * 400}),
+        (b"a: &a {b: 1}\nc: {<<: *a, d: 2}", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
     ],
 )
 def test_a_text_is_read_as_json_would_have_it(text, value):
@@ -26,9 +28,9 @@ def test_a_text_is_read_as_json_would_have_it(text, value):
     [
         b"a: .nan",
         b"a: .inf",
+        b"x: [" + b"a," * 400_000 + b"]",
         b"a: !!binary aGk=",
         b"a: !!set {b, c}",
-        b"a: " + b"9" * 400,
         b"a: [",
         b"[" * 100_000,
         b"a: !!python/object:os.system x",
@@ -36,4 +38,30 @@ def test_a_text_is_read_as_json_would_have_it(text, value):
 )
 def test_a_text_with_anything_else_is_refused(text):
     with pytest.raises(NoYamlError):
+        load(text)
+
+
+def test_what_an_alias_stands_for_is_no_longer_shared():
+    value = load(b"a: &a {b: 1}\nc: *a")
+    assert value["a"] == value["c"]
+    assert value["a"] is not value["c"]
+
+
+def levels(line):
+    """A document of a few lines, each of which stands for the one before several times."""
+    return "\n".join(["a0: &a0 {k: v}", *(line.format(at, at - 1) for at in range(1, 24))]).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        levels("a{0}: &a{0} {{<<: [*a{1}, *a{1}, *a{1}, *a{1}]}}"),
+        levels("a{0}: &a{0} [*a{1}, *a{1}, *a{1}, *a{1}]"),
+        b"a: &a {" + b",".join(b"k%d: v" % at for at in range(1000)) + b"}\nb: ["
+        + b",".join([b"{<<: *a}"] * 1000) + b"]",
+    ],
+    ids=["merges", "aliases", "one large mapping merged often"],
+)  # fmt: skip
+def test_a_few_lines_that_stand_for_gigabytes_are_refused(text):
+    with pytest.raises(NoYamlError, match="aliases that stand for more than"):
         load(text)

@@ -287,3 +287,24 @@ def test_what_a_full_disk_took_back_is_not_served():
     assert ask.full("GET", FOOS).status == 404
     write()
     assert ask("GET", f"{FOOS}/a")[0] == 200
+
+
+@pytest.mark.parametrize("pattern", ["(?<!a)b", "a{1001}", "(", r"\8"])
+@pytest.mark.parametrize("where", ["properties", "items", "anyOf"])
+def test_a_definition_with_a_pattern_that_is_none_is_refused(pattern, where):
+    text = {"type": "string", "pattern": pattern}
+    spec, path = {
+        "properties": ({"type": "object", "properties": {"p": text}}, "properties[p]"),
+        "items": ({"type": "array", "items": text}, "items"),
+        "anyOf": (
+            {"type": "string", "anyOf": [{"pattern": "a"}, {"pattern": pattern}]},
+            "anyOf[1]",
+        ),
+    }[where]
+    status, refused = Asked()("POST", CRDS, definition(version(properties={"spec": spec})))
+    assert status == 422
+    at = f"spec.versions[0].schema.openAPIV3Schema.properties[spec].{path}.pattern"
+    assert [cause["field"] for cause in refused["details"]["causes"]] == [at]
+    assert (
+        "must be a valid regular expression, but isn't: error parsing regexp:" in refused["message"]
+    )

@@ -7,7 +7,7 @@ Source: k8s.io/apiextensions-apiserver `pkg/apis/apiextensions/validation`.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dralab.api import fields
+from dralab.api import fields, structural
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
@@ -181,6 +181,7 @@ def _structural_errors(schema: Any, path: str, depth: int) -> Iterator[FieldErro
     if depth and not schema.get("type") and not free:
         kind = "array items" if path.endswith(".items") else "object fields"
         yield fields.required(f"{path}.type", f"must not be empty for specified {kind}")
+    yield from _pattern_errors(schema, path, depth)
     if schema.get("type") == "array" and "items" not in schema:
         yield fields.required(f"{path}.items", "must be specified")
     for name, part in (schema.get("properties") or {}).items():
@@ -192,3 +193,30 @@ def _structural_errors(schema: Any, path: str, depth: int) -> Iterator[FieldErro
             why = "additionalProperties and properties are mutual exclusive"
             yield fields.forbidden(f"{path}.additionalProperties", why)
         yield from _structural_errors(extra, f"{path}.additionalProperties", depth + 1)
+
+
+def _pattern_errors(schema: Mapping[str, Any], path: str, depth: int) -> Iterator[FieldError]:
+    """Yield the patterns that are none: they would fail at every object, long after."""
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and (problem := structural.pattern_problem(pattern)):
+        why = f"must be a valid regular expression, but isn't: {problem}"
+        yield fields.invalid_value(f"{path}.pattern", pattern, why)
+    if depth > MAX_DEPTH:
+        return
+    # Below these a schema need not be structural, but is used all the same.
+    for word in ("allOf", "anyOf", "oneOf"):
+        for index, part in enumerate(schema.get(word) or ()):
+            if isinstance(part, Mapping):
+                yield from _nested_patterns(part, f"{path}.{word}[{index}]", depth + 1)
+    if isinstance(schema.get("not"), Mapping):
+        yield from _nested_patterns(schema["not"], f"{path}.not", depth + 1)
+
+
+def _nested_patterns(schema: Mapping[str, Any], path: str, depth: int) -> Iterator[FieldError]:
+    yield from _pattern_errors(schema, path, depth)
+    properties = schema.get("properties") or {}
+    parts = {f"{path}.properties[{name}]": part for name, part in properties.items()}
+    parts |= {f"{path}.{word}": schema.get(word) for word in ("items", "additionalProperties")}
+    for where, part in parts.items():
+        if isinstance(part, Mapping) and depth <= MAX_DEPTH:
+            yield from _nested_patterns(part, where, depth + 1)

@@ -8,6 +8,7 @@ here runs in parallel; other threads of the process share the store through its 
 import asyncio
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a real server's does
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
+HEAVY: Final = 128 * 1024  # bytes of a body whose reading may take a tenth of a second
 EVENTS: Final = "/events"  # in the path of records, which nobody waits for
 
 
@@ -58,6 +60,8 @@ class Edge(Answering):
         self.served = served
         self._waiting: list[tuple[HttpRequest, asyncio.Future[Outcome]]] = []
         self._bookmarks: asyncio.TimerHandle | None = None
+        self._heavy: ThreadPoolExecutor | None = None
+        self._under_way: set[asyncio.Future[Outcome]] = set()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send bookmarks from now on."""
@@ -69,6 +73,9 @@ class Edge(Answering):
         if self._bookmarks is not None:
             self._bookmarks.cancel()
         self._bookmarks = None
+        if self._heavy is not None:
+            self._heavy.shutdown(wait=False, cancel_futures=True)
+            self._heavy = None
         super().close()
 
     def admit(self, request: HttpRequest) -> None:
@@ -78,18 +85,35 @@ class Edge(Answering):
     # --- one batch per turn of the loop ---------------------------------------------------
 
     def submit(self, request: HttpRequest) -> asyncio.Future[Outcome]:
-        """Have a request answered in the batch of this turn."""
+        """Have a request answered in the batch of this turn; a large one in a thread of its own."""
         loop = asyncio.get_running_loop()
+        if len(request.body) > HEAVY:
+            return self._heavily(request, loop)
         future: asyncio.Future[Outcome] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._turn)
         self._waiting.append((request, future))
         return future
 
+    def _heavily(
+        self, request: HttpRequest, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[Outcome]:
+        """Have a request answered in the one thread for large bodies.
+
+        Reading megabytes takes seconds, during which the loop has its turns. The thread shares the
+        server with the loop as any other thread of the process does: through the store's lock.
+        """
+        if self._heavy is None:
+            self._heavy = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-bodies")
+        answered: asyncio.Future[Outcome] = loop.run_in_executor(self._heavy, self._answer, request)
+        self._under_way.add(answered)
+        answered.add_done_callback(self._under_way.discard)
+        return answered
+
     @property
     def idle(self) -> bool:
         """Whether every request that was read has been answered, but for events."""
-        return all(EVENTS in request.path for request, _ in self._waiting)
+        return not self._under_way and all(EVENTS in request.path for request, _ in self._waiting)
 
     def _turn(self) -> None:
         waiting = self._next()

@@ -123,6 +123,7 @@ def capped(owners: Owners, limit: int = MAX_UPDATERS) -> Owners:
     updaters.sort(key=lambda owner: (owners[owner].time, owner))
     found = dict(owners)
     firsts: dict[str, Owner] = {}
+    joined: dict[Owner, tuple[list[FieldSet], str]] = {}
     count = len(updaters)
     for owner in updaters:
         if count <= limit:
@@ -130,12 +131,16 @@ def capped(owners: Owners, limit: int = MAX_UPDATERS) -> Owners:
         version = found[owner].api_version
         bucket = Owner(ANCIENT, UPDATE, version, "")
         first = firsts.setdefault(version, owner)
-        if first is owner:
+        if owner in {first, bucket}:
             continue
-        if bucket not in found:
-            found[bucket] = found.pop(first)
+        if bucket not in joined:
+            known = found.pop(bucket if bucket in found else first)
+            joined[bucket] = ([known.fields], known.time)
         late = found.pop(owner)
-        fields = paths.union(late.fields, found[bucket].fields)
-        found[bucket] = Owned(fields, version, late.time)
+        sets, _ = joined[bucket]
+        sets.append(late.fields)
+        joined[bucket] = sets, late.time
         count -= 1
+    for bucket, (sets, time) in joined.items():
+        found[bucket] = Owned(paths.union_of(sets), bucket.api_version, time)
     return found

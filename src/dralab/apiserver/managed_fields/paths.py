@@ -7,7 +7,7 @@ nothing below it is written as an empty mapping, so only the whole set can be em
 Rules: sigs.k8s.io/structured-merge-diff `fieldpath`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -29,6 +29,15 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
         known = found.get(step)
         found[step] = below if known is None else _joined(known, below)
     return found
+
+
+def union_of(sets: Sequence[FieldSet]) -> FieldSet:
+    """Return what is in any of some sets; in pairs of pairs, which is cheap for many small ones."""
+    rest = list(sets)
+    while len(rest) > 1:
+        pairs = [union(left, right) for left, right in zip(rest[::2], rest[1::2], strict=False)]
+        rest = pairs + rest[len(pairs) * 2 :]
+    return rest[0] if rest else {}
 
 
 def _joined(left: FieldSet, right: FieldSet) -> FieldSet:

@@ -4,6 +4,7 @@ Each is read from query parameters and checked in the words of a real server.
 Sources: k8s.io/apimachinery `meta/v1` validation, `meta/internalversion/validation`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -15,6 +16,7 @@ from dralab.api.status import ApiError
 Query = Mapping[str, Sequence[str]]
 FieldValidation = Literal["", "Ignore", "Warn", "Strict"]
 META: Final = "meta.k8s.io"
+INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 POLICIES: Final = ("Foreground", "Background", "Orphan")
@@ -200,7 +202,7 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     source.pop("apiVersion", None)
     if not source:
         if grace := _one(query, "gracePeriodSeconds"):
-            source["gracePeriodSeconds"] = int(grace) if grace.lstrip("-").isdigit() else grace
+            source["gracePeriodSeconds"] = _integer(grace)
         if policy := _one(query, "propagationPolicy"):
             source["propagationPolicy"] = policy
         if orphan := _one(query, "orphanDependents"):
@@ -266,7 +268,13 @@ def _number(query: Query, name: str) -> int:
     text = _one(query, name)
     if not text:
         return 0
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+    return _integer(text)
+
+
+def _integer(text: str) -> int:
+    """Return what Go's ParseInt does: 64 bits, and digits of ASCII only."""
+    if INTEGER.fullmatch(text) is None:
+        raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(text) > 40 or not -(2**63) <= int(text) < 2**63:
+        raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)

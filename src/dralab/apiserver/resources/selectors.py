@@ -97,15 +97,22 @@ def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection
     exact: tuple[str, Getter, str] | None = None
     needles: list[str] = []
     if field_selector:
+        refused: dict[str, set[str]] = {}
         for term in parse_fields(field_selector):
             get = getter(kind, term.field)
-            checks.append(_check(term, get))
-            if term.wanted:
-                needles.append(term.value)
-                if term.field == "metadata.name":
-                    name = term.value
-                elif exact is None and term.field != "metadata.namespace":
-                    exact = (term.field, get, term.value)
+            if not term.wanted:
+                # All that one field must not be is one look-up, however many they are.
+                if term.field not in refused:
+                    refused[term.field] = set()
+                    checks.append(_none_of(refused[term.field], get))
+                refused[term.field].add(term.value)
+                continue
+            checks.append(_is(term.value, get))
+            needles.append(term.value)
+            if term.field == "metadata.name":
+                name = term.value
+            elif exact is None and term.field != "metadata.namespace":
+                exact = (term.field, get, term.value)
     if label_selector:
         try:
             wanted = labels.parse(label_selector)
@@ -126,11 +133,12 @@ def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection
     return Selection(accepts=accepts, name=name, exact=exact, empty=False)
 
 
-def _check(term: Term, get: Getter) -> Callable[[Value], bool]:
-    expected = term.value
-    if term.wanted:
-        return lambda value: get(value) == expected
-    return lambda value: get(value) != expected
+def _is(expected: str, get: Getter) -> Callable[[Value], bool]:
+    return lambda value: get(value) == expected
+
+
+def _none_of(refused: set[str], get: Getter) -> Callable[[Value], bool]:
+    return lambda value: get(value) not in refused
 
 
 def _all(

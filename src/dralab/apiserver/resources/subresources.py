@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from dralab.api import fields
 from dralab.api.decoding import DecodingError, decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import eviction, patching, scaling, writing
+from dralab.apiserver.resources import eviction, patching, scaling, typing, writing
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
@@ -121,7 +122,8 @@ def _part(
 
     def edit(current: Object) -> Object:
         if type is None:
-            changed = _object(body)
+            # In its typed form: what a client sends as `status` may be anything.
+            changed = typing.decoded(context, kind, _object(body), options)
             given = (changed.get("metadata") or {}).get("resourceVersion")
             if given:
                 current["metadata"]["resourceVersion"] = given
@@ -232,13 +234,15 @@ def _token(  # noqa: PLR0917 - the shape of every handler
     spec = _typed(body, "authentication.k8s.io/v1", "TokenRequest").get("spec") or {}
     audiences = spec.get("audiences") or [ISSUER]
     seconds = spec.get("expirationSeconds") or LIFETIME
-    if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds < 600:
-        raise ApiError(
-            "Invalid",
-            f'TokenRequest.authentication.k8s.io "{name}" is invalid: spec.expirationSeconds: '
-            f"Invalid value: {seconds}: may not specify a duration less than 10 minutes",
-            details={"name": name, "group": "authentication.k8s.io", "kind": "TokenRequest"},
-        )
+    # Source: k8s.io/kubernetes `pkg/apis/authentication/validation`.
+    why = ""
+    if seconds < 600:
+        why = "may not specify a duration less than 10 minutes"
+    elif seconds > 1 << 32:
+        why = "may not specify a duration larger than 2^32 seconds"
+    if why:
+        error = fields.invalid_value("spec.expirationSeconds", seconds, why)
+        raise fields.invalid("TokenRequest", name, [error], group="authentication.k8s.io")
     token, ends = context.issuer.issue(
         namespace, name, account["metadata"]["uid"], audiences, seconds
     )

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import yaml
-
+from dralab.api.yaml_documents import single
 from dralab.cluster import Cluster
 from dralab.simulation.errors import DecisionError
 
@@ -126,7 +125,7 @@ class Schedulers:
         folder.mkdir(exist_ok=True)
         (folder / "namespace").write_text("default", encoding="utf-8")
         if self.cluster.token:
-            described = yaml.safe_load(self.cluster.kubeconfig.read_text(encoding="utf-8"))
+            described = single(self.cluster.kubeconfig.read_text(encoding="utf-8"))
             ca = described["clusters"][0]["cluster"]["certificate-authority-data"]
             (folder / "ca.crt").write_bytes(base64.b64decode(ca))
             token = folder / "token"

@@ -1,0 +1,233 @@
+"""No request holds the loop for more than a quarter of a second, whatever it says."""
+
+import asyncio
+import gzip
+import time
+
+import orjson
+import pytest
+
+from dralab.apiserver.http.asgi import Edge
+from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
+from watchdog import watched
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+JSON, YAML = "application/json", "application/yaml"
+APPLY = "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+def request(method, path, body=b"", media=JSON, query=""):
+    content = body if isinstance(body, bytes) else orjson.dumps(body)
+    return HttpRequest(
+        method=method, path=path, query=query, headers={"content-type": media}, body=content
+    )
+
+
+def config_map(name="c", *, data=None, **metadata):
+    found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+    return found | ({"data": data} if data else {})
+
+
+def pod(**container):
+    containers = [{"name": "c", "image": "i", **container}]
+    metadata = {"name": "p", "finalizers": [f"x.io/f{at}" for at in range(5000)]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": containers},
+    }
+
+
+def entries(count, **more):
+    return [
+        {
+            "manager": f"m{at}", "operation": "Update", "apiVersion": "v1",
+            "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:data": {f"f:k{at}": {}}}, **more,
+        }
+        for at in range(count)
+    ]  # fmt: skip
+
+
+def duplicates(depth, count):
+    head = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"x":'
+    inner = b"{" + b",".join([b'"b":1'] * count) + b"}"
+    return head + b'{"a":' * depth + inner + b"}" * depth + b"}"
+
+
+def run(*requests):
+    """Return the answers of a server, asked over its loop, which has turns all the while."""
+    server = ApiServer(MemoryStore())
+    server.handle(request("POST", CONFIG_MAPS, config_map("warm")))
+
+    async def ask():
+        edge = Edge(server)
+        edge.loop = asyncio.get_running_loop()
+        try:
+            return [await edge.submit(each) for each in requests]
+        finally:
+            edge.close()
+
+    with watched():
+        return asyncio.run(ask())
+
+
+ENV = [{"name": f"e{at}", "value": "x"} for at in range(5000)]
+ATTACKS = {
+    "nested repeated keys": [request("POST", CONFIG_MAPS, duplicates(150, 300_000))],
+    "a large YAML": [
+        request("POST", CONFIG_MAPS, b"a: 1\nx: [" + b"a," * 250_000 + b"]", YAML),
+    ],
+    "many owners of fields": [
+        request("POST", CONFIG_MAPS, config_map("m", managedFields=entries(15_000))),
+        request("PATCH", CONFIG_MAPS + "/m", config_map("m", data={"k": "v"}), APPLY, "fieldManager=x"),
+    ],
+    "merge keys": [
+        request("POST", CONFIG_MAPS, b"a0: &a0 {k: v}\n" + b"".join(
+            b"a%d: &a%d {<<: [*a%d, *a%d, *a%d, *a%d]}\n" % (n, n, n - 1, n - 1, n - 1, n - 1)
+            for n in range(1, 24)), YAML),
+    ],
+    "an apply of many fields": [
+        request("PATCH", CONFIG_MAPS + "/a", config_map("a", data={f"k{n}": "v" for n in range(60_000)}),
+                APPLY, "fieldManager=x"),
+    ],
+    "orders in a strategic merge": [
+        request("POST", PODS, pod(env=ENV)),
+        request("PATCH", PODS + "/p", {
+            "metadata": {"$deleteFromPrimitiveList/finalizers": [f"x.io/g{n}" for n in range(5000)]},
+        }, STRATEGIC),
+        request("PATCH", PODS + "/p", {"spec": {"containers": [{"name": "c", "env": [
+            {"name": f"z{n}", "$patch": "delete"} for n in range(3000)]}]}}, STRATEGIC),
+    ],
+    "copies in a JSON patch": [
+        request("PATCH", CONFIG_MAPS + "/warm", [
+            {"op": "add", "path": "/data", "value": {"a": "b"}},
+            *({"op": "copy", "from": "/data", "path": f"/data/x{n}"} for n in range(30)),
+        ], JSON_PATCH),
+    ],
+    "a deep JSON": [request("POST", CONFIG_MAPS, b'{"a":' * 400_000)],
+    "a huge number": [request("POST", CONFIG_MAPS, b'{"a":' + b"9" * 1_000_000 + b"}")],
+    "terms of a field selector": [
+        request("GET", CONFIG_MAPS, query="fieldSelector=" + ",".join(
+            f"metadata.name!=v{n}" for n in range(5_000))),
+    ],
+    "many protobuf fields": [
+        request("POST", CONFIG_MAPS, b"k8s\0" + b"\x0a\x0f\x0a\x02v1\x12\x09ConfigMap" + b"\x12\x80\x89\x7a"
+                + b"\x08\x01" * 1_000_000, PROTOBUF),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("requests", ATTACKS.values(), ids=ATTACKS)
+def test_the_loop_is_never_held(requests):
+    assert all(answer.status < 500 for answer in run(*requests))
+
+
+def test_the_watchdog_barks():
+    async def hold():
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+
+    with watched() as watchdog:
+        asyncio.run(hold())
+    with pytest.raises(AssertionError, match=r"held the loop for 0\.0"):
+        watchdog.check(0.01)
+
+
+def test_the_loop_goes_on_while_a_large_body_is_read():
+    server = ApiServer(MemoryStore())
+
+    async def ask():
+        edge = Edge(server)
+        edge.loop = asyncio.get_running_loop()
+        large = edge.submit(ATTACKS["a large YAML"][0])
+        assert not edge.idle
+        small = await edge.submit(request("GET", CONFIG_MAPS))
+        before = large.done()
+        answers = (small.status, before, (await large).status)
+        edge.close()
+        return answers
+
+    assert asyncio.run(ask()) == (200, False, 422)
+
+
+def test_a_zipped_body_is_not_unpacked():
+    bomb = gzip.compress(orjson.dumps(config_map(data={"k": "v" * 10_000_000})))
+    asked = HttpRequest(
+        method="POST",
+        path=CONFIG_MAPS,
+        headers={"content-type": JSON, "content-encoding": "gzip"},
+        body=bomb,
+    )
+    assert ApiServer(MemoryStore()).handle(asked).status == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("9" * 5000, 400),
+        ("%C2%B2", 400),
+        ("99999999999999999999", 400),
+        ("9223372036854775807", 200),
+    ],
+)
+def test_a_grace_that_no_number_can_hold_is_refused(query, status):
+    server = ApiServer(MemoryStore())
+    server.handle(request("POST", CONFIG_MAPS, config_map()))
+    asked = request("DELETE", CONFIG_MAPS + "/c", query=f"gracePeriodSeconds={query}")
+    assert server.handle(asked).status == status
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"),
+    [
+        (2**62, "may not specify a duration larger than 2^32 seconds"),
+        (2**32 + 1, "may not specify a duration larger than 2^32 seconds"),
+        (5, "may not specify a duration less than 10 minutes"),
+        (2**32, ""),
+    ],
+)
+def test_a_token_lasts_from_ten_minutes_to_a_lifetime(seconds, why):
+    server = ApiServer(MemoryStore())
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
+    server.handle(request("POST", accounts, account))
+    body = {"spec": {"expirationSeconds": seconds}}
+    answer = server.handle(request("POST", accounts + "/a/token", body))
+    assert answer.status == (422 if why else 201)
+    assert why in answer.content.decode()
+
+
+@pytest.mark.parametrize("status", ["x", [], 5, {"conditions": "x"}, {"conditions": ["x"]}])
+def test_an_approval_whose_status_is_of_the_wrong_type_is_refused(status):
+    server = ApiServer(MemoryStore())
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    asked = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": "c"},
+        "spec": {"request": "YQ==", "signerName": "a.b/c", "usages": ["client auth"]},
+    }
+    assert server.handle(request("POST", path, asked)).status == 201
+    answer = server.handle(request("PUT", path + "/c/approval", {**asked, "status": status}))
+    assert answer.status == 400
+    assert b"cannot unmarshal" in answer.content
+
+
+def test_more_updaters_than_fit_become_one_also_where_there_is_one_already():
+    server = ApiServer(MemoryStore())
+    late = {"manager": "ancient-changes", "time": "2026-01-02T00:00:00Z"}
+    owners = [*entries(12), *entries(1, **late)]
+    made = server.handle(request("POST", CONFIG_MAPS, config_map("c", managedFields=owners)))
+    assert made.status == 201
+    found = orjson.loads(made.content)["metadata"]["managedFields"]
+    assert len(found) == 10
+    assert sum(entry["manager"] == "ancient-changes" for entry in found) == 1
