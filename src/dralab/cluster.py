@@ -32,7 +32,7 @@ from dralab.runtime.local import LocalClient
 if TYPE_CHECKING:
     from dralab.apiserver.http.authentication import Authenticator
     from dralab.apiserver.http.serving import HttpServer
-    from dralab.apiserver.storage.sqlite import Durability
+    from dralab.apiserver.storage.files import Durability
 
 MEMORY: Final = ":memory:"
 # Turns of the loop from a request in a socket to its answer, and some more.
@@ -160,7 +160,7 @@ class Cluster:
 
             raise ServingError("a kubeconfig with a token needs TLS: kubectl sends none without")
         text = kubeconfig(self.url, token=self.token, ca=self._ca)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Written aside and moved, so that nobody reads half of it.
         handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
         try:

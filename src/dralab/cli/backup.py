@@ -18,16 +18,19 @@ from dralab.cli.errors import Unusable
 def backup(file: Path, data: Path | None) -> None:
     """Copy the objects of a cluster, running or not, to FILE.
 
-    Prints the revision that the copy has.
+    FILE is readable by its owner alone. It is verified: a damaged store is not copied, and the
+    exit code is 1. Prints the revision that the copy has.
 
     Example: `dralab backup monday.db --data lab`
     """
-    from dralab.apiserver.storage import StorageUnavailable
-    from dralab.apiserver.storage.sqlite import back_up
+    from dralab.apiserver.storage import StorageUnavailable, StoreDamaged
+    from dralab.apiserver.storage.copies import back_up
 
     place = data or default_data()
     try:
         revision = back_up(place, file)
+    except StoreDamaged as error:
+        raise click.ClickException(str(error)) from error
     except StorageUnavailable as error:
         raise Unusable(str(error)) from error
     click.echo(revision)

@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "driver": ("dralab.cli.driver:group", "Run a driver that needs no hardware."),
     "backup": ("dralab.cli.backup:backup", "Copy the objects of a cluster to a file."),
     "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
+    "store": ("dralab.cli.store:group", "Verify or repair the files of a cluster."),
     "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
     "batsim": ("dralab.cli.batsim:batsim", "Decide for a real Batsim, over ZeroMQ."),
     "campaign": ("dralab.cli.campaign:campaign", "Run a grid of simulations and compare."),

@@ -18,17 +18,20 @@ from dralab.cli.errors import Unusable
 def restore(file: Path, data: Path | None) -> None:
     """Bring back the objects that `dralab backup` saved in FILE.
 
+    The copy is verified first; a damaged one is refused with exit code 1, and nothing is changed.
     Prints the revision at which the cluster goes on: far ahead of any that clients have seen, so
     that whoever watched the old one lists again.
 
     Example: `dralab restore monday.db --data lab-again`
     """
-    from dralab.apiserver.storage import StorageUnavailable
-    from dralab.apiserver.storage.sqlite import restore as restore_store
+    from dralab.apiserver.storage import StorageUnavailable, StoreDamaged
+    from dralab.apiserver.storage.copies import restore as restore_store
 
     place = data or default_data()
     try:
         revision = restore_store(file, place)
+    except StoreDamaged as error:
+        raise click.ClickException(str(error)) from error
     except StorageUnavailable as error:
         raise Unusable(str(error)) from error
     click.echo(revision)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from dralab.apiserver.storage import Compacted, Key, StorageUnavailable
-from dralab.apiserver.storage.sqlite import FILE, LEAP, SqliteStore, back_up, restore
+from dralab.apiserver.storage.copies import back_up, restore
+from dralab.apiserver.storage.files import FILE
+from dralab.apiserver.storage.sqlite import LEAP, SqliteStore
 
 
 def pod(name: str) -> Key:
@@ -129,7 +131,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / FILE)
     db.execute("PRAGMA user_version=9")
     db.close()
-    with pytest.raises(StorageUnavailable, match="has format 9; this dralab reads formats up to 1"):
+    with pytest.raises(StorageUnavailable, match="has format 9; this dralab reads formats up to 2"):
         SqliteStore(tmp_path)
 
 

@@ -15,7 +15,8 @@ class Review:
     """One write about to happen.
 
     `value` is the object to be stored (None for DELETE); a mutating admission changes it in
-    place. `old` is the object that is there (None for CREATE); it may not be changed. `find`
+    place. `old` is the object that is there (None for CREATE, and for the
+    DELETE of one that cannot be read); it may not be changed. `find`
     reads any object of the store, `all_of` those of a collection in a namespace.
     """
 

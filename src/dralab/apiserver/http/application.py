@@ -21,6 +21,7 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Wa
 from dralab.apiserver.http.negotiation import Form
 from dralab.apiserver.http.pages import Pages, ServerVersion
 from dralab.apiserver.http.routing import NoSuchGroup, Route
+from dralab.apiserver.resources.context import shown
 from dralab.apiserver.resources.options import (
     Query,
     User,
@@ -31,6 +32,7 @@ from dralab.apiserver.resources.options import (
     write_options,
 )
 from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.reading import Page
 from dralab.apiserver.resources.server import Resources, success
 from dralab.apiserver.storage import StorageUnavailable, Stored
 
@@ -67,6 +69,7 @@ SHOWN_WHEN_DELETED: Final = frozenset(
         "apiextensions.k8s.io/customresourcedefinitions",
     }
 )  # fmt: skip
+WARNINGS: Final = 20  # damaged objects that a list names one by one
 # Kinds that are asked and never stored.
 ASKED: Final = ("create",)
 Connector = Callable[[HttpRequest, Route, User], Answer]
@@ -194,7 +197,7 @@ class Application:
             body = PartialEncoder(form.version).page(route.kind, page)
         else:
             body = self.encoder(route).page(page)
-        return response(body, form)
+        return response(body, form, warnings=warnings_of(page))
 
     def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
         form = form_for(request, listing=True)
@@ -344,7 +347,9 @@ class Application:
         stored, gone = self.resources.delete(
             route.kind, route.name, route.namespace, options, user=user
         )
-        if gone and route.kind.hub not in SHOWN_WHEN_DELETED:
+        if gone and not (
+            route.kind.hub in SHOWN_WHEN_DELETED and "uid" in stored.value["metadata"]
+        ):
             return response(orjson.dumps(success(route.kind, stored)), form)
         return self._object(route, stored, form, query=query)
 
@@ -419,6 +424,16 @@ def form_for(request: HttpRequest, *, listing: bool) -> Form:
     if form is None:
         raise negotiation.not_acceptable(listing=listing)
     return form
+
+
+def warnings_of(page: Page) -> Sequence[str]:
+    """Return what a list must tell: which objects are missing from it because of damage."""
+    if not page.damaged:
+        return ()
+    found = [f"{shown(key)} is damaged and left out" for key in page.damaged[:WARNINGS]]
+    if more := len(page.damaged) - WARNINGS:
+        found += [f"{more} more are damaged and left out"] if more > 0 else []
+    return found
 
 
 def agent_of(request: HttpRequest) -> str:

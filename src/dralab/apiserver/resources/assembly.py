@@ -105,5 +105,6 @@ def make_first_objects(resources: Resources) -> None:
     with context.store.lock, context.store.batch():
         for group, version, plural, value in first:
             kind = resources.kind(group, version, plural)
-            if context.store.get(key_of(kind, "", value["metadata"]["name"])) is None:
+            key = key_of(kind, "", value["metadata"]["name"])
+            if key not in context.store.damaged(kind.hub) and context.store.get(key) is None:
                 resources.create(kind, value)

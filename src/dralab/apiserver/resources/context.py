@@ -12,7 +12,7 @@ from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.tokens import TokenIssuer
-from dralab.apiserver.storage import Key, RevisionConflict, Store, Stored
+from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
 
@@ -53,8 +53,12 @@ class Context:
 
     def stored(self, kind: Kind, before: Object | None, after: Object | None) -> None:
         """Tell whoever observes a collection that an object of it was written."""
-        self._last = self.store.revision
+        self.wrote()
         self.rules.stored(kind, before, after)
+
+    def wrote(self) -> None:
+        """Remember that there was a write."""
+        self._last = self.store.revision
 
     def catch_up(self) -> None:
         """Notice that the store took writes back: its medium failed, and its revision fell.
@@ -99,9 +103,16 @@ class Context:
         """Return the objects of a collection in a namespace."""
         return self.store.list(hub, namespace).items
 
+    def find(self, key: Key) -> Stored | None:
+        """Return an object as it is stored, or None; ApiError StorageReadError."""
+        try:
+            return self.store.get(key)
+        except Damaged as error:
+            raise unreadable(error) from error
+
     def live(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """Return an object as it is stored; ApiError NotFound."""
-        found = self.store.get(key_of(kind, namespace, name))
+        """Return an object as it is stored; ApiError NotFound, StorageReadError."""
+        found = self.find(key_of(kind, namespace, name))
         if found is None:
             raise ApiError.not_found(kind.plural, name, group=kind.group)
         return found
@@ -120,6 +131,28 @@ def conflict(kind: Kind, name: str) -> ApiError:
 def raise_conflict(kind: Kind, error: RevisionConflict) -> NoReturn:
     """Turn the store's refusal into the API's."""
     raise conflict(kind, error.key.name) from error
+
+
+def unreadable(error: Damaged) -> ApiError:
+    """Return what a client gets who needs an object whose stored state is damaged.
+
+    Source of the reason: k8s.io/apimachinery `meta/v1` (StatusReasonStoreReadError).
+    """
+    key = error.key
+    group, _, plural = key.resource.rpartition("/")
+    return ApiError(
+        "StorageReadError",
+        f"{shown(key)} cannot be read: what is stored is damaged (it was last written at revision "
+        f"{error.revision}); delete it, or restore a backup",
+        details={"name": key.name, **({"group": group} if group else {}), "kind": plural},
+    )
+
+
+def shown(key: Key) -> str:
+    """Return an object as messages name it: `pods "web" in namespace "default"`."""
+    group, _, plural = key.resource.rpartition("/")
+    where = f' in namespace "{key.namespace}"' if key.namespace else ""
+    return f'{plural}.{group} "{key.name}"{where}' if group else f'{plural} "{key.name}"{where}'
 
 
 def too_large(requested: int, current: int) -> ApiError:

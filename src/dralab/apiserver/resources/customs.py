@@ -12,7 +12,7 @@ from dralab.apiserver.resources import deleting, writing
 from dralab.apiserver.resources.context import Context, Object
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.options import DeleteOptions, WriteOptions
-from dralab.apiserver.storage import Key
+from dralab.apiserver.storage import Damaged, Key
 
 STATUS_VERBS: Final = ("get", "patch", "update")
 SERVER: Final = "kube-apiserver"
@@ -205,7 +205,10 @@ class CustomResources:
         """Let a definition go when the last of its objects has gone."""
         if after is not None or name in self._busy:
             return
-        found = self.context.store.get(Key(HUB, "", name))
+        try:
+            found = self.context.store.get(Key(HUB, "", name))
+        except Damaged:
+            return
         if found is not None and found.value["metadata"].get("deletionTimestamp"):
             self.definition_changed(found.value, found.value)
 

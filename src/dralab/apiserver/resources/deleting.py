@@ -10,10 +10,10 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import reading
-from dralab.apiserver.resources.context import Context, Object, raise_conflict
+from dralab.apiserver.resources.context import Context, Object, key_of, raise_conflict
 from dralab.apiserver.resources.options import ADMIN, DeleteOptions, ListOptions, User
 from dralab.apiserver.resources.reading import Page
-from dralab.apiserver.storage import RevisionConflict, Stored
+from dralab.apiserver.storage import Key, RevisionConflict, Stored
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects import pods
 
@@ -30,11 +30,16 @@ def delete(
     *,
     user: User = ADMIN,
 ) -> tuple[Stored, bool]:
-    """Delete an object, or mark it; also return whether it is gone."""
+    """Delete an object, or mark it; also return whether it is gone.
+
+    An object that cannot be read is gone at once: who knows what it was waiting for.
+    """
     with context.store.lock:
+        if (key := key_of(kind, namespace, name)) in context.store.damaged(kind.hub):
+            return _erase(context, kind, key, options, user), True
         live = context.live(kind, namespace, name)
         _check_preconditions(live, kind, options)
-        _admit(context, kind, live, options, user)
+        _admit(context, kind, (live.key, live.value), options, user)
         return _delete(context, kind, live, options)
 
 
@@ -52,25 +57,47 @@ def delete_collection(
         page = reading.list_page(context, kind, namespace, chosen)
         found = []
         for item in page.items:
-            _admit(context, kind, item, options, user)
+            _admit(context, kind, (item.key, item.value), options, user)
             each = replace(options, uid="", revision="")
             found.append(_delete(context, kind, item, each)[0])
+        if not chosen.label_selector and not chosen.field_selector:
+            for key in page.damaged:
+                _erase(context, kind, key, replace(options, uid="", revision=""), user)
         return Page(items=found, revision=page.revision)
 
 
-def _admit(context: Context, kind: Kind, live: Stored, options: DeleteOptions, user: User) -> None:
+def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions, user: User) -> Stored:
+    """Delete an object that cannot be read, unless it would have to be read for it."""
+    if options.uid or options.revision:
+        context.find(key)  # which tells why not
+    _admit(context, kind, (key, None), options, user)
+    if options.dry_run:
+        return Stored(key, {"metadata": {"name": key.name}}, context.store.revision, 0)
+    stored = context.store.delete(key)
+    context.wrote()
+    return stored
+
+
+def _admit(
+    context: Context,
+    kind: Kind,
+    object_: tuple[Key, Object | None],
+    options: DeleteOptions,
+    user: User,
+) -> None:
+    key, old = object_
     review = Review(
         operation="DELETE",
         kind=kind,
-        namespace=live.key.namespace,
-        name=live.key.name,
+        namespace=key.namespace,
+        name=key.name,
         subresource="",
         value=None,
-        old=live.value,
+        old=old,
         user=user.name,
         groups=user.groups,
         dry_run=options.dry_run,
-        find=context.store.get,
+        find=context.find,
         all_of=context.all_of,
     )
     for admission in context.admission:

@@ -146,7 +146,7 @@ def _apply(
     _check_config(kind, name, config)
     schema = ownership.schema_of(context, kind)
     with context.store.lock:
-        live = context.store.get(key_of(kind, namespace, name))
+        live = context.find(key_of(kind, namespace, name))
         if live is None and subresource:
             raise ApiError.not_found(kind.plural, name, group=kind.group)
         who = ownership.writer(context, kind, options, subresource=subresource)

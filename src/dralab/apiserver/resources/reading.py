@@ -4,7 +4,7 @@ Source: k8s.io/apiserver `storage/cacher`, `storage/etcd3`; recorded answers of 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
@@ -13,7 +13,7 @@ from dralab.apiserver.resources.context import Context, key_of, revision_of, too
 from dralab.apiserver.resources.options import ListOptions, check_list_options
 from dralab.apiserver.resources.selectors import Selection, selection
 from dralab.apiserver.resources.watches import Watching
-from dralab.apiserver.storage import Compacted, FutureRevision, Stored
+from dralab.apiserver.storage import Compacted, FutureRevision, Key, Stored
 
 EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can "
@@ -28,13 +28,15 @@ EXPIRED = (
 class Page:
     """The objects of a list as of `revision`; `cont` leads to the next page.
 
-    `remaining` is None where a selector hides how many more there are.
+    `remaining` is None where a selector hides how many more there are. `damaged` are objects that
+    belong to the collection and cannot be read: whether they match a selector is unknown.
     """
 
     items: Sequence[Stored]
     revision: int
     cont: str = ""
     remaining: int | None = None
+    damaged: Sequence[Key] = ()
 
 
 def get(context: Context, kind: Kind, name: str, namespace: str, revision: str = "") -> Stored:
@@ -46,7 +48,13 @@ def get(context: Context, kind: Kind, name: str, namespace: str, revision: str =
 
 
 def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> Page:
-    """Return a page of a collection."""
+    """Return a page of a collection; the first tells what is damaged."""
+    page = _readable_page(context, kind, namespace, options)
+    damaged = context.store.damaged(kind.hub, namespace if kind.namespaced else "")
+    return replace(page, damaged=damaged) if damaged and not options.cont else page
+
+
+def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> Page:
     check_list_options(options, watch=False)
     chosen = selection(kind, options.label_selector, options.field_selector)
     store, limit = context.store, options.limit or None
@@ -120,7 +128,7 @@ def _by_name(context: Context, kind: Kind, namespace: str, name: str, options: L
     """Return the list of at most one object, without looking at the others."""
     chosen = selection(kind, options.label_selector, options.field_selector)
     with context.store.lock:
-        found = context.store.get(key_of(kind, namespace, name))
+        found = context.find(key_of(kind, namespace, name))
         revision = context.store.revision
     if found is None or (chosen.accepts is not None and not chosen.accepts(found)):
         return Page(items=(), revision=revision)
@@ -153,7 +161,7 @@ def watch(
         since = store.revision
         if wants_state:
             if name:
-                one = store.get(key_of(kind, within, name))
+                one = context.find(key_of(kind, within, name))
                 wanted = one is not None and (chosen.accepts is None or chosen.accepts(one))
                 initial = (one,) if one is not None and wanted else ()
             else:

@@ -233,7 +233,9 @@ def success(kind: Kind, stored: Stored) -> Mapping[str, Any]:
     details = {"name": stored.key.name}
     if kind.group:
         details["group"] = kind.group
-    details |= {"kind": kind.plural, "uid": stored.value["metadata"]["uid"]}
+    details["kind"] = kind.plural
+    if uid := stored.value["metadata"].get("uid"):  # none is known of an object that was damaged
+        details["uid"] = uid
     return {
         "kind": "Status",
         "apiVersion": "v1",

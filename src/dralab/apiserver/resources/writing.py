@@ -23,9 +23,10 @@ from dralab.apiserver.resources.context import (
     key_of,
     metadata_of,
     raise_conflict,
+    unreadable,
 )
 from dralab.apiserver.resources.options import WriteOptions
-from dralab.apiserver.storage import KeyExists, RevisionConflict, Stored
+from dralab.apiserver.storage import Damaged, KeyExists, RevisionConflict, Stored
 
 # What only the server writes; an update keeps the stored values.
 NAME_TRIES = 8
@@ -75,7 +76,7 @@ def create(
     ordered = _ordered(kind, context, value)
     key = key_of(kind, namespace, meta["name"])
     if options.dry_run:
-        existing = context.store.get(key)
+        existing = context.find(key)
         if existing is not None:
             raise _exists(kind, existing)
         del ordered["metadata"]["resourceVersion"]
@@ -84,6 +85,8 @@ def create(
         stored = context.store.create(key, ordered)
     except KeyExists as error:
         raise _exists(kind, error.current) from error
+    except Damaged as error:
+        raise unreadable(error) from error
     context.stored(kind, None, stored.value)
     return stored
 
@@ -93,7 +96,7 @@ def _free_name(context: Context, kind: Kind, namespace: str, prefix: str) -> str
     name = ""
     for _ in range(NAME_TRIES):
         name = context.generated_name(prefix)
-        if context.store.get(key_of(kind, namespace, name)) is None:
+        if context.find(key_of(kind, namespace, name)) is None:
             break
     return name
 
@@ -195,7 +198,7 @@ def _admit(
         user=options.user.name,
         groups=options.user.groups,
         dry_run=options.dry_run,
-        find=context.store.get,
+        find=context.find,
         all_of=context.all_of,
         warnings=options.warnings,
     )
@@ -225,7 +228,7 @@ def update(
     _check_namespace(kind, meta, namespace)
     rules = context.rules.of(kind)
     with context.store.lock:
-        live = context.store.get(key_of(kind, namespace, name))
+        live = context.find(key_of(kind, namespace, name))
         if live is None:
             if rules.creates_on_update and not subresource:
                 return create(context, kind, value, namespace, options), True

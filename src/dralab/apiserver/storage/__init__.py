@@ -9,12 +9,14 @@ What an object means, who may write it and what a watcher may see is left to the
 
 from dralab.apiserver.storage.errors import (
     Compacted,
+    Damaged,
     FutureRevision,
     KeyExists,
     KeyMissing,
     RevisionConflict,
     StorageError,
     StorageUnavailable,
+    StoreDamaged,
     Unstorable,
 )
 from dralab.apiserver.storage.memory import MemoryStore
@@ -24,6 +26,7 @@ from dralab.apiserver.storage.store import Store
 __all__ = [
     "Change",
     "Compacted",
+    "Damaged",
     "FutureRevision",
     "Key",
     "KeyExists",
@@ -34,6 +37,7 @@ __all__ = [
     "StorageError",
     "StorageUnavailable",
     "Store",
+    "StoreDamaged",
     "Stored",
     "Unstorable",
     "Value",

@@ -5,9 +5,11 @@ StorageError
 ├── KeyMissing           update or delete, and there is nothing
 ├── RevisionConflict     the object is not at the revision that the writer expected
 ├── Unstorable           the object cannot be written as JSON: it nests too deeply
+├── Damaged              what is stored under the key is not what was written
 ├── Compacted            the revision asked for has been forgotten
 ├── FutureRevision       the revision asked for has not happened yet
 └── StorageUnavailable   the medium failed: full disk, unreadable file, another server's lock
+    └── StoreDamaged     the store as a whole is not what was written
 """
 
 from dralab.apiserver.storage.objects import Key, Stored
@@ -66,6 +68,24 @@ class Unstorable(StorageError):  # noqa: N818 - a fact about the object
         return f"{'/'.join(self.key)} cannot be stored: {self.why}"
 
 
+class Damaged(StorageError):  # noqa: N818 - a fact about the object
+    """What is stored under the key fails its checksum. It was last written at `revision`.
+
+    It can be deleted; nothing else can be done with it.
+    """
+
+    def __init__(self, key: Key, revision: int) -> None:
+        super().__init__(key, revision)
+        self.key = key
+        self.revision = revision
+
+    def __str__(self) -> str:
+        return (
+            f"what is stored of {'/'.join(self.key)} is damaged; it was last written at revision "
+            f"{self.revision}"
+        )
+
+
 class Compacted(StorageError):  # noqa: N818 - a fact, named as etcd names it
     """What happened up to `compacted` has been forgotten, and `requested` lies before it."""
 
@@ -92,3 +112,7 @@ class FutureRevision(StorageError):  # noqa: N818 - a fact, named as etcd names 
 
 class StorageUnavailable(StorageError):  # noqa: N818 - a state, not a mistake of the caller
     """The medium failed; `str` is one line that says what to do. Nothing was written."""
+
+
+class StoreDamaged(StorageUnavailable):
+    """The store is cut, gone, or torn; `str` is one line that says what to do."""

@@ -15,6 +15,7 @@ import orjson
 
 from dralab.apiserver.storage.errors import (
     Compacted,
+    Damaged,
     FutureRevision,
     KeyExists,
     KeyMissing,
@@ -90,6 +91,8 @@ class _Collection:
     def undo(self, change: Change) -> None:
         """Take back the latest change."""
         self.log.pop()
+        if change.erased:
+            return
         if change.before is None:
             self.drop(change.key)
         else:
@@ -154,6 +157,7 @@ class MemoryStore:
         self._revision = 1
         self._compacted = 0
         self._collections: dict[str, _Collection] = {}
+        self._damaged: dict[Key, int] = {}  # and the revision at which it was written
         self._listeners: list[Listener] = []
         self._open: list[Change] = []
         self._depth = 0
@@ -170,10 +174,22 @@ class MemoryStore:
         return self._compacted
 
     def get(self, key: Key) -> Stored | None:
-        """Return the object, or None."""
+        """Return the object, or None. Damaged."""
         with self.lock:
             collection = self._collections.get(key.resource)
-            return None if collection is None else collection.find(key)
+            found = None if collection is None else collection.find(key)
+            if found is None and self._damaged:
+                self._check_readable(key)
+            return found
+
+    def damaged(self, resource: str, namespace: str = "") -> Sequence[Key]:
+        """Return the objects of a collection that cannot be read, sorted."""
+        with self.lock:
+            return sorted(
+                key
+                for key in self._damaged
+                if key.resource == resource and namespace in {"", key.namespace}
+            )
 
     def list(
         self,
@@ -218,6 +234,7 @@ class MemoryStore:
             current = collection.find(key)
             if current is not None:
                 raise KeyExists(key, current)
+            self._check_readable(key)
             revision = self._next_revision()
             value["metadata"]["resourceVersion"] = str(revision)
             stored = _settled(Stored(key, value, revision, revision))
@@ -239,6 +256,8 @@ class MemoryStore:
         """Remove an object; return its last state. KeyMissing, RevisionConflict."""
         with self.lock:
             collection = self._collection(key.resource)
+            if key in self._damaged:
+                return self._erase(collection, key)
             current = self._expected(collection, key, expect)
             revision = self._next_revision()
             last = stamped(current.value if value is None else value, revision)
@@ -300,6 +319,9 @@ class MemoryStore:
 
     # --- for the stores that also write to a medium ---------------------------------------
 
+    def _allow(self, change: Change) -> None:
+        """Raise StorageUnavailable where a change must not even be tried."""
+
     def _persist(self, changes: Sequence[Change]) -> None:
         """Make changes durable, or raise StorageUnavailable and leave the medium untouched."""
 
@@ -317,10 +339,28 @@ class MemoryStore:
     def _expected(self, collection: _Collection, key: Key, expect: int | None) -> Stored:
         current = collection.find(key)
         if current is None:
+            self._check_readable(key)
             raise KeyMissing(key)
         if expect is not None and current.revision != expect:
             raise RevisionConflict(key, expect, current)
         return current
+
+    def _check_readable(self, key: Key) -> None:
+        written = self._damaged.get(key)
+        if written is not None:
+            raise Damaged(key, written)
+
+    def _erase(self, collection: _Collection, key: Key) -> Stored:
+        """Delete what cannot be read."""
+        revision = self._next_revision()
+        metadata = {"name": key.name, "resourceVersion": str(revision)}
+        if key.namespace:
+            metadata["namespace"] = key.namespace
+        departed = Stored(key, {"metadata": metadata}, revision, revision).settle()
+        change = Change(key, revision, None, None, departed)
+        change.erased = self._damaged[key]
+        self._write(collection, change)
+        return departed
 
     def _check_floor(self, collection: _Collection | None, revision: int) -> None:
         floor = self._compacted if collection is None else max(self._compacted, collection.floor)
@@ -333,8 +373,11 @@ class MemoryStore:
         return self._revision + 1
 
     def _write(self, collection: _Collection, change: Change) -> None:
+        self._allow(change)
         self._revision = change.revision
-        if change.after is None:
+        if change.erased:
+            del self._damaged[change.key]
+        elif change.after is None:
             collection.drop(change.key)
         else:
             collection.put(change.after)
@@ -360,6 +403,8 @@ class MemoryStore:
         except StorageUnavailable:
             for change in reversed(changes):
                 self._collections[change.key.resource].undo(change)
+                if change.erased:
+                    self._damaged[change.key] = change.erased
             self._revision = changes[0].revision - 1
             raise
         for resource in {change.key.resource: None for change in changes}:

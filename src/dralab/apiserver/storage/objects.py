@@ -127,9 +127,13 @@ _warm = _Warm()
 
 
 class Change:
-    """One write: `before` is None for a creation, `after` is None for a deletion."""
+    """One write: `before` is None for a creation, `after` is None for a deletion.
 
-    __slots__ = ("_departed", "after", "before", "key", "revision")
+    Both are None where an object was deleted that could not be read: nobody has seen it. Then
+    `erased` is the revision at which it was written.
+    """
+
+    __slots__ = ("_departed", "after", "before", "erased", "key", "revision")
 
     def __init__(
         self,
@@ -140,6 +144,7 @@ class Change:
         departed: Stored | None = None,
     ) -> None:
         self.key = key
+        self.erased = 0
         self.revision = revision
         self.before = before
         self.after = after
@@ -160,7 +165,7 @@ class Change:
         return found
 
     def __repr__(self) -> str:
-        verb = "created" if self.before is None else "deleted" if self.after is None else "updated"
+        verb = "deleted" if self.after is None else "created" if self.before is None else "updated"
         return f"<{'/'.join(self.key)} {verb} at {self.revision}>"
 
 

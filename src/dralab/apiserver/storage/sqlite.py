@@ -1,76 +1,89 @@
 """A store on disk: the memory store, with its log in one SQLite file.
 
 Reads and watches come from memory. A batch of writes is one transaction (group commit), and is
-answered after its commit in both modes of durability. One table holds the log; the newest row of
-a key is the object. A row is deleted once the history no longer needs it, in the transactions
-that are made anyway (compaction in one long transaction stalls writers: rancher/k3s#1311).
+answered after its commit in both modes of durability. A row is deleted once the history no longer
+needs it, in the transactions that are made anyway (compaction in one long transaction stalls
+writers: rancher/k3s#1311).
 """
 
 import contextlib
-import fcntl
+import logging
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from dralab.apiserver.storage.errors import StorageUnavailable
+from dralab.apiserver.storage import database
+from dralab.apiserver.storage.database import DiskFull, Fields, Row, row_of, told_as_unavailable
+from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
+from dralab.apiserver.storage.files import (
+    FILE,
+    MARK,
+    Durability,
+    Mark,
+    MarkFile,
+    Reserve,
+    aside,
+    locked,
+)
 from dralab.apiserver.storage.memory import WINDOW, MemoryStore
-from dralab.apiserver.storage.objects import Change, Key, Stored
+from dralab.apiserver.storage.objects import Change, Stored
+from dralab.apiserver.storage.sums import Chunks, head_sum
 
-# fsync: a commit has reached the disk. relaxed: a commit survives the end of the process, killed
-# or not, but perhaps not a power cut; the file stays sound in any case.
-Durability = Literal["fsync", "relaxed"]
+logger = logging.getLogger(__name__)
 
-FILE: Final = "store.db"
-APPLICATION_ID: Final = 0x44524C42  # "DRLB": tells `file`, and us, whose database it is
-FORMAT: Final = 1
 SWEEP: Final = 256  # rows that the history no longer needs, deleted at a time
 # What SQLite has written aside is brought home after so many bytes by a thread of its own, which
 # keeps nobody waiting, and after so many by the writer, where that thread cannot keep up.
 CHECKPOINT: Final = 16 * 1024 * 1024
 CHECKPOINT_AT_LAST: Final = 64 * 1024 * 1024
-
-SCHEMA: Final = """
-CREATE TABLE log (
-    revision INTEGER PRIMARY KEY,
-    resource TEXT NOT NULL,
-    namespace TEXT NOT NULL,
-    name TEXT NOT NULL,
-    created INTEGER NOT NULL,
-    deleted INTEGER NOT NULL,
-    value BLOB NOT NULL
-);
-CREATE TABLE floors (resource TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-"""
+# Clients may have seen revisions that a copy does not know, or a store that lost its end. Like
+# etcdutl's --bump-revision with --mark-compacted, such a store begins far ahead and sends
+# watchers to list again.
+LEAP: Final = 1_000_000
 
 
 class SqliteStore(MemoryStore):
-    """The `Store` of `dralab up`: a directory with one SQLite file and a lock."""
+    """The `Store` of `dralab up`: a directory with one SQLite file, which it locks."""
 
     def __init__(
         self, directory: Path, *, durability: Durability = "fsync", window: int = WINDOW
     ) -> None:
         super().__init__(window=window)
         self.directory = directory
-        self._swept: list[tuple[int]] = []
+        self.path = directory / FILE
+        self._swept: list[tuple[int, int]] = []  # revisions and heads
         self._floors: dict[str, int] = {}
-        self._lock_file = _locked(directory)
-        try:
-            with _told_as_unavailable(directory / FILE):
-                self._db = _connect(directory / FILE)
-                mode = "FULL" if durability == "fsync" else "NORMAL"
-                self._db.execute(f"PRAGMA synchronous={mode}")
+        self._chunks = Chunks()
+        self._heads: dict[int, int] = {}  # of the rows of damaged objects, by revision
+        self._written = 0
+        with contextlib.ExitStack() as undone:
+            lock = locked(directory)
+            undone.callback(os.close, lock)
+            mark = Mark.read(directory)
+            _check_presence(self.path, mark)
+            self._reserve = Reserve(directory)
+            if not self.path.exists():
+                with database.made(self.path) as new:
+                    database.lay_out(new)
+            synchronous = "FULL" if durability == "fsync" else "NORMAL"
+            self._db = database.connect(self.path, synchronous=synchronous)
+            undone.callback(self._db.close)
+            with told_as_unavailable(self.path):
                 self._db.execute("PRAGMA wal_autocheckpoint=0")
-                self._load()
-            self._written = 0
-            self._checkpoints = _Checkpoints(directory / FILE)
-        except BaseException:
-            os.close(self._lock_file)
-            raise
+                database.check_pages(self._db, self.path)
+                self._load(mark)
+                self._mark = MarkFile(directory, durability)
+                undone.callback(self._mark.close)
+                self._check_end(mark)
+                self._mark.note(self._revision, self._chunks.tail())
+                self._checkpoints = _Checkpoints(self.path)
+            self._lock = lock
+            self._places = self._found()
+            self._release = undone.pop_all()
 
     def close(self) -> None:
         """Write what is left to write and let go of the directory."""
@@ -79,9 +92,9 @@ class SqliteStore(MemoryStore):
                 return
             super().close()
             self._checkpoints.stop()
-            with _told_as_unavailable(self.directory / FILE):
+            with self._release, told_as_unavailable(self.path):
                 self._db.close()
-            os.close(self._lock_file)
+                self._mark.note(self._revision, self._chunks.tail(), closed=True)
 
     def compact(self, revision: int) -> None:
         """Forget the history up to a revision, on disk too."""
@@ -89,20 +102,81 @@ class SqliteStore(MemoryStore):
             super().compact(revision)
             with self._transaction():
                 self._sweep(len(self._swept))
+            self._note()
+
+    # --- writing --------------------------------------------------------------------------
 
     def _persist(self, changes: Sequence[Change]) -> None:
-        rows = [_row(change) for change in changes]
-        with self._transaction():
-            self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            if len(self._swept) >= SWEEP:
-                self._sweep(SWEEP * 4)
-        self._written += sum(len(row[-1]) for row in rows)
+        self._check_places()
+        rows = [row_of(change) for change in changes]
+        try:
+            self._append(rows, changes)
+        except DiskFull:
+            self._reserve.release()
+            if not all(map(_makes_room, changes)):
+                raise
+            self._append(rows, changes)
+        self._note()
+        self._written += sum(len(row[6]) for row in rows)
         if self._written > CHECKPOINT:
             self._checkpoint()
 
+    def _append(self, rows: list[Fields], changes: Sequence[Change]) -> None:
+        with self._transaction():
+            database.write(self._db, rows, self._chunks)
+            erased = [change.erased for change in changes if change.erased]
+            self._swept[:0] = [(revision, self._heads[revision]) for revision in erased]
+            if erased or len(self._swept) >= SWEEP:
+                self._sweep(SWEEP * 4)
+            elif self._chunks.is_due(rows[0][0], rows[-1][0]):
+                self._record()
+
+    def _note(self) -> None:
+        self._mark.note(self._revision, self._chunks.tail())
+
+    def _commit(self, changes: Sequence[Change]) -> None:
+        super()._commit(changes)
+        if self._reserve.released:
+            # Room is made where the history goes too, and where the file beside is used again.
+            with contextlib.suppress(StorageUnavailable):
+                self.compact(self._revision)
+                with self._checkpoints.busy, told_as_unavailable(self.path):
+                    self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
+    def _allow(self, change: Change) -> None:
+        if self._reserve.released and not _makes_room(change) and not self._has_room():
+            raise DiskFull(
+                f"the disk of {self.directory} is full: objects can be deleted, and nothing else "
+                "is written until there is room"
+            )
+
+    def _has_room(self) -> bool:
+        return self._reserve.regain()
+
+    def _check_places(self) -> None:
+        """Refuse to write to files that have lost their names: at the end they would be gone."""
+        found = self._found()
+        for name, place in self._places.items():
+            if found.get(name) != place:
+                raise StoreDamaged(
+                    f"{self.directory / name} was deleted or replaced while the server ran: stop "
+                    "the server, then restore a backup"
+                )
+        self._places = found
+
+    def _found(self) -> dict[str, int]:
+        """Return which files lie under the names of the database."""
+        found = {}
+        for name in (FILE, f"{FILE}-wal"):
+            try:
+                found[name] = os.stat(name, dir_fd=self._lock).st_ino
+            except FileNotFoundError:
+                continue
+        return found
+
     def _checkpoint(self) -> None:
         self._written = 0
-        if (self.directory / f"{FILE}-wal").stat().st_size > CHECKPOINT_AT_LAST:
+        if aside(self.path)[0].stat().st_size > CHECKPOINT_AT_LAST:
             # Two at a time would refuse each other: what the thread has begun is awaited.
             with self._checkpoints.busy, contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -115,49 +189,75 @@ class SqliteStore(MemoryStore):
 
     def _outdated(self, change: Change) -> None:
         # The state before served only to undo this change; of a deletion nothing is left.
-        if change.before is not None:
-            self._swept.append((change.before.revision,))
+        before = change.before
+        if before is not None:
+            head = head_sum(before.revision, *before.key, before.created, 0)
+            self._swept.append((before.revision, head))
         if change.after is None:
-            self._swept.append((change.revision,))
+            head = head_sum(change.revision, *change.key, change.departed.created, 1)
+            self._swept.append((change.revision, head))
 
     def _sweep(self, most: int) -> None:
-        self._db.executemany("DELETE FROM log WHERE revision = ?", self._swept[:most])
-        self._db.executemany("INSERT OR REPLACE INTO floors VALUES (?, ?)", self._floors.items())
-        _remember(self._db, revision=self._revision, compacted=self._compacted)
+        gone = self._swept[:most]
+        self._db.executemany("DELETE FROM log WHERE revision = ?", [(each[0],) for each in gone])
+        for revision, head in gone:
+            self._chunks.remove(revision, head)
+        self._record()
         del self._swept[:most]
+
+    def _record(self) -> None:
+        facts = {"revision": self._revision, "compacted": self._compacted}
+        database.record(self._db, self._chunks, facts, self._floors)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         swept = list(self._swept)
-        with _told_as_unavailable(self.directory / FILE):
+        with told_as_unavailable(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._db.execute("COMMIT")
+                self._chunks.settle()
             except BaseException:
                 self._swept = swept
+                self._chunks.discard()
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _load(self) -> None:
-        facts = dict(self._db.execute("SELECT name, value FROM facts"))
+    # --- starting -------------------------------------------------------------------------
+
+    def _load(self, mark: Mark | None) -> None:
+        facts, self._floors = database.facts_of(self._db, self.path)
         self._compacted = facts.get("compacted", 0)
-        floors = dict(self._db.execute("SELECT resource, revision FROM floors"))
-        for resource, floor in floors.items():
+        for resource, floor in self._floors.items():
             collection = self._collection(resource)
             collection.floor = max(collection.floor, floor)
-        for row in self._db.execute("SELECT * FROM log ORDER BY revision"):
+        broken: list[Row] = []
+        for row in database.rows(self._db):
+            if not row.knows_its_object:
+                raise StoreDamaged(
+                    f"{self.path} is damaged: it cannot be told which object was written at "
+                    f"revision {row.revision}; {database.ADVICE}"
+                )
+            self._chunks.add(row.revision, row.head)
+            if not row.is_whole:
+                broken.append(row._replace(value=b""))
             self._replay(row)
+        self._chunks.settle()
         self._revision = max(self._revision, facts.get("revision", 1))
+        tail = mark.tail if mark is not None and mark.revision == self._revision else None
+        said = database.missing(self._chunks, database.totals(self._db), facts, tail)
+        if said:
+            raise StoreDamaged(f"{self.path} is damaged: {said[0]}; {database.ADVICE}")
+        self._quarantine(broken)
 
-    def _replay(self, row: tuple[int, str, str, str, int, int, bytes]) -> None:
-        revision, resource, namespace, name, created, deleted, value = row
-        key = Key(resource, namespace, name)
-        collection = self._collection(resource)
+    def _replay(self, row: Row) -> None:
+        key, revision = row.key, row.revision
+        collection = self._collection(row.resource)
         before = collection.find(key)
-        state = Stored(key, None, revision, created, value)
-        if deleted:
+        state = Stored(key, None, revision, row.created, row.value)
+        if row.deleted:
             change = Change(key, revision, before, None, state)
             if before is not None:
                 collection.drop(key)
@@ -171,6 +271,48 @@ class SqliteStore(MemoryStore):
         collection.log.append(change)
         for fallen in collection.shrink():
             self._forgotten(fallen)
+
+    def _quarantine(self, broken: Sequence[Row]) -> None:
+        """Take aside the objects whose values cannot be read; forget history that has such."""
+        for row in broken:
+            collection, key = self._collection(row.resource), row.key
+            for change in list(collection.trim(self._revision)):
+                self._forgotten(change)
+            self._floors[row.resource] = self._revision
+            current = collection.find(key)
+            if current is not None and current.revision == row.revision:
+                collection.drop(key)
+                self._damaged[key] = row.revision
+                self._heads[row.revision] = row.head
+                logger.warning(
+                    "%s is damaged: %s cannot be read; delete it, or restore a backup",
+                    self.path,
+                    "/".join(key),
+                )
+
+    def _check_end(self, mark: Mark | None) -> None:
+        """Notice that the last writes are missing. StoreDamaged where no power cut excuses it."""
+        if mark is None:
+            return
+        lost = mark.revision > self._revision
+        if mark.excuses_loss():
+            if lost:
+                logger.warning(
+                    "%s ends at revision %d, before the power cut it was at %d: with relaxed "
+                    "durability the last moments may be lost",
+                    self.path,
+                    self._revision,
+                    mark.revision,
+                )
+            # More may have been answered than the mark knows. No revision is given twice.
+            self._revision = max(mark.revision, self._revision) + LEAP
+            self.compact(self._revision)
+        elif lost:
+            raise StoreDamaged(
+                f"{self.path} ends at revision {self._revision}, but writes up to "
+                f"{mark.revision} were answered: its end was cut off, or it was replaced by an "
+                f"older one; {database.ADVICE}"
+            )
 
 
 class _Checkpoints:
@@ -201,130 +343,26 @@ class _Checkpoints:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-def back_up(directory: Path, target: Path) -> int:
-    """Copy the store of a directory, in use or not, to a file; return its revision.
-
-    StorageUnavailable where either cannot be used, or where the target exists.
-    """
-    source = directory / FILE
-    if not source.exists():
-        raise StorageUnavailable(f"{directory} holds no store: there is no {FILE} in it")
-    if target.exists():
-        raise StorageUnavailable(f"{target} exists already; name another file")
-    with (
-        _told_as_unavailable(source),
-        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as db,
-    ):
-        _check(db, source)
-        with _told_as_unavailable(target), closing(sqlite3.connect(target)) as copy:
-            db.backup(copy)
-            return _revision_of(copy)
+def _makes_room(change: Change) -> bool:
+    """Return whether a change deletes an object, or is a step on the way there."""
+    if change.after is None:
+        return True
+    return "deletionTimestamp" in change.after.value["metadata"]
 
 
-# Clients may have seen revisions that the copy does not know. Like etcdutl's --bump-revision
-# with --mark-compacted, a restored store begins far ahead and sends watchers to list again.
-LEAP: Final = 1_000_000
-
-
-def restore(source: Path, directory: Path) -> int:
-    """Make a store from a copy, in a directory that holds none; return its revision.
-
-    StorageUnavailable where either cannot be used, or where there is a store already.
-    """
-    target = directory / FILE
-    if not source.is_file():
-        raise StorageUnavailable(f"there is no file {source}")
-    lock = _locked(directory)
-    try:
-        if target.exists():
-            raise StorageUnavailable(f"{directory} holds a store already; name another directory")
-        unfinished = directory / f"{FILE}.restoring"
-        unfinished.unlink(missing_ok=True)
-        with (
-            _told_as_unavailable(source),
-            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as db,
-        ):
-            _check(db, source)
-            with _told_as_unavailable(target), closing(sqlite3.connect(unfinished)) as copy:
-                db.backup(copy)
-                revision = _revision_of(copy) + LEAP
-                with copy:
-                    _remember(copy, revision=revision, compacted=revision)
-        unfinished.replace(target)
-        return revision
-    finally:
-        os.close(lock)
-
-
-def _revision_of(db: sqlite3.Connection) -> int:
-    newest = db.execute("SELECT max(revision) FROM log").fetchone()[0] or 1
-    known = db.execute("SELECT value FROM facts WHERE name = 'revision'").fetchone()
-    return max(newest, known[0] if known else 1)
-
-
-def _remember(db: sqlite3.Connection, **facts: int) -> None:
-    db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", sorted(facts.items()))
-
-
-def _row(change: Change) -> tuple[int, str, str, str, int, int, bytes]:
-    state = change.after or change.departed
-    return (change.revision, *change.key, state.created, int(change.after is None), state.encoded)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # Secrets are among the objects: the file is its owner's alone.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-    try:
-        if path.stat().st_size:
-            _check(db, path)
-        db.execute("PRAGMA journal_mode=WAL")
-        if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            db.execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA.strip().split(";\n"):
-                db.execute(statement)
-            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version={FORMAT}")
-            db.execute("COMMIT")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _check(db: sqlite3.Connection, path: Path) -> None:
-    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StorageUnavailable(f"{path} is a database, but not one of dralab")
-    found = db.execute("PRAGMA user_version").fetchone()[0]
-    if found > FORMAT:
-        raise StorageUnavailable(
-            f"{path} has format {found}; this dralab reads formats up to {FORMAT}: use a newer one"
-        )
-
-
-def _locked(directory: Path) -> int:
-    """Return the lock of a directory, made if needed: one server at a time."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise StorageUnavailable(f"cannot use the data directory {directory}: {why}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise StorageUnavailable(
-            f"the data directory {directory} is in use by another server"
-        ) from error
-    return handle
-
-
-@contextmanager
-def _told_as_unavailable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StorageUnavailable(f"cannot use {path}: {error}") from error
-    except OSError as error:
-        raise StorageUnavailable(f"cannot use {path}: {error.strerror or error}") from error
+def _check_presence(path: Path, mark: Mark | None) -> None:
+    """Refuse a store that has vanished, or of which nothing is left. StoreDamaged."""
+    with told_as_unavailable(path):
+        if path.exists():
+            if path.stat().st_size:
+                return
+            what = "is empty"
+        elif (path.parent / MARK).exists() or aside(path)[0].exists():
+            what = "is gone"
+        else:
+            return
+    known = f" at revision {mark.revision}" if mark is not None else ""
+    raise StoreDamaged(
+        f"{path} {what}, but there was a store{known}: restore a backup in another directory, or "
+        f"delete {path.parent} to begin anew"
+    )

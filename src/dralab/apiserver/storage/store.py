@@ -34,7 +34,11 @@ class Store(Protocol):
         ...
 
     def get(self, key: Key) -> Stored | None:
-        """Return the object, or None."""
+        """Return the object, or None. Damaged."""
+        ...
+
+    def damaged(self, resource: str, namespace: str = "") -> Sequence[Key]:
+        """Return the objects of a collection that cannot be read, sorted; lists leave them out."""
         ...
 
     def list(
@@ -64,18 +68,22 @@ class Store(Protocol):
         ...
 
     def create(self, key: Key, value: Value) -> Stored:
-        """Store a new object; its `metadata.resourceVersion` is set. KeyExists."""
+        """Store a new object; its `metadata.resourceVersion` is set. KeyExists, Damaged."""
         ...
 
     def update(self, key: Key, value: Value, *, expect: int | None = None) -> Stored:
-        """Replace an object, at revision `expect` if given. KeyMissing, RevisionConflict."""
+        """Replace an object, at revision `expect` if given.
+
+        KeyMissing, RevisionConflict, Damaged.
+        """
         ...
 
     def delete(self, key: Key, value: Value | None = None, *, expect: int | None = None) -> Stored:
         """Remove an object and return its last state, at the revision of the removal.
 
-        `value` is the last state to show watchers where it differs from the one stored.
-        KeyMissing, RevisionConflict.
+        `value` is the last state to show watchers where it differs from the one stored. An
+        object that cannot be read goes too: its last state is its name, and no watcher hears of
+        it. KeyMissing, RevisionConflict.
         """
         ...
 

@@ -1,0 +1,344 @@
+"""The SQLite file of a store: its format, and rows that know whether they are whole.
+
+One table holds the log of writes; the newest row of a key is the object. Each row carries two
+sums, `chunks` tells which rows there must be, and `facts` has a sum of the small tables.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import orjson
+
+from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
+from dralab.apiserver.storage.files import aside, private_file, sync
+from dralab.apiserver.storage.objects import Change, Key
+from dralab.apiserver.storage.sums import CHUNK, Chunks, Tail, Totals, facts_sum, head_sum
+
+APPLICATION_ID: Final = 0x44524C42  # "DRLB": tells `file`, and us, whose database it is
+FORMAT: Final = 2
+SUM: Final = "sum"  # the fact that is the sum of all others, and of the floors
+# A larger file is not walked through page by page at each start: reading its rows has to do.
+QUICK: Final = 64 * 1024 * 1024
+ADVICE: Final = "see `dralab store check`; `dralab store repair` keeps what can be read"
+
+SCHEMA: Final = """
+CREATE TABLE log (
+    revision INTEGER PRIMARY KEY,
+    resource TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    deleted INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    head INTEGER NOT NULL DEFAULT 0,
+    body INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE chunks (chunk INTEGER PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE floors (resource TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+# Format 1 had no sums.
+TO_FORMAT_2: Final = """
+ALTER TABLE log ADD COLUMN head INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE log ADD COLUMN body INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE chunks (chunk INTEGER PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL);
+"""
+COLUMNS: Final = "revision, resource, namespace, name, created, deleted, value, head, body"
+Fields = tuple[int, str, str, str, int, int, bytes, int, int]
+
+
+class Row(NamedTuple):
+    """One write, as it stands in the log."""
+
+    revision: int
+    resource: str
+    namespace: str
+    name: str
+    created: int
+    deleted: int
+    value: bytes
+    head: int
+    body: int
+
+    @property
+    def key(self) -> Key:
+        """The object that the row is a state of."""
+        return Key(self.resource, self.namespace, self.name)
+
+    @property
+    def knows_its_object(self) -> bool:
+        """Whether the head is what was written."""
+        try:
+            return self.head == head_sum(*self[:6])
+        except (TypeError, ValueError):
+            return False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the value is what was written."""
+        return isinstance(self.value, bytes) and self.body == crc32(self.value)
+
+
+def row_of(change: Change) -> Fields:
+    """Return the fields of the row of a change: a plain tuple, for there is one a write."""
+    state = change.after
+    deleted = 0
+    if state is None:
+        state, deleted = change.departed, 1
+    revision, created, value = change.revision, state.created, state.encoded
+    resource, namespace, name = change.key
+    head = head_sum(revision, resource, namespace, name, created, deleted)
+    return revision, resource, namespace, name, created, deleted, value, head, crc32(value)
+
+
+def connect(path: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
+    """Open a database that exists. StoreDamaged, StorageUnavailable."""
+    with told_as_unavailable(path):
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        try:
+            check_format(db, path)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute(f"PRAGMA synchronous={synchronous}")
+            upgrade(db)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database, in use or not, to look at it. StoreDamaged, StorageUnavailable."""
+    with told_as_unavailable(path):
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
+        try:
+            db.execute("BEGIN")  # one state for all that is read
+            check_format(db, path)
+            yield db
+        finally:
+            db.close()
+
+
+@contextmanager
+def made(path: Path) -> Iterator[sqlite3.Connection]:
+    """Make a database under a name where there is none, all of it or nothing.
+
+    What is written inside is part of it. It is private from its first byte, and on the disk before
+    it gets its name.
+    """
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        with told_as_unavailable(path):
+            for old in (unfinished, *aside(unfinished)):
+                old.unlink(missing_ok=True)
+            private_file(unfinished)
+            db = sqlite3.connect(unfinished, isolation_level=None)
+            try:
+                yield db
+                db.execute("PRAGMA journal_mode=DELETE")
+            finally:
+                db.close()
+            sync(unfinished)
+            for stale in aside(path):  # SQLite would take it for the end of the new database
+                stale.unlink(missing_ok=True)
+            unfinished.replace(path)
+            sync(path.absolute().parent)
+    finally:
+        for left in (unfinished, *aside(unfinished)):
+            left.unlink(missing_ok=True)
+
+
+def lay_out(db: sqlite3.Connection) -> None:
+    """Make the tables of a new database."""
+    db.execute("BEGIN IMMEDIATE")
+    for statement in SCHEMA.strip().split(";\n"):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version={FORMAT}")
+    remember(db, {}, {})
+    db.execute("COMMIT")
+
+
+def check_format(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse a database that is not ours, or newer than this program. StorageUnavailable."""
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StorageUnavailable(f"{path} is a database, but not one of dralab")
+    found = db.execute("PRAGMA user_version").fetchone()[0]
+    if found > FORMAT:
+        raise StorageUnavailable(
+            f"{path} has format {found}; this dralab reads formats up to {FORMAT}: use a newer one"
+        )
+
+
+def check_pages(db: sqlite3.Connection, path: Path) -> None:
+    """Walk through all pages where they are not too many. StoreDamaged."""
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    size = db.execute("PRAGMA page_size").fetchone()[0]
+    if pages * size > QUICK:
+        return
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise StoreDamaged(f"{path} is damaged: {' '.join(found.split())}; {ADVICE}")
+
+
+def upgrade(db: sqlite3.Connection) -> None:
+    """Give the rows of format 1 their sums; a value that is not JSON gets a wrong one."""
+    if db.execute("PRAGMA user_version").fetchone()[0] == FORMAT:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    for statement in TO_FORMAT_2.strip().split(";\n"):
+        db.execute(statement)
+    chunks = Chunks()
+    for (revision,) in db.execute("SELECT revision FROM log ORDER BY revision").fetchall():
+        row = next(rows(db, of=f"WHERE revision = {revision:d}"))
+        head, body = head_sum(*row[:6]), crc32(row.value)
+        try:
+            orjson.loads(row.value)
+        except orjson.JSONDecodeError:
+            body ^= 1
+        db.execute("UPDATE log SET head = ?, body = ? WHERE revision = ?", (head, body, revision))
+        chunks.add(revision, head)
+    db.execute(f"PRAGMA user_version={FORMAT}")
+    record_all(db, chunks)
+    db.execute("COMMIT")
+
+
+def rows(db: sqlite3.Connection, *, of: str = "") -> Iterator[Row]:
+    """Yield the log in order; `of` is a condition."""
+    query = f"SELECT {COLUMNS} FROM log {of} ORDER BY revision"  # noqa: S608 - our own text
+    return map(Row._make, db.execute(query))
+
+
+def totals(db: sqlite3.Connection) -> dict[int, tuple[int, int]]:
+    """Return what the chunks must have."""
+    return {chunk: (count, total) for chunk, count, total in db.execute("SELECT * FROM chunks")}
+
+
+def facts_of(db: sqlite3.Connection, path: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the facts and the floors. StoreDamaged."""
+    facts = dict(db.execute("SELECT name, value FROM facts"))
+    floors = dict(db.execute("SELECT resource, revision FROM floors"))
+    if facts.pop(SUM, None) != facts_sum(facts, floors):
+        raise StoreDamaged(f"{path} is damaged: how far its history goes is unreadable; {ADVICE}")
+    return facts, floors
+
+
+def remember(db: sqlite3.Connection, facts: dict[str, int], floors: dict[str, int]) -> None:
+    """Write the facts and the floors."""
+    known = {**facts, SUM: facts_sum(facts, floors)}
+    db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", sorted(known.items()))
+    db.executemany("INSERT OR REPLACE INTO floors VALUES (?, ?)", sorted(floors.items()))
+
+
+def write(db: sqlite3.Connection, added: Sequence[Fields], chunks: Chunks) -> None:
+    """Append rows to the log; `chunks` counts them."""
+    db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", added)
+    for row in added:
+        chunks.add(row[0], row[7])
+
+
+def counted(db: sqlite3.Connection) -> Chunks:
+    """Return the totals of the rows that are there."""
+    chunks = Chunks()
+    for revision, head in db.execute("SELECT revision, head FROM log ORDER BY revision"):
+        chunks.add(revision, head)
+    return chunks
+
+
+def record(
+    db: sqlite3.Connection, chunks: Chunks, facts: dict[str, int], floors: dict[str, int]
+) -> None:
+    """Write the totals of chunks that are complete or have lost rows, the facts and the floors.
+
+    `facts` has the `revision` at which the transaction ends.
+    """
+    changed = chunks.to_record(facts["revision"])
+    chunks.times += 1  # also where the transaction fails: it need only be another number
+    remember(db, {**facts, "recorded": chunks.until, "times": chunks.times}, floors)
+    db.executemany("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?)", [c for c in changed if c[1]])
+    if gone := [c[:1] for c in changed if not c[1]]:
+        db.executemany("DELETE FROM chunks WHERE chunk = ?", gone)
+
+
+def record_all(db: sqlite3.Connection, chunks: Chunks, **facts: int) -> None:
+    """Write the totals of all chunks, for a database that will be read without its mark."""
+    chunks.settle()
+    known = dict(db.execute("SELECT name, value FROM facts WHERE name <> ?", (SUM,))) | facts
+    until = max(chunks.known, default=-1) + 1
+    db.execute("DELETE FROM chunks")
+    db.executemany(
+        "INSERT INTO chunks VALUES (?, ?, ?)",
+        [(chunk, *totals) for chunk, totals in chunks.known.items()],
+    )
+    floors = dict(db.execute("SELECT resource, revision FROM floors"))
+    remember(db, {**known, "recorded": until}, floors)
+
+
+def missing(
+    found: Chunks, wanted: dict[int, Totals], facts: dict[str, int], tail: Tail | None
+) -> list[str]:
+    """Return sentences about chunks that do not have the rows that they must have.
+
+    `found` is what the rows add up to, `wanted` what was recorded, `tail` what the others add up
+    to by the mark of the same revision. That does not count where the server died after a
+    recording and before it noted the mark.
+    """
+    said = []
+    recorded = found.recorded = facts.get("recorded", 0)
+    found.times = facts.get("times", 0)
+    if tail is not None and tail[0] == found.times and tail != found.tail():
+        rest = found.tail()[1]
+        said.append(f"of the last rows {tail[1]} must be there, and {rest} are, or other ones")
+    for chunk in sorted(found.known.keys() | wanted.keys()):
+        has, must = found.known.get(chunk, (0, 0)), wanted.get(chunk, (0, 0))
+        if has == must or chunk >= recorded:
+            continue
+        where = f"revisions {chunk * CHUNK} to {(chunk + 1) * CHUNK - 1}"
+        said.append(f"of {where} {must[0]} rows were written, and {has[0]} other ones are there")
+        if has[0] != must[0]:
+            said[-1] = f"of {where} {must[0]} rows were written, and {has[0]} are there"
+    return said
+
+
+@contextmanager
+def told_as_unavailable(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system raise into one line."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise StoreDamaged(f"cannot use {path}: {error}; {ADVICE}") from error
+        raise DiskFull.or_not(path, code, error) from error
+    except sqlite3.Error as error:
+        raise StorageUnavailable(f"cannot use {path}: {error}") from error
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        kind = DiskFull if full else StorageUnavailable
+        raise kind(f"cannot use {path}: {error.strerror or error}") from error
+
+
+class DiskFull(StorageUnavailable):
+    """There is no room left."""
+
+    @classmethod
+    def or_not(cls, path: Path, code: int, error: sqlite3.Error) -> StorageUnavailable:
+        """Return the error of a result code; a full disk is sometimes told as a failed write."""
+        text = f"cannot use {path}: {error}"
+        if code == sqlite3.SQLITE_FULL:
+            return cls(text)
+        if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+            try:
+                found = os.statvfs(path.parent)
+            except OSError:
+                return StorageUnavailable(text)
+            if found.f_bavail * found.f_frsize < 1024 * 1024:
+                return cls(text)
+        return StorageUnavailable(text)

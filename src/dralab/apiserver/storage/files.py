@@ -1,0 +1,201 @@
+"""What lies beside the database of a store: its lock, its mark, its reserve. All are private.
+
+Secrets are among the objects: every file is its owner's alone from its first moment on.
+"""
+
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+from zlib import crc32
+
+from dralab.apiserver.storage.errors import StorageUnavailable
+from dralab.apiserver.storage.sums import Tail
+
+# fsync: a commit has reached the disk. relaxed: a commit survives the end of the process, killed
+# or not, but perhaps not a power cut; the file stays sound in any case.
+Durability = Literal["fsync", "relaxed"]
+
+FILE: Final = "store.db"
+ASIDE: Final = ("-wal", "-shm")  # what SQLite keeps beside a database
+MARK: Final = "store.mark"
+RESERVE: Final = "store.reserve"
+UNKNOWN: Final = "-"
+
+RESERVED: Final = 8 * 1024 * 1024
+KEPT: Final = 1024 * 1024  # of it for the next start, which has small files to write
+MARK_SIZE: Final = 192
+
+
+def private_directory(directory: Path) -> None:
+    """Make a directory that its owner alone may look into; leave one that exists as it is."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def private_file(path: Path) -> None:
+    """Make an empty file that its owner alone may read. FileExistsError."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def aside(database: Path) -> list[Path]:
+    """Return the files that SQLite keeps beside a database."""
+    return [database.with_name(database.name + ending) for ending in ASIDE]
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def locked(directory: Path) -> int:
+    """Return the lock of a directory, made if needed: one server at a time.
+
+    The directory itself is locked: a file in it could be deleted, and with it the lock.
+    """
+    try:
+        private_directory(directory)
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise StorageUnavailable(f"cannot use the data directory {directory}: {why}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise StorageUnavailable(
+            f"the data directory {directory} is in use by another server"
+        ) from error
+    return handle
+
+
+def boot_id() -> str:
+    """Return what tells one start of this machine from the next, as far as the system says."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip() or UNKNOWN
+    except (OSError, ValueError):
+        return UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How far the writes of a store had been answered, as its server noted outside of the database.
+
+    A store that ends before its mark has lost its end.
+    """
+
+    revision: int
+    boot: str
+    durability: Durability
+    closed: bool
+    tail: Tail = (0, 0, 0)  # of the chunks that are not recorded in the database
+
+    @classmethod
+    def read(cls, directory: Path) -> "Mark | None":
+        """Return the mark of a directory; None where there is none that can be read."""
+        try:
+            text = (directory / MARK).read_bytes()[:MARK_SIZE].decode("ascii")
+            told, _, total = text.rstrip().rpartition(" ")
+            if int(total) != crc32(told.encode()):
+                return None
+            boot, durability, state, revision, times, rows, heads = told.split()
+            return cls(
+                revision=int(revision),
+                boot=boot,
+                durability="relaxed" if durability == "relaxed" else "fsync",
+                closed=state == "closed",
+                tail=(int(times), int(rows), int(heads)),
+            )
+        except (OSError, ValueError):
+            return None
+
+    def written(self) -> bytes:
+        """Return the mark as it stands in its file."""
+        state = "closed" if self.closed else "open"
+        return _written(f"{self.boot} {self.durability} {state}", self.revision, self.tail)
+
+    def excuses_loss(self) -> bool:
+        """Return whether the end of the store may be missing: after a power cut, if relaxed."""
+        if self.durability == "fsync" or self.closed:
+            return False
+        return self.boot == UNKNOWN or self.boot != boot_id()
+
+
+def _written(server: str, revision: int, tail: Tail) -> bytes:
+    text = f"{server} {revision} {tail[0]} {tail[1]} {tail[2]}"
+    return f"{text} {crc32(text.encode())}".ljust(MARK_SIZE - 1).encode() + b"\n"
+
+
+class MarkFile:
+    """The file of the mark, open for as long as a server runs."""
+
+    def __init__(self, directory: Path, durability: Durability) -> None:
+        self._file = os.open(directory / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._server = f"{boot_id()} {durability}"
+
+    def note(self, revision: int, tail: Tail, *, closed: bool = False) -> None:
+        """Note that writes up to a revision have been answered.
+
+        The write that it notes has happened: where noting fails, less will be noticed later.
+        """
+        server = f"{self._server} {'closed' if closed else 'open'}"
+        try:
+            os.pwrite(self._file, _written(server, revision, tail), 0)
+            if closed:
+                os.fsync(self._file)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+
+class Reserve:
+    """Room on the disk that is given back when there is none left, so that deletions still work.
+
+    `released` tells that the disk was full and that there is not room for a new reserve yet.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.path = directory / RESERVE
+        self.released = False
+        if free(directory) < KEPT:
+            self.release(kept=0)
+        else:
+            self.regain()
+
+    def release(self, kept: int = KEPT) -> None:
+        """Give back the room, but for a part that the next start may need."""
+        self.released = True
+        with contextlib.suppress(OSError):
+            if self.path.stat().st_size > kept:
+                os.truncate(self.path, kept)
+
+    def regain(self) -> bool:
+        """Take the room again; return whether there is any."""
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(handle, 0, RESERVED)
+            finally:
+                os.close(handle)
+        except OSError:
+            with contextlib.suppress(OSError):
+                if self.path.stat().st_size > KEPT:  # a part of it may have been had
+                    os.truncate(self.path, KEPT)
+            return False
+        self.released = False
+        return True
+
+
+def free(directory: Path) -> int:
+    """Return how many bytes may still be written to the disk of a directory."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
