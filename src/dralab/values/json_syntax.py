@@ -14,6 +14,11 @@ KEY: Final = "looking for beginning of object key string"
 WORDS: Final = {"t": "true", "f": "false", "n": "null"}
 MAX_STRICT_ERRORS: Final = 100
 MAX_DEPTH: Final = 200  # Go allows 10,000; the walk here is recursive
+# Plain values with a comma after each: a long list is not walked one by one.
+ELEMENTS: Final = re.compile(
+    r"(?:[ \t\r\n]*+(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null)"
+    r"[ \t\r\n]*+,)*+"
+)
 DIGITS: Final = re.compile(r"[0-9]*")
 STRING: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
@@ -187,6 +192,8 @@ class _Scanner:
             self.at += 1
             return
         while True:
+            whole = ELEMENTS.match(self.text, self.at)
+            self.at = whole.end() if whole else self.at
             self.value(depth + 1)
             self.space()
             character = self.peek()
