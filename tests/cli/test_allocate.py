@@ -319,8 +319,84 @@ def test_a_pod_that_may_run_nowhere_is_told(run):
     asked = pod("a", "c", nodeSelector={"zone": "moon"})
     found = run("allocate", objects=[*GPUS, CLASS, ONE, asked])
     assert found.exit_code == 1
-    assert found.stdout.splitlines()[-1] == "pod ml/a: it may run on none of the 1 nodes"
-    assert "it may run on none" in run("explain", objects=[*GPUS, CLASS, ONE, asked]).stdout
+    why = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    assert found.stdout.splitlines()[-1] == f"pod ml/a: {why}"
+    assert why in run("explain", objects=[*GPUS, CLASS, ONE, asked]).stdout
+
+
+NETWORK = pool("net", device("d0"), device("d1"), device("d2"), node="")
+WORN = node("worn") | {"spec": {"taints": [{"key": "age", "value": "7", "effect": "NoSchedule"}]}}
+SMALL = node("small") | {"status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "9"}}}
+
+
+def asking(name, claim_name, cpu, **spec):
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return pod(name, claim_name, containers=[container], **spec)
+
+
+def claims(*names):
+    return [claim(name, request("r"), namespace="ml") for name in names]
+
+
+@pytest.mark.parametrize("command", [("allocate",), ("explain",), ("schedule", "--api", "v1")])
+def test_nodes_are_filtered_as_by_the_scheduler(run, command):
+    objects = [WORN, SMALL, *NETWORK, CLASS, *claims("c"), asking("a", "c", "64")]
+    found = run(*command, objects=objects)
+    assert found.exit_code == 1
+    why = "1 Insufficient cpu, 1 node(s) had untolerated taint {age: 7}"
+    assert f"0/2 nodes are available: {why}." in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("toleration", "exit_code"),
+    [
+        ({"key": "age", "operator": "Exists"}, 0),
+        ({"key": "age", "operator": "Gt", "value": "5"}, 0),
+        ({"key": "age", "operator": "Lt", "value": "5"}, 1),
+    ],
+)
+def test_a_tainted_node_takes_pods_that_tolerate_it(run, toleration, exit_code):
+    wanted = asking("a", "c", "64", tolerations=[toleration])
+    found = run("allocate", objects=[WORN, *NETWORK, CLASS, *claims("c"), wanted])
+    assert found.exit_code == exit_code
+
+
+def test_pods_take_room_from_those_that_come_after_them(run):
+    bound = asking("bound", "b", "500m", nodeName="small")
+    del bound["spec"]["resourceClaims"]
+    pods = [asking("one", "c", "1"), asking("two", "d", "1")]
+    found = run("allocate", objects=[SMALL, *NETWORK, CLASS, *claims("c", "d"), bound, *pods])
+    assert [row[3] for row in table(found)] == ["small", "-"]
+    assert "pod ml/two: 0/1 nodes are available: 1 Insufficient cpu." in found.stdout
+
+
+def test_pods_of_a_batch_do_not_overcommit_a_node_together(run):
+    pods = [asking("one", "c", "1500m"), asking("two", "d", "1500m")]
+    objects = [SMALL, *pool("p", device("d0"), device("d1"), node="small"), CLASS]
+    found = run("allocate", "--policy", "optimal", objects=[*objects, *claims("c", "d"), *pods])
+    assert [row[3] for row in table(found)] == ["small", "-"]
+
+
+def test_a_cordoned_node_takes_pods_that_tolerate_its_cordon(run):
+    cordoned = node("n") | {"spec": {"unschedulable": True}}
+    objects = [cordoned, *NETWORK, CLASS, *claims("c", "d")]
+    plain, patient = (
+        asking("a", "c", "1"),
+        asking("b", "d", "1", tolerations=[{"operator": "Exists"}]),
+    )
+    found = run("allocate", objects=[*objects, plain, patient])
+    assert [row[3] for row in table(found)] == ["-", "n"]
+    assert "pod ml/a: 0/1 nodes are available: 1 node(s) were unschedulable." in found.stdout
+    alone = run("allocate", objects=objects)
+    assert alone.exit_code == 1
+
+
+def test_what_devices_lack_is_told_beside_what_nodes_lack(run):
+    pods = [asking("a", "c", "1")]
+    objects = [WORN, SMALL, *pool("p", device("d0"), node="worn"), CLASS, *claims("c"), *pods]
+    for command in ("allocate", "explain"):
+        found = run(command, objects=objects)
+        assert "Other nodes: 1 node(s) had untolerated taint {age: 7}." in found.stdout
 
 
 def test_a_claim_that_asks_for_nothing_is_served(run):

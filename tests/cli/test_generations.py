@@ -197,3 +197,43 @@ def test_schedule_knows_todays_api_too(files, tmp_path):
     assert pod["spec"]["nodeName"] == "node-a"
     assert claim["status"]["reservedFor"][0]["name"] == "p"
     assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"
+
+
+NODES = """\
+apiVersion: v1
+kind: Node
+metadata: {name: node-a, labels: {zone: a}}
+spec: {taints: [{key: age, value: "7", effect: NoSchedule}]}
+status: {allocatable: {cpu: "2", pods: "9"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("", "1 node(s) had untolerated taint {age: 7}"),
+        ("tolerations: [{operator: Exists}]", ""),
+        (
+            "tolerations: [{operator: Exists}]\n  nodeSelector: {zone: b}",
+            "1 node(s) didn't match Pod's node affinity/selector",
+        ),
+        (
+            "tolerations: [{operator: Exists}]\n  resources: {requests: {cpu: '64'}}",
+            "1 Insufficient cpu",
+        ),
+    ],
+)
+def test_older_generations_filter_nodes_as_the_scheduler_does(files, tmp_path, spec, why):
+    (tmp_path / "nodes.yaml").write_text(NODES)
+    (tmp_path / "pod.yaml").write_text(POD + f"  {spec}\n")
+    result = run("schedule", "-f", str(tmp_path / "nodes.yaml"), "-f", files[0], "-f", files[1])
+    assert result.exit_code == (1 if why else 0), result.output
+    if why:
+        assert f"0/1 nodes are available: {why}." in result.output
+
+
+def test_amounts_that_are_not_quantities_are_refused(files, tmp_path):
+    (tmp_path / "nodes.yaml").write_text(NODES.replace('"2"', '"many"'))
+    result = run("schedule", "-f", str(tmp_path / "nodes.yaml"), "-f", files[0], "-f", files[1])
+    assert result.exit_code == 2
+    assert "'many' is not a quantity" in result.output

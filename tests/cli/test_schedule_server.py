@@ -95,6 +95,8 @@ apiVersion: v1
 kind: Pod
 metadata: {name: p}
 spec:
+  # Nobody says that the node is ready.
+  tolerations: [{operator: Exists}]
   containers: [{name: c, image: i, resources: {claims: [{name: toy}]}}]
   resourceClaims: [{name: toy, resourceClaimTemplateName: t}]
 """

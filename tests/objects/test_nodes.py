@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.objects.nodes import NodeFilters, availability
+from dralab.objects.nodes import NodeFilters, unavailable
 from dralab.objects.taints import UNSCHEDULABLE
 
 
@@ -92,6 +92,6 @@ def test_pods_that_fit_one_by_one_may_not_fit_together():
 
 def test_the_sentence_is_that_of_kube_scheduler():
     reasons = ["Insufficient cpu", "node(s) were unschedulable", "Insufficient cpu"]
-    assert availability(3, reasons) == (
+    assert unavailable(3, reasons) == (
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
     )

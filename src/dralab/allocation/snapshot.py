@@ -7,7 +7,7 @@ a scheduler for this; it shares the allocator, not this module.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,16 +21,20 @@ from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
 from dralab.objects.claims import is_shared
+from dralab.objects.extended_resources import claim_spec, classes_by_resource
+from dralab.objects.nodes import NodeFilters, UnfitReason, is_unschedulable
 from dralab.objects.pods import group_of
+from dralab.objects.requests import pod_requests
+from dralab.objects.taints import UNSCHEDULABLE, tolerates
 from dralab.objects.workloads import KINDS, pods_of
 from dralab.values.labels import node_selector_accepts
-from dralab.values.quantity import QuantityError, parse_any
+from dralab.values.quantity import QuantityError
 
 Wire = dict[str, Any]
 
 DEFAULT_NAMESPACE: Final = "default"
-IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-SYNTHETIC: Final = "extended-resources"
+CLAIM_ELSEWHERE: Final = "node(s) cannot use the devices of an allocated claim"
+EXTENDED: Final = "extended-resources"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +90,12 @@ class Snapshot:
         self.claims = {_key(item): item for item in self.by_kind.get("ResourceClaim", ())}
         self._shares = numbered_shares()
         self._given = {share.share for share in v1.in_use(self.claims.values()).shares}
+        self.provided = classes_by_resource(self.by_kind.get("DeviceClass", ()))
+        nodes = self._nodes()
+        bound = [pod for pod in self.by_kind.get("Pod", ()) if _quantities(pod) == ""]
+        self.filters = NodeFilters(nodes, bound, provided=self.provided)
         self.fleet = Fleet(
-            self._nodes(),
+            [node for node in nodes if not is_unschedulable(node) or self._is_wanted_cordoned()],
             published,
             self.by_kind.get("DeviceClass", ()),
             features=self.features,
@@ -136,14 +144,39 @@ class Snapshot:
         )
 
     def candidates(self, pending: Pending, only: str = "") -> list[Node]:
-        """Return the nodes that a pod may run on as far as selectors and allocated claims say."""
+        """Return the nodes that may run a pod, as the scheduler filters them, with its claims."""
         return [
             node
             for node in self.fleet.nodes
             if (not only or node.name == only)
-            and _may_run(pending.pod, node)
+            and not self._refusals(pending, node.name)
             and all(_reaches(claim, node) for claim in pending.allocated)
         ]
+
+    def unfit(self, pending: Pending, only: str = "") -> list[str]:
+        """Return why nodes may not run a pod whatever their devices, node by node.
+
+        A node that lacks several resources has a reason for each, as with kube-scheduler.
+        """
+        reached = {node.name: node for node in self.fleet.nodes}
+        found: list[str] = []
+        for name in self.filters.nodes:
+            if only and name != only:
+                continue
+            refusals = self._refusals(pending, name)
+            found += map(str, refusals)
+            if not refusals and name in reached:
+                node = reached[name]
+                if not all(_reaches(claim, node) for claim in pending.allocated):
+                    found.append(CLAIM_ELSEWHERE)
+        return found
+
+    def _refusals(self, pending: Pending, node: str) -> list[UnfitReason]:
+        if pending.kind == "pod":
+            return self.filters.refusals(pending.pod, node)
+        # A claim alone stands for a pod that tolerates nothing.
+        cordoned = is_unschedulable(self.filters.nodes[node])
+        return [UnfitReason("NodeUnschedulable")] if cordoned else []
 
     def place(
         self, pending: Pending, nodes: Sequence[Node], policy: Policy | None = None
@@ -175,22 +208,38 @@ class Snapshot:
                 continue
             placed = Placed(pending=each, node=found.node, allocations=found.allocations)
             self.claims |= {_key(claim): claim for claim in placed.objects()}
+            self.note_pod(each.pod, found.node)
             places.append(placed)
         return places, optimum
 
     def alone(self) -> list[Pending]:
-        """Return what is pending that shares no claim with others and may go to every node."""
+        """Return what is pending that shares no claim with others and may go to every node.
+
+        All of them together may go to any node: none keeps another from its room.
+        """
         pending = self.pending()
         uses = Counter(_key(claim) for each in pending for claim in each.claims)
-        return [
-            each
-            for each in pending
-            if each.claims
-            and not each.missing
-            and not each.allocated
-            and all(uses[_key(claim)] == 1 for claim in each.claims)
-            and len(self.candidates(each)) == len(self.fleet.nodes)
-        ]
+        found: list[Pending] = []
+        for each in pending:
+            if (
+                each.claims
+                and not each.missing
+                and not each.allocated
+                and all(uses[_key(claim)] == 1 for claim in each.claims)
+                and len(self.candidates(each)) == len(self.fleet.nodes)
+                and self._have_room([*found, each])
+            ):
+                found.append(each)
+        return found
+
+    def _have_room(self, batch: Sequence[Pending]) -> bool:
+        pods = [each.pod for each in batch if each.kind == "pod"]
+        return all(self.filters.fits_beside(pods, node.name) for node in self.fleet.nodes)
+
+    def note_pod(self, pod: Mapping[str, Any], node: str) -> None:
+        """Take it that a pod runs on a node; nothing is noted of a claim that has no pod."""
+        if pod:
+            self.filters.place(pod, node)
 
     def note_claims(self, claims: Iterable[Wire]) -> None:
         """Take it that these claims are as they are now: what they were given is in use."""
@@ -216,7 +265,7 @@ class Snapshot:
     def _nodes(self) -> list[Wire]:
         given = self.by_kind.get("Node", [])
         if given:
-            return [item for item in given if not (item.get("spec") or {}).get("unschedulable")]
+            return given
         names = {each.node_scope.node for each in self.slices if each.node_scope.node}
         names |= {
             device.node_scope.node
@@ -229,6 +278,19 @@ class Snapshot:
             # Only devices of the network: any node would do, so there is one.
             names = {"any-node"}
         return [{"metadata": {"name": name}} for name in sorted(names)]
+
+    def _is_wanted_cordoned(self) -> bool:
+        """Return whether some pod goes to cordoned nodes; the fleet has them only then."""
+        return any(
+            tolerates((pod.get("spec") or {}).get("tolerations") or (), UNSCHEDULABLE)
+            for pod in self._templates()
+        )
+
+    def _templates(self) -> Iterator[Mapping[str, Any]]:
+        yield from self.by_kind.get("Pod", ())
+        for kind in sorted(KINDS):
+            for workload in self.by_kind.get(kind, ()):
+                yield (workload.get("spec") or {}).get("template") or {}
 
     def _pods(self) -> list[Wire]:
         """Return the pods of the input and those that its workloads ask for."""
@@ -253,11 +315,13 @@ class Snapshot:
                 continue
             used.add(_key(found))
             claims.append(found)
-        synthetic = self._extended(pod, namespace)
+        bad = _quantities(pod)
+        synthetic = None if bad else self._extended(pod, namespace)
         if synthetic is not None:
             claims.append(synthetic)
         if not claims and not missing:
             return None
+        missing = missing or bad
         return Pending(
             kind="pod",
             namespace=namespace,
@@ -302,49 +366,17 @@ class Snapshot:
 
     def _extended(self, pod: Wire, namespace: str) -> Wire | None:
         """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""
-        by_resource = self._classes_by_resource()
-        requests: list[Wire] = []
-        spec = pod.get("spec") or {}
-        containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-        for number, container in enumerate(containers):
-            resources = container.get("resources") or {}
-            asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
-            for index, name in enumerate(sorted(asked)):
-                class_name = by_resource.get(name)
-                if class_name is not None and _count(asked[name]):
-                    exactly = {
-                        "deviceClassName": class_name,
-                        "allocationMode": "ExactCount",
-                        "count": _count(asked[name]),
-                    }
-                    requests.append(
-                        {"name": f"container-{number}-request-{index}", "exactly": exactly}
-                    )
-        if not requests:
+        spec, _ = claim_spec(pod, self.provided)
+        if not spec["devices"]["requests"]:
             return None
-        name = f"{pod['metadata']['name']}-{SYNTHETIC}"
+        name = f"{pod['metadata']['name']}-{EXTENDED}"
         made: Wire = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": namespace},
-            "spec": {"devices": {"requests": requests}},
+            "spec": spec,
         }
         return self.claims.get(_key(made), made)
-
-    def _classes_by_resource(self) -> dict[str, str]:
-        """Return extended resource → class: the newest class wins, then the first name."""
-        found: dict[str, str] = {}
-        classes = sorted(
-            self.by_kind.get("DeviceClass", ()), key=lambda item: item["metadata"]["name"]
-        )
-        classes.sort(key=_created, reverse=True)
-        for item in classes:
-            name = item["metadata"]["name"]
-            found.setdefault(f"{IMPLICIT}{name}", name)
-            resource = (item.get("spec") or {}).get("extendedResourceName")
-            if resource:
-                found.setdefault(resource, name)
-        return found
 
 
 def _tainted(item: Wire, rules: Sequence[Wire]) -> Wire:
@@ -371,10 +403,6 @@ def _tainted(item: Wire, rules: Sequence[Wire]) -> Wire:
     return item | {"spec": spec | {"devices": devices}}
 
 
-def _created(item: Wire) -> str:
-    return str(item["metadata"].get("creationTimestamp") or "")
-
-
 def _key(item: Wire) -> tuple[str, str]:
     metadata = item["metadata"]
     return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
@@ -384,24 +412,13 @@ def _allocation(claim: Wire) -> Wire | None:
     return (claim.get("status") or {}).get("allocation")
 
 
-def _count(value: Any) -> int:
+def _quantities(pod: Mapping[str, Any]) -> str:
+    """Return what keeps a pod's requests from being counted; empty where they are quantities."""
     try:
-        number = parse_any(value)
-    except QuantityError:
-        return 0
-    return int(number) if number.denominator == 1 else 0
-
-
-def _may_run(pod: Mapping[str, Any], node: Node) -> bool:
-    spec = pod.get("spec") or {}
-    if spec.get("nodeName"):
-        return bool(spec["nodeName"] == node.name)
-    wanted = spec.get("nodeSelector") or {}
-    if any(node.labels.get(key) != value for key, value in wanted.items()):
-        return False
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    return required is None or node_selector_accepts(required, node.labels, node.name)
+        pod_requests(pod.get("spec") or {})
+    except QuantityError as error:
+        return f"it requests {error.text!r}, which is not a quantity"
+    return ""
 
 
 def _reaches(claim: Wire, node: Node) -> bool:

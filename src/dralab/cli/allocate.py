@@ -15,6 +15,7 @@ from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli._output import echo_objects, echo_table, output_option
 from dralab.cli.generations import files_option
+from dralab.objects.nodes import counted, unavailable
 
 OPTIMAL: Final = "optimal"
 
@@ -102,15 +103,23 @@ def place(
     if pending.missing:
         return Refused(pending, pending.missing)
     nodes = cluster.candidates(pending, node)
+    unfit = cluster.unfit(pending, node)
     if not nodes:
-        return Refused(pending, f"it may run on none of the {len(cluster.fleet.nodes)} nodes")
+        asked = 1 if node else len(cluster.filters.nodes)
+        return Refused(pending, unavailable(asked, unfit) if unfit else "there are no nodes")
     found = cluster.place(pending, nodes, policy)
     if found is not None:
         cluster.note_claims(found.objects())
+        cluster.note_pod(pending.pod, found.node)
         return found
     why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
     reason = event(why) if why is not None else "not within the budget of the search"
-    return Refused(pending, reason)
+    return Refused(pending, f"{reason} {others(unfit)}" if unfit else reason)
+
+
+def others(unfit: Sequence[object]) -> str:
+    """Return why other nodes may not run a pod at all, to follow what devices lack."""
+    return f"Other nodes: {counted(unfit)}."
 
 
 def _table(results: Sequence[Placed | Refused]) -> None:

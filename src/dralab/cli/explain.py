@@ -16,7 +16,7 @@ from dralab.allocation.problem import Node
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli._output import echo_json, output_option
-from dralab.cli.allocate import place
+from dralab.cli.allocate import others, place
 from dralab.cli.generations import files_option
 
 
@@ -103,7 +103,10 @@ def _explained(cluster: Snapshot, pending: Pending, node: str) -> dict[str, Any]
     explanation = explanation_of(problem, nodes, catalog=cluster.catalog) if nodes else None
     if explanation is None:
         return start | {"reason": found.reason, "text": found.reason}
-    return start | _structured(explanation) | {"text": page(explanation)}
+    text, unfit = page(explanation), cluster.unfit(pending, node)
+    if unfit:
+        text = f"{text}\n\n{others(unfit)}"
+    return start | _structured(explanation) | {"reason": found.reason, "text": text}
 
 
 def _named(nodes: Sequence[Node], name: str) -> Node:

@@ -11,7 +11,9 @@ import click
 from dralab.cli import generations
 from dralab.cli._connection import Connection, optional_cluster
 from dralab.cli._output import echo_objects, output_option
+from dralab.cli.allocate import others
 from dralab.cli.schedule_early import schedule_early
+from dralab.objects.nodes import unavailable
 from dralab.prototypes.findings import Object
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import Placed, Placement, World
@@ -95,13 +97,16 @@ def _why(world: World, placement: Placement) -> str:
     from dralab.allocation.explanation.sentences import page
 
     problems = world.problems(placement.pod)
+    unfit = [reason for each in placement.nodes for reason in each.unfit]
+    closed = sum(bool(each.unfit) for each in placement.nodes)
     if not problems:
-        return "no node may run it"
+        return unavailable(closed, unfit) if unfit else "no node may run it"
     found = explain(problems[0][1], [node for node, _ in problems])
     if found is None:
         return "no answer within the budget of the search"
     # Older generations number their pools for the search.
-    return NUMBERED.sub(lambda match: world.shown(match[1], match[2]), page(found))
+    text = NUMBERED.sub(lambda match: world.shown(match[1], match[2]), page(found))
+    return f"{text}\n{others(unfit)}" if unfit else text
 
 
 def _wanted(world: World, names: Sequence[str], namespace: str) -> list[Object]:

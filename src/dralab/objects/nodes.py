@@ -46,10 +46,15 @@ class UnfitReason:
                 return "Too many pods" if self.subject == PODS else f"Insufficient {self.subject}"
 
 
-def availability(nodes: int, reasons: Iterable[object]) -> str:
-    """Return kube-scheduler's sentence on nodes that none of can run a pod (FitError)."""
-    counted = sorted(f"{count} {reason}" for reason, count in Counter(map(str, reasons)).items())
-    return f"0/{nodes} nodes are available: {', '.join(counted)}."
+def counted(reasons: Iterable[object]) -> str:
+    """Return reasons of several nodes in kube-scheduler's form: `2 Insufficient cpu, 1 …`."""
+    found = Counter(map(str, reasons))
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in found.items()))
+
+
+def unavailable(nodes: int, reasons: Iterable[object]) -> str:
+    """Return kube-scheduler's sentence on nodes of which none can run a pod (FitError)."""
+    return f"0/{nodes} nodes are available: {counted(reasons)}."
 
 
 def is_unschedulable(node: JsonObject) -> bool:

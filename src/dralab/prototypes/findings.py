@@ -1,8 +1,12 @@
 """What a reader of an older generation found in a document: what it read how, what is wrong."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from dralab.objects.nodes import offered
+from dralab.objects.requests import base_units, pod_requests
+from dralab.values.quantity import QuantityError
 
 Object = dict[str, Any]
 State = Literal["valid", "legacy", "invalid"]
@@ -53,6 +57,25 @@ def warning(field: str, message: str) -> Finding:
 def invalid(field: str, message: str) -> Finding:
     """A field that breaks a rule."""
     return Finding("invalid", field, message)
+
+
+def with_amounts(report: Report) -> Report:
+    """Return a report that also says which amounts of a Node or Pod cannot be counted."""
+    item = report.mended
+    kind = item.get("kind") if isinstance(item, dict) else ""
+    if report.state == "invalid" or kind not in {"Node", "Pod"}:
+        return report
+    field = "status" if kind == "Node" else "spec"
+    try:
+        if kind == "Node":
+            for name, amount in offered(item).items():
+                base_units(name, amount)
+        else:
+            pod_requests(item.get("spec") or {})
+    except QuantityError as error:
+        bad = invalid(field, f"{error.text!r} is not a quantity")
+        return replace(report, findings=(*report.findings, bad))
+    return report
 
 
 def identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from dralab.prototypes.evolution import mending as evolution_mending
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
 from dralab.prototypes.evolution.world import World as EvolutionWorld
-from dralab.prototypes.findings import Object, Report
+from dralab.prototypes.findings import Object, Report, with_amounts
 from dralab.prototypes.k8srm import mending as k8srm_mending
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.prototypes.k8srm.world import World as K8srmWorld
@@ -22,7 +22,7 @@ class K8srm:
 
     def read(self, item: Mapping[str, Any]) -> Report:
         """Return a document as k8srm reads it."""
-        return k8srm_mending.mend(item)
+        return with_amounts(k8srm_mending.mend(item))
 
     def world(self, objects: Sequence[Object]) -> World:
         """Return the world that mended objects describe."""
@@ -37,7 +37,7 @@ class Evolution:
 
     def read(self, item: Mapping[str, Any]) -> Report:
         """Return a document as dra-evolution reads it."""
-        return evolution_mending.mend(item)
+        return with_amounts(evolution_mending.mend(item))
 
     def world(self, objects: Sequence[Object]) -> World:
         """Return the world that mended objects describe."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from dralab.allocation.outcome import Outcome
 from dralab.allocation.problem import Node, Problem
+from dralab.objects.nodes import NodeFilters, UnfitReason
 from dralab.prototypes.findings import Object, Report
 
 
@@ -52,11 +53,17 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRefusal:
-    """Why one node cannot run a pod; `outcome` carries the search's facts, where it came to one."""
+    """Why one node cannot run a pod: `unfit` for its own sake, or `outcome` of the search there."""
 
     node: str
-    reason: str = ""
+    unfit: tuple[UnfitReason, ...] = ()
     outcome: Outcome | None = None
+
+
+def refused(filters: NodeFilters, pod: Object) -> tuple[NodeRefusal, ...]:
+    """Return the nodes that may not run a pod, whatever their devices."""
+    found = ((name, filters.refusals(pod, name)) for name in sorted(filters.nodes))
+    return tuple(NodeRefusal(node=name, unfit=tuple(unfit)) for name, unfit in found if unfit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, ClaimAllocation
 from dralab.allocation.problem import Node, Problem
+from dralab.objects.nodes import NodeFilters
 from dralab.prototypes.findings import Object, identity
 from dralab.prototypes.placement import ExpressionFailure, NodeRefusal, Placed, Placement, Unplaced
 
@@ -25,6 +27,11 @@ class SearchingWorld(ABC):
         self.objects: dict[Key, Object] = {}
         for item in objects:
             self.objects[self.key(item)] = item
+
+    @cached_property
+    def filters(self) -> NodeFilters:
+        """The nodes, with the room that bound pods leave."""
+        return NodeFilters(self.of("v1", "Node"), self.pods())
 
     def key(self, item: Mapping[str, Any]) -> Key:
         """Return apiVersion, kind, namespace and name of an object."""
@@ -45,11 +52,18 @@ class SearchingWorld(ABC):
         """Take a placement as done."""
         for item in (*placed.claims, placed.pod):
             self.objects[self.key(item)] = item
+        self.filters.place(placed.pod, placed.node)
 
     def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
-        """Return the allocation problem of a pod on every node."""
+        """Return the allocation problem of a pod on every node that may run it."""
         problem = self.problem(pod)
-        return [(Node(name), problem) for name in self.nodes()]
+        return [
+            (Node(name), problem) for name in self.nodes() if not self.filters.refusals(pod, name)
+        ]
+
+    @abstractmethod
+    def pods(self) -> list[Object]:
+        """Return the pods, in the order in which they came."""
 
     @abstractmethod
     def problem(self, pod: Object) -> Problem:
@@ -79,6 +93,10 @@ class SearchingWorld(ABC):
             return Unplaced(pod=pod, reason=reason)
         refusals = []
         for name in fixed or self.nodes():
+            unfit = self.filters.refusals(pod, name)
+            if unfit:
+                refusals.append(NodeRefusal(node=name, unfit=tuple(unfit)))
+                continue
             outcome = allocate(problem, Node(name))
             if isinstance(outcome, Allocated):
                 return placed(name, outcome.claims)

@@ -12,8 +12,8 @@ from dralab.allocation.problem import Node, Problem
 from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.allocation.snapshot import Placed as PlacedToday
 from dralab.api.resource.files import ResourceCheck
-from dralab.prototypes.findings import Object, Report, copied, invalid
-from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
+from dralab.prototypes.findings import Object, Report, copied, invalid, with_amounts
+from dralab.prototypes.placement import Device, Placed, Placement, Unplaced, refused
 
 API_VERSION: Final = "resource.k8s.io/v1"
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
@@ -32,7 +32,7 @@ class Today:
         """Return a document in the hub's form, or everything that is wrong with it."""
         checked = CHECK(dict(item))
         if checked is None:
-            return Report(mended=dict(item))
+            return with_amounts(Report(mended=dict(item)))
         found = tuple(invalid(error.field, error.body) for error in checked.errors)
         return Report(mended=dict(checked.object), findings=found)
 
@@ -61,7 +61,7 @@ class World:
         nodes = self.snapshot.candidates(pending)
         found = self.snapshot.place(pending, nodes)
         if found is None:
-            return Unplaced(pod=pod)
+            return Unplaced(pod=pod, nodes=refused(self.snapshot.filters, pod))
         claims = [*found.objects(), *(dict(claim) for claim in pending.allocated)]
         for claim in claims:
             _reserve(claim, pod)
@@ -79,6 +79,7 @@ class World:
     def apply(self, placed: Placed) -> None:
         """Take a placement as done: its claims hold their devices from now on."""
         self.snapshot.note_claims(placed.claims)
+        self.snapshot.note_pod(placed.pod, placed.node)
 
     def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that it may run on."""
