@@ -29,8 +29,7 @@ from dralab.runtime.resources import (
 )
 from dralab.scheduler.pods import DEFAULT_SCHEDULER
 from dralab.scheduler.scheduler import Scheduler
-from dralab.scheduler.structured import NamedResources
-from dralab.scheduler.waiting import Waits
+from dralab.scheduler.structured import NamedResources, Waits
 from dralab.values.labels import node_selector_accepts
 
 WAITING: Final = "waiting for resource driver to allocate resource"

@@ -108,6 +108,8 @@ class ClusterState:
         self.demands = demands
         self.filters = NodeFilter(table)
         self.nominees: dict[str, Nominee] = {}
+        # The nodes of pods that are bound, or about to be, by uid.
+        self.placed: dict[str, str] = {}
         self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
 
     @property

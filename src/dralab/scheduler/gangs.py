@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from dralab.runtime.client import Object
 from dralab.scheduler import filters
 from dralab.scheduler.allocatable import ClaimPlan, NodeShortage
 from dralab.scheduler.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
@@ -52,6 +53,33 @@ def schedule_gang(
             state.forget_placement(placement)
         return tuple(placements)
     return failed or Refusal(pod=members[0], nodes=state.table.count, blocked="the gang is empty")
+
+
+def least_members(group: Object) -> int | None:
+    """Return how many members of a pod group start together; None where it is no gang."""
+    gang = ((group.get("spec") or {}).get("schedulingPolicy") or {}).get("gang")
+    return None if gang is None else int(gang.get("minCount") or 1)
+
+
+def placed_members(state: ClusterState, pod: PodInfo) -> int:
+    """Return how many members of a pod's group have their place."""
+    return sum(
+        other.group == pod.group and other.key.namespace == pod.key.namespace
+        for pods in state.table.pods
+        for other in pods.values()
+    )
+
+
+def not_found(state: ClusterState, pod: PodInfo) -> Refusal:
+    """Return that a pod's group does not exist."""
+    why = f'podgroup.scheduling.k8s.io "{pod.group}" not found'
+    return Refusal(pod=pod, nodes=state.table.count, blocked=why)
+
+
+def too_few(state: ClusterState, pod: PodInfo, least: int, count: int) -> Refusal:
+    """Return that not all members of a gang exist yet."""
+    why = f"waiting for {least} pods of gang {pod.group}: {count} exist"
+    return Refusal(pod=pod, nodes=state.table.count, blocked=why)
 
 
 @dataclass

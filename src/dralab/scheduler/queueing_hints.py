@@ -1,7 +1,6 @@
 """What a waiting pod listens for: its own changes, its claims', and what could help it."""
 
 from dralab.objects.claims import consumers_of
-from dralab.objects.metadata import Key
 from dralab.runtime.client import Object
 from dralab.scheduler.cycle import Refusal
 from dralab.scheduler.demands import Wanted
@@ -47,12 +46,3 @@ def is_given_up(item: Wanted) -> bool:
     users = {user["uid"] for user in consumers_of(item.claim)}
     tied = (status.get("allocation") or {}).get("nodeSelector") is not None
     return tied and users <= {item.consumer["uid"]}
-
-
-def remove_waiter(index: dict[Key, set[str]], key: Key, uid: str) -> None:
-    """Take a pod out of an index of those who wait."""
-    held = index.get(key)
-    if held is not None:
-        held.discard(uid)
-        if not held:
-            del index[key]

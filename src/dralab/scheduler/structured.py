@@ -20,12 +20,15 @@ from dralab.runtime.resources import (
     CLASSIC_CLAIMS,
     NAMED_SLICES,
 )
-from dralab.scheduler.waiting import Waits
 
 UNSUITABLE: Final = "resourceclaim cannot be allocated for the node (unsuitable)"
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 Wire = Mapping[str, Any]
+
+
+class Waits(Exception):  # noqa: N818 - a fact about a pod
+    """A pod with classic claims cannot go on now; the text says why."""
 
 
 class NamedResources:

@@ -1,0 +1,204 @@
+"""What happens in the cluster, told to the state, to the waiting pods and to those being bound."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from dralab.objects.claims import classic_sources
+from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.pods import group_of, is_finished
+from dralab.runtime import resources
+from dralab.runtime.cache import Cache
+from dralab.runtime.client import Object, Resource
+from dralab.runtime.manager import Manager
+from dralab.scheduler.binder import Binder
+from dralab.scheduler.cycle import ClusterState
+from dralab.scheduler.pod_reports import PodReports
+from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo
+from dralab.scheduler.queue import Change
+from dralab.scheduler.queueing_hints import matters
+from dralab.scheduler.topology import is_awaited
+from dralab.scheduler.waiting_pods import WaitingPods
+
+GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+class Loop(Protocol):
+    """The loop that tries waiting pods, as far as events concern it."""
+
+    name: str
+
+    @property
+    def leads(self) -> bool:
+        """Whether anything may be written now."""
+        ...
+
+    def changed(self, change: Change, helps: Callable[[PodInfo], bool] | None = None) -> None:
+        """Let pods be tried again that await such a change."""
+        ...
+
+    def wake(self) -> None:
+        """Try the next pod soon."""
+        ...
+
+    def info(self, obj: Object) -> PodInfo:
+        """Read a pod."""
+        ...
+
+
+class ClusterEvents:
+    """Follows nodes, devices, claims, volumes and pods for a scheduler."""
+
+    def __init__(
+        self,
+        manager: Manager,
+        *,
+        pods: Cache,
+        state: ClusterState,
+        waiting: WaitingPods,
+        binder: Binder,
+        reports: PodReports,
+        loop: Loop,
+    ) -> None:
+        self.manager = manager
+        self.state = state
+        self._waiting = waiting
+        self._binder = binder
+        self._reports = reports
+        self._loop = loop
+        manager.cache(resources.NODES).subscribe(self._node)
+        self._follow(resources.SLICES, self._slice)
+        self._follow(resources.TAINT_RULES, self._rule)
+        self._follow(resources.CLASSES, self._class)
+        self._follow(resources.STORAGE_CLASSES, lambda *_: loop.changed(Change.VOLUMES))
+        self._follow(resources.VOLUMES, self._volume)
+        manager.cache(resources.VOLUME_CLAIMS).subscribe(self._volume_claim)
+        manager.cache(resources.CLAIMS).subscribe(self._claim)
+        manager.cache(resources.POD_GROUPS).subscribe(self._group)
+        pods.subscribe(self._pod)
+
+    def _follow(self, resource: Resource, put: Callable[[str, Object | None], None]) -> None:
+
+        def change(old: Object | None, new: Object | None) -> None:
+            obj = new if new is not None else old
+            if obj is not None:
+                put(obj["metadata"]["name"], new)
+
+        self.manager.cache(resource).subscribe(change)
+
+    def _node(self, old: Object | None, new: Object | None) -> None:
+        table = self.state.table
+        if new is None:
+            if old is not None:
+                table.remove_node(old["metadata"]["name"])
+            return
+        if table.put_node(new):
+            self._loop.changed(Change.NODE)
+
+    def _slice(self, name: str, obj: Object | None) -> None:
+        self.state.devices.put_slice(name, obj)
+        self._loop.changed(Change.DEVICES)
+
+    def _volume(self, name: str, obj: Object | None) -> None:
+        if self.state.volumes is not None:
+            self.state.volumes.put_volume(name, obj)
+        self._loop.changed(Change.VOLUMES)
+
+    def _volume_claim(self, old: Object | None, new: Object | None) -> None:
+        obj = new if new is not None else old
+        if obj is not None:
+            self._binder.check_pending(key_of(obj))
+        self._loop.changed(Change.VOLUMES)
+
+    def _rule(self, name: str, obj: Object | None) -> None:
+        self.state.devices.put_rule(name, obj)
+        self._loop.changed(Change.DEVICES)
+
+    def _class(self, name: str, obj: Object | None) -> None:
+        self.state.demands.put_class(name, obj)
+        self.state.devices.put_class(name, obj)
+        self._loop.changed(Change.DEVICES)
+
+    def _claim(self, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            if old is not None and self.state.devices.remove_claim(old):
+                self._loop.changed(Change.DEVICES)
+            return  # a pod that refers to it goes on waiting for one of that name
+        if self.state.devices.put_claim(new):
+            self._loop.changed(Change.DEVICES)
+        key = key_of(new)
+        self._binder.check_pending(key)
+        self._waiting.wake_for_claim(key)
+
+    def _group(self, old: Object | None, new: Object | None) -> None:
+        group = new if new is not None else old
+        if group is not None:
+            self._waiting.wake_for_group(key_of(group))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        if new is None or is_finished(new):
+            gone = new if new is not None else old
+            if gone is not None:
+                self._pod_gone(uid_of(gone))
+            return
+        uid = uid_of(new)
+        node = new["spec"].get("nodeName")
+        if node:
+            self._pod_on(uid, node, old, new)
+            return
+        if new["spec"].get(
+            "schedulerName", DEFAULT_SCHEDULER
+        ) != self._loop.name or classic_sources(new):
+            return  # classic claims are negotiated with their driver: `scheduler.classic`
+        if is_deleting(new):
+            self._pod_gone(uid)
+            return
+        if uid in self.state.placed:
+            return
+        if old is None or old["spec"].get("nodeName"):
+            self._waiting.queue.add_pod(self._waiting.read(new))
+        elif matters(old, new):
+            self._waiting.queue.update_pod(self._waiting.read(new))
+        else:
+            return
+        if self._loop.leads and new["spec"].get("schedulingGates"):
+            self._reports.unscheduled(new, "SchedulingGated", GATED)
+        group = group_of(new)
+        if group:
+            self._waiting.wake_for_group(Key(key_of(new).namespace, group))
+        self._loop.wake()
+
+    def _pod_on(self, uid: str, node: str, old: Object | None, new: Object) -> None:
+        self._waiting.remove_pod(uid)
+        self.state.nominees.pop(uid, None)
+        assumed = self.state.placed.get(uid)
+        renamed = old is not None and old["metadata"].get("labels") != new["metadata"].get("labels")
+        if assumed != node:
+            if assumed is not None:
+                self.state.table.remove_pod(assumed, uid)
+            self._recount(uid, node, new)
+        elif renamed or (old is not None and is_deleting(new) != is_deleting(old)):
+            self._recount(uid, node, new)
+        if renamed:
+            self._loop.changed(Change.POD_GONE | Change.POD_PLACED)
+        elif assumed != node or old is None or not old["spec"].get("nodeName"):
+            self._arrived(uid, node)
+
+    def _arrived(self, uid: str, node: str) -> None:
+        """Let those be tried again that wait for such a pod: it may be a friend, or even it out."""
+        row = self.state.table.row_of.get(node)
+        pod = None if row is None else self.state.table.pods[row].get(uid)
+        if pod is not None:
+            self._loop.changed(Change.POD_PLACED, lambda waiting: is_awaited(waiting, pod))
+
+    def _recount(self, uid: str, node: str, obj: Object) -> None:
+        self.state.table.remove_pod(node, uid)
+        self.state.table.add_pod(node, self._loop.info(obj))
+        self.state.placed[uid] = node
+
+    def _pod_gone(self, uid: str) -> None:
+        self._waiting.remove_pod(uid)
+        self.state.nominees.pop(uid, None)
+        self._binder.forget_pod(uid)
+        node = self.state.placed.pop(uid, None)
+        if node is not None and self.state.table.remove_pod(node, uid) is not None:
+            self._loop.changed(Change.POD_GONE)

@@ -1,0 +1,73 @@
+"""The pods that wait for a node, and whose news each of them must hear."""
+
+from collections.abc import Callable
+
+from dralab.objects.claims import claim_names
+from dralab.objects.metadata import Key
+from dralab.runtime.client import Object
+from dralab.scheduler.pods import PodInfo
+from dralab.scheduler.queue import SchedulingQueue, Waiting
+
+
+class WaitingPods:
+    """The queue, and who in it waits for a claim or with a pod group.
+
+    `info` reads a pod; `wake` is called when some pod may be tried.
+    """
+
+    def __init__(
+        self, queue: SchedulingQueue, info: Callable[[Object], PodInfo], wake: Callable[[], None]
+    ) -> None:
+        self.queue = queue
+        self._info = info
+        self._wake = wake
+        self._by_claim: dict[Key, set[str]] = {}
+        self._by_group: dict[Key, set[str]] = {}
+
+    def read(self, obj: Object) -> PodInfo:
+        """Return a waiting pod, having noted whose news it must hear."""
+        pod = self._info(obj)
+        for name in claim_names(obj):
+            self._by_claim.setdefault(Key(pod.key.namespace, name), set()).add(pod.uid)
+        if pod.group:
+            self._by_group.setdefault(Key(pod.key.namespace, pod.group), set()).add(pod.uid)
+        return pod
+
+    def remove_pod(self, uid: str) -> None:
+        """Forget a pod: it was placed, or is gone."""
+        item = self.queue.get(uid)
+        if item is None:
+            return
+        namespace = item.pod.key.namespace
+        _remove_waiter(self._by_group, Key(namespace, item.pod.group), uid)
+        for name in claim_names(item.pod.obj):
+            _remove_waiter(self._by_claim, Key(namespace, name), uid)
+        self.queue.remove_pod(uid)
+        self._wake()
+
+    def wake_for_claim(self, claim: Key) -> None:
+        """Let the pods be tried again that wait for a claim."""
+        if self.queue.wake_pods(self._by_claim.get(claim, ())):
+            self._wake()
+
+    def wake_for_group(self, group: Key) -> None:
+        """Let the members of a pod group be tried again."""
+        if self.queue.wake_pods(self._by_group.get(group, ())):
+            self._wake()
+
+    def members_of(self, group: Key) -> list[Waiting]:
+        """Return the members of a pod group that wait and have no gates, in no order."""
+        return [
+            item
+            for uid in self._by_group.get(group, ())
+            if (item := self.queue.get(uid)) is not None and not item.pod.gates
+        ]
+
+
+def _remove_waiter(index: dict[Key, set[str]], key: Key, uid: str) -> None:
+    """Take a pod out of an index of those who wait."""
+    held = index.get(key)
+    if held is not None:
+        held.discard(uid)
+        if not held:
+            del index[key]
