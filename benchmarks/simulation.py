@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dralab.simulation.engines import worlds
+from dralab.simulation.engines import dispatch
 from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.engines.external import run as outside
 from dralab.simulation.engines.gpu.engine import PodSimulation
@@ -105,7 +105,7 @@ def rows_cluster() -> Iterator[Row]:
                 f"workload: {{pods: [{{name: p, {pods}, duration: 170s}}]}}\n"
             )
             began = time.perf_counter()
-            result = worlds.begin(scenarios.load(path)).go()
+            result = dispatch.begin(scenarios.load(path)).go()
             took = time.perf_counter() - began
         assert all(task.state == "Succeeded" for task in result.tasks)
         yield f"whole cluster: {name}", took, result.end / SECOND / took, "real time"
@@ -126,12 +126,12 @@ def rows_kube_scheduler() -> Iterator[Row]:
             path.write_text(
                 f"fleet: {{nodes: [{{name: n, count: {nodes}, cpu: 1}}]}}\n"
                 f"workload: {{pods: [{{name: p, count: {pods}, duration: 170s, cpu: 1}}]}}\n"
-                "scheduler: external\nexternal:\n  settle: 0.05\n"
+                "scheduler: external\nexternal:\n  quiet_period: 0.05\n"
                 f"  command: [{program}, '--config={{config}}', --secure-port=0]\n"
             )
             loaded = scenarios.load(path)
             began = time.perf_counter()
-            result = outside.run(loaded, outside.outside_of(loaded))
+            result = outside.run(loaded, outside.commands_of(loaded))
             took = time.perf_counter() - began
             late = next(note for note in result.notes if note.startswith("late"))
             yield f"untouched kube-scheduler, {name} ({late})", took, other / took, beside

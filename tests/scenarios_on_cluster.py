@@ -1,6 +1,6 @@
 """The small language of scenarios on a simulated cluster."""
 
-from dralab.simulation.engines.cluster.run import InsideRun
+from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.scenario import scenario as scenarios
 
 S = 1_000_000_000
@@ -19,7 +19,7 @@ def load(folder, text, manifests="", **files):
 
 def run(folder, text, manifests="", **files):
     """Run a scenario to its end."""
-    return InsideRun(load(folder, text, manifests, **files)).go()
+    return ClusterRun(load(folder, text, manifests, **files)).go()
 
 
 def tasks(result):

@@ -38,7 +38,7 @@ def campaign(
         found = grid.read(file)
         if engine == "dask" and not address:
             raise click.UsageError("--engine dask needs --address")
-        chosen: work.Engine = work.Dask(address) if engine == "dask" else work.Processes(workers)
+        chosen: work.Executor = work.Dask(address) if engine == "dask" else work.Processes(workers)
 
         def tell(done: int, reused: int, total: int) -> None:
             if sys.stderr.isatty():

@@ -145,7 +145,7 @@ def run(
 
     Example: `dralab simulate run scenario.yaml --report results/`
     """
-    from dralab.simulation.engines import worlds
+    from dralab.simulation.engines import dispatch
     from dralab.simulation.engines.external import run as outside
     from dralab.simulation.reports import run as reports
     from dralab.simulation.results import outputs
@@ -160,13 +160,13 @@ def run(
         outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
         work = None
         if loaded.scheduler != EXTERNAL:
-            work = worlds.begin(loaded, resume)
+            work = dispatch.begin(loaded, resume)
     report_skipped(complaints)
     if work is None:
         with bad_input(), watching(loaded.name) as watcher:
             result = outside.run(
                 loaded,
-                outside.outside_of(loaded, command),
+                outside.commands_of(loaded, command),
                 say=lambda text: click.echo(text, err=True),
                 progress=watcher.show,
                 stop=watcher.stop,
@@ -175,7 +175,7 @@ def run(
             )
     else:
         result = watched(loaded.name, work)
-    result = worlds.measured(loaded, result)
+    result = dispatch.measured(loaded, result)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     if wanted.report is not None:

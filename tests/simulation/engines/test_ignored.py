@@ -3,7 +3,7 @@
 import pytest
 
 from dralab.simulation.engines import ignored, objects
-from dralab.simulation.engines.worlds import begin
+from dralab.simulation.engines.dispatch import begin
 from dralab.simulation.errors import InputError
 from scenarios_on_cluster import load, pod
 

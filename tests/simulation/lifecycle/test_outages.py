@@ -8,7 +8,7 @@ from tests.simulation.engines.external.cases import WATCHING, Writer
 from tests.simulation.engines.external.cases import run as run_external
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines import worlds
+from dralab.simulation.engines import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.scenario.schedulers import ALLOCATION, JOBS, OWN, PODS
 from scenarios_on_cluster import load
@@ -28,7 +28,7 @@ def test_a_pod_waits_for_the_end_of_the_last_outage(tmp_path, scheduler):
         "workload: {pods: [{name: p, at: 21s, duration: 5s, cpu: 1}]}\n"
         f"scheduler: {scheduler}\n{OVERLAPPING}\n",
     )
-    assert started(worlds.begin(scenario).go()) == [75]
+    assert started(dispatch.begin(scenario).go()) == [75]
 
 
 def test_a_pod_waits_for_the_end_of_the_last_outage_with_an_external_scheduler(tmp_path):
@@ -52,4 +52,4 @@ def test_an_engine_without_outages_refuses_them(tmp_path, scheduler):
         f"scheduler: {scheduler}\n{OVERLAPPING}\n",
     )
     with pytest.raises(InputError, match="is for pods"):
-        worlds.begin(scenario)
+        dispatch.begin(scenario)

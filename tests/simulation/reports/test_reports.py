@@ -120,7 +120,7 @@ def test_an_empty_page_is_still_a_page():
 
 
 def test_the_gantt_hatches_what_is_down_also_where_outages_overlap(tmp_path):
-    from dralab.simulation.engines.worlds import begin
+    from dralab.simulation.engines.dispatch import begin
     from dralab.simulation.scenario import scenario as scenarios
 
     for scheduler in ("firstfit", "dralab"):

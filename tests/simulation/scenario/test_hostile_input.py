@@ -7,8 +7,8 @@ import random
 import pytest
 
 from dralab.simulation.engines.batch import external
+from dralab.simulation.engines.dispatch import begin
 from dralab.simulation.engines.ticks import config as ticks
-from dralab.simulation.engines.worlds import begin
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.platforms import xml
 from dralab.simulation.scenario import scenario as scenarios

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import worlds
+from dralab.simulation.engines import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.results import metrics
@@ -57,7 +57,7 @@ class Case:
             table = outcome.table()
             return {key: value for key, value in table.items() if "@" in key}
         loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-        return metrics.of(worlds.measured(loaded, worlds.begin(loaded).go()))
+        return metrics.of(dispatch.measured(loaded, dispatch.begin(loaded).go()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

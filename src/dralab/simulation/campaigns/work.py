@@ -23,7 +23,7 @@ from dralab.simulation.errors import InputError
 Answer = Numbers | Exception
 
 
-class Engine(Protocol):
+class Executor(Protocol):
     """Runs cases somewhere, and yields them as they are done."""
 
     def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
@@ -109,7 +109,7 @@ def _done(futures: Iterable["Future[Numbers]"]) -> Iterator["Future[Numbers]"]:
 def run(
     cases: Sequence[Case],
     folder: Path,
-    engine: Engine,
+    executor: Executor,
     *,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> dict[Case, Numbers]:
@@ -130,7 +130,7 @@ def run(
     if progress is not None:
         progress(len(found), reused, len(cases))
     failed: list[tuple[Case, Exception]] = []
-    for case, numbers in engine.run(missing):
+    for case, numbers in executor.run(missing):
         if isinstance(numbers, Exception):
             failed.append((case, numbers))
             continue

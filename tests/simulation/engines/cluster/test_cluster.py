@@ -5,14 +5,14 @@ from collections import Counter
 import pytest
 
 from dralab.runtime.resources import CLAIMS
-from dralab.simulation.engines.cluster.run import InsideRun
+from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.values.quantity import parse
 
 
 def run_of(scenario):
-    return InsideRun(scenario).go()
+    return ClusterRun(scenario).go()
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ SHARING = (
 
 
 def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twice(load):
-    run = InsideRun(load(GPUS, SHARING))
+    run = ClusterRun(load(GPUS, SHARING))
     most = Counter()
     while run.cluster.engine.step():
         held = Counter()

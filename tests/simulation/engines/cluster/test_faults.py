@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dralab.runtime.resources import EVENTS, NODES, PODS, SLICES
-from dralab.simulation.engines.cluster.run import InsideRun
+from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.execute import engine_of
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics
@@ -51,7 +51,7 @@ def test_a_node_that_is_back_before_anybody_notices_runs_its_pods_again(tmp_path
 
 
 def test_heartbeats_are_computed_not_executed(tmp_path):
-    made = InsideRun(
+    made = ClusterRun(
         load(
             tmp_path,
             "fleet: {nodes: [{name: n, count: 50, cpu: 1}]}\n"
@@ -103,7 +103,7 @@ def test_a_tainted_device_is_left_for_another_one(tmp_path):
     ],
 )
 def test_a_pod_outlives_what_happens_to_its_driver(tmp_path, happens, least, words):
-    made = InsideRun(
+    made = ClusterRun(
         load(tmp_path, GPU + CLAIMING + f"faults: [{{happens: '{happens}', at: 0, for: 20s}}]\n")
     )
     (task,) = made.go().tasks
@@ -114,7 +114,7 @@ def test_a_pod_outlives_what_happens_to_its_driver(tmp_path, happens, least, wor
 
 
 def test_slices_that_disappear_keep_pods_waiting_until_they_are_back(tmp_path):
-    made = InsideRun(
+    made = ClusterRun(
         load(
             tmp_path,
             GPU
@@ -128,7 +128,7 @@ def test_slices_that_disappear_keep_pods_waiting_until_they_are_back(tmp_path):
 
 
 def test_unhealthy_devices_are_told_in_the_pods_status(tmp_path):
-    made = InsideRun(
+    made = ClusterRun(
         load(
             tmp_path,
             GPU + CLAIMING + "faults: [{happens: health=unhealthy, node: g-0, at: 5s, for: 10s}]\n"
@@ -225,16 +225,16 @@ def test_the_same_scenario_and_seed_give_the_same_bytes_in_another_process(tmp_p
 
 def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
     whole = run(tmp_path, EVERYTHING)
-    first = InsideRun(scenarios.load(tmp_path / "scenario.yaml"))
+    first = ClusterRun(scenarios.load(tmp_path / "scenario.yaml"))
     asked = iter([False] * 5 + [True])
     part = first.go(stop=lambda: next(asked))
     assert not part.complete
     first.save(tmp_path / "checkpoint")
-    again = InsideRun.resumed(scenarios.load(tmp_path / "scenario.yaml"), tmp_path / "checkpoint")
+    again = ClusterRun.resumed(scenarios.load(tmp_path / "scenario.yaml"), tmp_path / "checkpoint")
     assert again.go() == whole
     other = scenarios.load(tmp_path / "scenario.yaml", seed=9)
     with pytest.raises(InputError, match="another scenario, seed or scheduler"):
-        InsideRun.resumed(other, tmp_path / "checkpoint")
+        ClusterRun.resumed(other, tmp_path / "checkpoint")
 
 
 @pytest.mark.parametrize(

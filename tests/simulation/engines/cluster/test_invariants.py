@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dralab.runtime.resources import CLAIMS
-from dralab.simulation.engines.cluster.run import InsideRun
+from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.values.quantity import parse
 from scenarios_on_cluster import load
 
@@ -62,7 +62,7 @@ def no_device_is_given_twice(run):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_goes_wrong_nothing_is_given_twice_and_every_task_is_accounted_for(tmp_path, seed):
-    run = InsideRun(load(tmp_path, scenario(seed)))
+    run = ClusterRun(load(tmp_path, scenario(seed)))
     asked = []
 
     def look():

@@ -1,9 +1,9 @@
-"""Scenarios with outside schedulers, and the programs that play them."""
+"""Scenarios with external schedulers, and the programs that play them."""
 
 import sys
 from pathlib import Path
 
-from dralab.simulation.engines.external import run as outside
+from dralab.simulation.engines.external import run as external
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
 
@@ -94,7 +94,11 @@ class Writer:
 
     def __call__(self, pods, *, nodes="{name: node, count: 16, cpu: 1}", program=None, more="", workload="",
                  arguments=("default-scheduler",), **external):  # fmt: skip
-        external = {"settle": 0.05, "patience": 0.3, "start_settle": 0.1} | external
+        external = {
+            "quiet_period": 0.05,
+            "answer_timeout": 0.3,
+            "start_quiet_period": 0.1,
+        } | external
         if program is not None:
             (self.folder / "scheduler.py").write_text(program)
             external["command"] = [sys.executable, "scheduler.py", *arguments]
@@ -109,7 +113,7 @@ class Writer:
 
 def run(scenario, **options):
     """Run a scenario; return its result and the metrics of it."""
-    result = outside.run(scenario, outside.outside_of(scenario), **options)
+    result = external.run(scenario, external.commands_of(scenario), **options)
     return result, metrics.of(result)
 
 

@@ -1,4 +1,4 @@
-"""How runs with outside schedulers end: crashes, silence, Ctrl-C, and going on afterwards."""
+"""How runs with external schedulers end: crashes, silence, Ctrl-C, and going on afterwards."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def test_a_checkpoint_of_something_else_is_refused_with_the_reason(scenario, tmp
         run(other, resume=checkpoint)
     for content in ("", "[]", "dralab checkpoint 1\n", json.dumps({"kind": "x"})):
         checkpoint.write_text(content)
-        with pytest.raises(InputError, match="is no checkpoint of a run with an outside"):
+        with pytest.raises(InputError, match="is not a checkpoint of a run with an external"):
             run(loaded, resume=checkpoint)
     with pytest.raises(InputError, match="cannot be read"):
         run(loaded, resume=tmp_path / "nothing")
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_something_else_is_refused_with_the_reason(scenario, tmp
 def test_a_scheduler_that_says_nothing_is_not_waited_for_for_ever(scenario):
     result, found = run(
         scenario("{name: p, count: 5, duration: 10s, cpu: 1, every: 5s}", program=WATCHING,
-                 arguments=("default-scheduler", "deaf"), patience=0.1, hope=0.1)
+                 arguments=("default-scheduler", "deaf"), answer_timeout=0.1, bind_grace=0.1)
     )  # fmt: skip
     assert (result.complete, found["never_started"]) == (True, 5)
     assert any(note.startswith("5 pods never bound: default/p-0") for note in result.notes)
@@ -133,7 +133,7 @@ threading.Event().wait()
 def test_one_that_has_stopped_to_poll_is_not_waited_for_for_ever(scenario):
     result, found = run(
         scenario("{name: p, count: 5, duration: 10s, cpu: 1, every: 5s}", program=LISTS_THRICE,
-                 patience=0.1, hope=0.1)
+                 answer_timeout=0.1, bind_grace=0.1)
     )  # fmt: skip
     assert (result.complete, found["never_started"]) == (True, 5)
     assert any(note.startswith("5 pods got no answer in time") for note in result.notes)
@@ -143,16 +143,16 @@ def test_a_scheduler_that_is_never_silent_is_not_waited_for_for_ever(scenario):
     result, found = run(
         scenario("{name: p, count: 2, duration: 10s, cpu: 1, every: 5s}, "
                  "{name: large, cpu: 2, duration: 1s}", program=WATCHING,
-                 arguments=("default-scheduler", "restless"), patience=0.1)
+                 arguments=("default-scheduler", "restless"), answer_timeout=0.1)
     )  # fmt: skip
     assert (result.complete, found["succeeded"], found["makespan"]) == (True, 2, 15)
 
 
 def test_a_scheduler_that_has_gone_silent_for_good_ends_the_run(scenario, monkeypatch):
-    monkeypatch.setattr("dralab.simulation.engines.external.driver.GONE", 4)
+    monkeypatch.setattr("dralab.simulation.engines.external.pacing.GONE", 4)
     result, _ = run(
         scenario("{name: p, count: 9, duration: 10s, cpu: 1, every: 5s}", program=WATCHING,
-                 arguments=("default-scheduler", "deaf"), patience=0.1, hope=0.1)
+                 arguments=("default-scheduler", "deaf"), answer_timeout=0.1, bind_grace=0.1)
     )  # fmt: skip
     assert not result.complete
     assert "left off at 15 s: the scheduler has gone silent" in result.notes
@@ -227,7 +227,9 @@ def test_who_could_run_is_at_work_and_who_sleeps_is_not(tmp_path, wrapped):
 @pytest.mark.skipif(KUBE_SCHEDULER is None, reason="no kube-scheduler: set DRALAB_KUBE_SCHEDULER")
 def test_the_stock_scheduler_is_started_again_and_goes_on_from_a_checkpoint(scenario, tmp_path):
     command = f"[{KUBE_SCHEDULER}, '--config={{config}}', --secure-port=0]"
-    loaded = scenario("{name: p, count: 200, duration: 170s, cpu: 1}", command=command, patience=10)
+    loaded = scenario(
+        "{name: p, count: 200, duration: 170s, cpu: 1}", command=command, answer_timeout=10
+    )
     checkpoint = tmp_path / "checkpoint"
     part, _ = run(loaded, keep=checkpoint, **stopped_after(60))
     assert not part.complete

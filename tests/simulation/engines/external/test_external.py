@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dralab.apiserver.storage import Key, MemoryStore
-from dralab.simulation.engines.external import run as outside
+from dralab.simulation.engines.external import run as external
 from dralab.simulation.engines.external.activity import Activity
 from dralab.simulation.engines.external.decisions import Decisions
 from dralab.simulation.errors import DecisionError, InputError
@@ -84,7 +84,11 @@ for line in iter(watch.readline, b""):
 @pytest.fixture
 def scenario(tmp_path):
     def write(pods, *, nodes="{name: node, count: 16, cpu: 1}", program=None, **external):
-        external = {"settle": 0.05, "patience": 0.3, "start_settle": 0.4} | external
+        external = {
+            "quiet_period": 0.05,
+            "answer_timeout": 0.3,
+            "start_quiet_period": 0.4,
+        } | external
         if program is not None:
             (tmp_path / "scheduler.py").write_text(textwrap.dedent(program))
             external["command"] = [sys.executable, "scheduler.py"]
@@ -101,7 +105,7 @@ def scenario(tmp_path):
 
 def run(scenario):
     said = []
-    result = outside.run(scenario, outside.outside_of(scenario), say=said.append)
+    result = external.run(scenario, external.commands_of(scenario), say=said.append)
     return result, metrics.of(result)
 
 
@@ -134,7 +138,7 @@ def test_a_scheduler_that_polls_is_waited_for_until_a_round_without_a_write(scen
     _, found = run(
         scenario("{name: p, count: 6, duration: 30s, every: 20s, cpu: 1}", program=POLLING,
                  nodes="{name: node, count: 2, cpu: 8}", polls=polls, scheduler_name="bashScheduler",
-                 patience=5)
+                 answer_timeout=5)
     )  # fmt: skip
     assert (found["succeeded"], found["wait_max"], found["makespan"]) == (6, 0, 130)
 
@@ -200,8 +204,8 @@ def test_a_scheduler_that_ends_or_cannot_start_is_told_with_its_last_words(scena
             scenario(
                 "{name: p}",
                 program="print('no luck', flush=True)",
-                start_patience=0.2,
-                start_settle=0.1,
+                start_timeout=0.2,
+                start_quiet_period=0.1,
             )
         )
     with pytest.raises(DecisionError, match="cannot be started"):
@@ -211,20 +215,20 @@ def test_a_scheduler_that_ends_or_cannot_start_is_told_with_its_last_words(scena
 def test_what_external_may_say_is_checked(scenario):
     with pytest.raises(InputError, match=r"external\.settel: is not known"):
         run(scenario("{name: p}", settel=1))
-    with pytest.raises(InputError, match=r"external\.settle: must be a float"):
-        run(scenario("{name: p}", settle="soon"))
+    with pytest.raises(InputError, match=r"external\.quiet_period: must be a float"):
+        run(scenario("{name: p}", quiet_period="soon"))
 
 
 @pytest.mark.conformance
 def test_a_bind_that_could_have_come_a_step_earlier_is_late_and_lengthens_the_settle(scenario):
-    # It thinks for 0.1 s about each pod, and the settle is far too short for that.
+    # It thinks for 0.1 s about each pod, and the quiet period is far too short for that.
     slow = EXAMPLE.read_text().replace(
         "            target =",
         "            import threading; threading.Event().wait(0.1)\n            target =",
     )
     result, _ = run(
         scenario("{name: p, count: 40, duration: 1s, every: 1s, cpu: 1}", program=slow,
-                 nodes="{name: node, count: 40, cpu: 1}", settle=0.01, patience=0.02, hope=0)
+                 nodes="{name: node, count: 40, cpu: 1}", quiet_period=0.01, answer_timeout=0.02, bind_grace=0)
     )  # fmt: skip
     assert not any(note == "late binds: 0" for note in result.notes)
 
@@ -290,7 +294,7 @@ KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-s
 def test_the_stock_kube_scheduler_runs_in_simulated_time(scenario, pods, nodes, expected):
     command = f"[{KUBE_SCHEDULER}, '--config={{config}}', --secure-port=0]"
     fleet = f"{{name: n, count: {nodes}, cpu: 1}}"
-    result, found = run(scenario(pods, nodes=fleet, command=command, patience=10))
+    result, found = run(scenario(pods, nodes=fleet, command=command, answer_timeout=10))
     assert (found["makespan"], round(found["wait_mean"], 3)) == expected
     assert "late binds: 0" in result.notes
 
@@ -300,7 +304,7 @@ def test_the_stock_kube_scheduler_runs_in_simulated_time(scenario, pods, nodes, 
 def test_the_stock_kube_scheduler_may_lead_speak_protobuf_and_keep_its_own_pace(scenario):
     command = f"[{KUBE_SCHEDULER}, '--kubeconfig={{kubeconfig}}', --secure-port=0]"
     pods = "{name: p, count: 200, duration: 170s, cpu: 1}"
-    result, found = run(scenario(pods, command=command, patience=10))
+    result, found = run(scenario(pods, command=command, answer_timeout=10))
     assert (found["makespan"], round(found["wait_mean"], 3)) == (2210, 979.2)
     assert "late binds: 0" in result.notes
     assert not any(" 0 of leases" in note for note in result.notes)
@@ -315,8 +319,26 @@ def test_several_stock_kube_schedulers_share_a_cluster(scenario):
         for name, at in (("one", 0), ("two", 5))
     )
     result, found = run(
-        scenario(pods, nodes="{name: n, count: 16, cpu: 4}", patience=10,
+        scenario(pods, nodes="{name: n, count: 16, cpu: 4}", answer_timeout=10,
                  schedulers=f"{{one: {command}, two: {command}}}")
     )  # fmt: skip
     assert (found["succeeded"], found["wait_max"], found["makespan"]) == (120, 0, 765)
     assert "late binds: 0" in result.notes
+
+
+def test_the_old_names_of_the_pacing_options_are_accepted_with_a_warning(tmp_path):
+    path = tmp_path / "scenario.yaml"
+    path.write_text(
+        "fleet: {nodes: [{name: n, cpu: 1}]}\nworkload: {pods: []}\nscheduler: external\n"
+        "external: {settle: 0.5, hope: 3, thorough: true, start_patience: 7}\n"
+    )
+    loaded = scenarios.load(path)
+    options = external.pacing_of(loaded)
+    assert (options.quiet_period, options.bind_grace, options.start_timeout) == (0.5, 3, 7)
+    assert options.wait_for_rejections
+    assert next(external.old_names(loaded)) == (
+        "warning: external.settle is now external.quiet_period"
+    )
+    path.write_text(path.read_text().replace("hope: 3", "hope: 3, bind_grace: 2"))
+    with pytest.raises(InputError, match=r"external\.hope: is the old name of `bind_grace`"):
+        external.pacing_of(scenarios.load(path))

@@ -1,4 +1,4 @@
-"""What happens to pods and nodes under an outside scheduler: lives, faults, evictions, claims."""
+"""What happens to pods and nodes under an external scheduler: lives, faults, evictions, claims."""
 
 import itertools
 import os
@@ -11,14 +11,17 @@ from dralab.cluster import Cluster
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS
 from dralab.simulation.engines.external.room import Room
-from dralab.simulation.engines.external.submission import Ways
-from dralab.simulation.engines.external.world import World
+from dralab.simulation.engines.external.served_cluster import ServedCluster
+from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads.openb import GpuNode, Shape
 
 KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
-STOCK = {"command": f"[{KUBE_SCHEDULER}, '--config={{config}}', --secure-port=0]", "patience": 10}
+STOCK = {
+    "command": f"[{KUBE_SCHEDULER}, '--config={{config}}', --secure-port=0]",
+    "answer_timeout": 10,
+}
 needs_stock = pytest.mark.skipif(
     KUBE_SCHEDULER is None, reason="no kube-scheduler: set DRALAB_KUBE_SCHEDULER"
 )
@@ -209,13 +212,13 @@ def test_what_manifests_bring_is_there_and_claims_are_made_from_templates(scenar
     loaded = from_manifests(scenario)
     clock = ManualClock(1_000_000_000_000)
     with Cluster(clock=clock, seed=1) as cluster:
-        world = World(
+        world = ServedCluster(
             cluster,
             clock,
             nodes=loaded.fleet.as_nodes(),
             pods=loaded.pods(),
             circumstances=loaded.circumstances,
-            ways=Ways(),
+            pod_options=PodOptions(),
             fleet_objects=loaded.fleet.objects,
             arrivals=loaded.work.objects,
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dralab.simulation.engines.batch import protocol
-from dralab.simulation.engines.batch.messages import Beginning, Ended, News, Scheduler, State
+from dralab.simulation.engines.batch.messages import Beginning, Ended, JobState, News, Scheduler
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import parse
 from dralab.simulation.json_input import is_number, nanoseconds
@@ -16,7 +16,7 @@ from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.workloads.jobs import Job
 
 # Version 1 had `status`, with other words.
-STATES: Final[Mapping[str, State]] = {
+STATES: Final[Mapping[str, JobState]] = {
     "SUCCESS": "COMPLETED_SUCCESSFULLY",
     "TIMEOUT": "COMPLETED_WALLTIME_REACHED",
     "COMPLETED_SUCCESSFULLY": "COMPLETED_SUCCESSFULLY",

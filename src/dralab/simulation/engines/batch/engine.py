@@ -24,6 +24,7 @@ from dralab.simulation.engines.batch.messages import (
     ChangeState,
     Decision,
     Ended,
+    JobState,
     Kill,
     News,
     Register,
@@ -32,7 +33,6 @@ from dralab.simulation.engines.batch.messages import (
     Reject,
     Scheduler,
     Start,
-    State,
     Switch,
 )
 from dralab.simulation.errors import DecisionError
@@ -44,11 +44,11 @@ from dralab.simulation.workloads.profiles import Profile, SmpiTrace
 
 
 @dataclass(slots=True)
-class Record:
+class JobRecord:
     """What became of a job. Times in nanoseconds; `state` None while it is not over."""
 
     job: Job
-    state: State | None = None
+    state: JobState | None = None
     started: int | None = None
     ended: int | None = None
     machines: int = 0
@@ -95,8 +95,8 @@ class Simulation:
         self.options = Options() if options is None else options
         self.progress = progress
         self.events = Events()
-        self.records: dict[str, Record] = {}
-        self.finished: list[Record] = []
+        self.records: dict[str, JobRecord] = {}
+        self.finished: list[JobRecord] = []
         self.hosts = Hosts(platform, energy=self.options.energy)
         self.messages = 0
         self.shared_links = 0
@@ -115,7 +115,7 @@ class Simulation:
     def _load(self, workloads: Sequence[Workload], external: Iterable[ExternalEvent]) -> None:
         for workload in workloads:
             for job in workload.jobs:
-                self.records[job.key] = Record(job)
+                self.records[job.key] = JobRecord(job)
         # A stable sort: jobs of one instant stay in the order of the file.
         for record in sorted(self.records.values(), key=lambda record: record.job.submitted):
             self._static_left += 1
@@ -170,7 +170,7 @@ class Simulation:
             self._carry_out(answer, 0)
 
     @property
-    def waiting(self) -> list[Record]:
+    def waiting(self) -> list[JobRecord]:
         """Jobs that were submitted and neither ran nor were refused."""
         return [r for r in self.records.values() if r.known and r.started is None and not r.state]
 
@@ -234,7 +234,7 @@ class Simulation:
 
     # --- jobs -------------------------------------------------------------------------------
 
-    def _submit(self, record: Record, *, static: bool = False) -> None:
+    def _submit(self, record: JobRecord, *, static: bool = False) -> None:
         record.known = True
         self._tell("submitted", record.job)
         if static:
@@ -242,7 +242,7 @@ class Simulation:
             if not self._static_left:
                 self._tell("no_more_jobs", True)  # noqa: FBT003 - a flag in the message
 
-    def _known(self, key: str) -> Record:
+    def _known(self, key: str) -> JobRecord:
         record = self.records.get(key)
         if record is None or not record.known:
             raise DecisionError(f"decided about job {key!r}, which it was never told of")
@@ -272,7 +272,7 @@ class Simulation:
         limit = record.job.walltime
         profile = self.workloads[record.job.workload].profiles[record.job.profile]
         code, length = profile.code, run.duration
-        state: State = "COMPLETED_FAILED" if code else "COMPLETED_SUCCESSFULLY"
+        state: JobState = "COMPLETED_FAILED" if code else "COMPLETED_SUCCESSFULLY"
         if limit is not None and limit < length and not isinstance(profile, SmpiTrace):
             state, length = "COMPLETED_WALLTIME_REACHED", limit
         self._share_links(run)
@@ -290,7 +290,7 @@ class Simulation:
         for way in run.ways:
             self._talking[way] = self._talking.get(way, 0) + 1
 
-    def _end(self, record: Record, state: State, code: int) -> None:
+    def _end(self, record: JobRecord, state: JobState, code: int) -> None:
         now = self.events.now()
         record.state, record.ended = state, now
         run = record.run
@@ -329,7 +329,7 @@ class Simulation:
             raise DecisionError(f"registered job {job.key!r}, which there already is")
         if job.profile not in self._profiles_of(job):
             raise DecisionError(f"registered job {job.key!r} with the unknown {job.profile!r}")
-        record = self.records[job.key] = Record(job)
+        record = self.records[job.key] = JobRecord(job)
         record.known = True
         if self.options.settings.get("dynamic-jobs-acknowledged"):
             self._tell("submitted", job)
@@ -349,9 +349,9 @@ class Simulation:
 
     def _change_state(self, decision: ChangeState) -> None:
         record = self._known(decision.key)
-        if record.runs or decision.state not in get_args(State):
+        if record.runs or decision.state not in get_args(JobState):
             raise DecisionError(f"cannot set job {decision.key!r} to {decision.state!r}")
-        record.state = cast("State", decision.state)
+        record.state = cast("JobState", decision.state)
 
     # --- machines ---------------------------------------------------------------------------
 

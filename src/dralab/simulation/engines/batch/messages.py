@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from dralab.simulation.platforms.platform import Platform
 from dralab.simulation.workloads.jobs import Job, Workload
 
-State = Literal[
+JobState = Literal[
     "COMPLETED_SUCCESSFULLY",
     "COMPLETED_FAILED",
     "COMPLETED_WALLTIME_REACHED",
@@ -25,7 +25,7 @@ class Ended:
     """A job that ran is over; `machines` is the set it held."""
 
     job: Job
-    state: State
+    state: JobState
     code: int
     machines: int
     at: int

@@ -10,7 +10,7 @@ from typing import Final
 
 from dralab import __version__
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines.batch.engine import Record, Simulation
+from dralab.simulation.engines.batch.engine import JobRecord, Simulation
 from dralab.simulation.host_sets import render
 
 JOB_COLUMNS: Final = (
@@ -69,7 +69,7 @@ def jobs_csv(simulation: Simulation, *, dialect: int = 4) -> str:
     return _lines(",".join(JOB_COLUMNS), rows)
 
 
-def _row(record: Record, *, energy: bool) -> list[str]:
+def _row(record: JobRecord, *, energy: bool) -> list[str]:
     job = record.job
     row = [
         job.id,

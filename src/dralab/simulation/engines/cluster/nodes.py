@@ -136,7 +136,7 @@ class SimulatedNodes:
 
 
 def create_if_missing(cluster: SimulatedCluster, resource: Resource, body: Object) -> None:
-    """Create an object that the user may have brought along."""
+    """Create an object that the user may have created_objects along."""
     try:
         cluster.client.create(resource, body, body["metadata"].get("namespace", ""))
     except ApiError as error:

@@ -25,13 +25,13 @@ from dralab.runtime.client import Object
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import collect
-from dralab.simulation.engines.cluster.bring import Brought
 from dralab.simulation.engines.cluster.containers import Containers
+from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.faults import Faults
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.engines.cluster.queues import Queues
 from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, Bodies, gangs_of
-from dralab.simulation.engines.cluster.tasks import Gpus, Seen, Tasks, lanes_of
+from dralab.simulation.engines.cluster.tasks import ClusterTask, Gpus, Tasks, lanes_of
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.quotas import Quotas
@@ -51,7 +51,7 @@ RECOUNT: Final = SECOND
 Progress = Callable[[int, int, int], None]
 
 
-class InsideRun:
+class ClusterRun:
     """One run; `go` runs it to the end, or until someone asks to stop; then it can go on."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -64,23 +64,23 @@ class InsideRun:
         self.capacity, self.types = collect.capacity_of(nodes)
         gpus = Gpus(nodes, self.work) if self.types and self.work else None
         self.tasks = Tasks(types=list(self.types), gpus=gpus)
-        self._by_name: dict[tuple[str, str], Seen] = {}
-        self._refused: list[Seen] = []
+        self._by_name: dict[tuple[str, str], ClusterTask] = {}
+        self._refused: list[ClusterTask] = []
         self._steps = 0
         self._to_come = 0
         self._admitting = False
         self.complete = False
         chance = Randomness(scenario.seed)
         self.containers = Containers(self.cluster.engine, how.life, chance, self)
-        self.brought = Brought(self.cluster)
-        for body in Brought.ordered(scenario.fleet.objects):
+        self.created_objects = CreatedObjects(self.cluster)
+        for body in CreatedObjects.ordered(scenario.fleet.objects):
             self._create(body, "fleet")
         self.nodes = SimulatedNodes(
             self.cluster,
             nodes,
             self.containers,
             self._driver,
-            self.brought.drivers,
+            self.created_objects.drivers,
         )
         gangs = gangs_of(self.work)
         self.bodies = Bodies(self.cluster, gangs)
@@ -94,7 +94,7 @@ class InsideRun:
             at_random=how.random_faults,
             stream=chance.stream,
         )
-        # Nodes, drivers and controllers have seen each other; the run begins now.
+        # Nodes, drivers and controllers have task each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
         self.patience = max(PATIENCE, 2 * max(map(_tolerated, self.work), default=0))
@@ -107,9 +107,9 @@ class InsideRun:
             self._at(arrival.when, partial(self._bring, arrival))
         for pod in self.work:
             if not pod.owner:
-                seen = Seen(pod, pod.name)
-                self.tasks.seen.append(seen)
-                self._at(pod.arrives, partial(self._arrive, seen))
+                task = ClusterTask(pod, name=pod.name)
+                self.tasks.records.append(task)
+                self._at(pod.arrives, partial(self._arrive, task))
         self.faults.plan(how.faults, self.nodes.devices, self.begin)
 
     def _at(self, when: int, action: Callable[[], None]) -> None:
@@ -148,7 +148,7 @@ class InsideRun:
             self._steps += 1
             if self._steps % 256 == 0:
                 if progress is not None:
-                    progress(when - self.begin, tasks.over, len(tasks.seen))
+                    progress(when - self.begin, tasks.over, len(tasks.records))
                 if stop is not None and stop():
                     return self.result()
         self.complete = True
@@ -160,17 +160,17 @@ class InsideRun:
         scheduler = self.cluster.scheduler
         if scheduler is None:
             return
-        waiting = [seen for seen in self.tasks.seen if seen.uid and seen.bound is None]
-        for seen in waiting[:MOST_EXPLAINED]:
-            pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+        waiting = [task for task in self.tasks.records if task.uid and task.bound is None]
+        for task in waiting[:MOST_EXPLAINED]:
+            pod = self.cluster.client.get(PODS, task.name, task.pod.namespace)
             if not pod["spec"].get("schedulingGates") and not pod["spec"].get("schedulingGroup"):
-                seen.reason = scheduler.why_not(pod) or seen.reason
+                task.reason = scheduler.why_not(pod) or task.reason
 
     def _at_rest(self, when: int) -> bool:
         """Return whether nothing that comes is of interest."""
         if self._to_come:
             return False
-        if self.tasks.over == len(self.tasks.seen):
+        if self.tasks.over == len(self.tasks.records):
             # Controllers may still make pods of what is there.
             return when > self._last + RECOUNT
         waits = self.faults.to_come or self.containers.busy
@@ -185,7 +185,7 @@ class InsideRun:
         checkpoints.write(path, digest(self.scenario), self._steps)
 
     @classmethod
-    def resumed(cls, scenario: Scenario, path: Path) -> "InsideRun":
+    def resumed(cls, scenario: Scenario, path: Path) -> "ClusterRun":
         """Return a run that goes on from a checkpoint of the same scenario."""
         steps = checkpoints.read(path, digest(scenario), int)
         run = cls(scenario)
@@ -202,7 +202,7 @@ class InsideRun:
 
     def _create(self, body: Mapping[str, Any], where: str) -> None:
         try:
-            self.brought.create(body, self.work)
+            self.created_objects.create(body, self.work)
         except ApiError as error:
             raise self._wrong(f"{body.get('kind')}", error, where) from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -210,24 +210,24 @@ class InsideRun:
             place = f"{where}: {body.get('kind')}"
             raise InputError(self.scenario.file, problem, where=place) from None
 
-    def _arrive(self, seen: Seen) -> None:
-        self.tasks.wait(seen, 1)
-        self._submit(seen)
+    def _arrive(self, task: ClusterTask) -> None:
+        self.tasks.wait(task, 1)
+        self._submit(task)
 
-    def _submit(self, seen: Seen) -> None:
-        gated = self.queues.has(seen.pod)
-        self._by_name[seen.pod.namespace, seen.name] = seen
+    def _submit(self, task: ClusterTask) -> None:
+        gated = self.queues.has(task.pod)
+        self._by_name[task.pod.namespace, task.name] = task
         try:
-            body = self.bodies.pod(seen.pod, seen.name, gated=gated)
-            self.cluster.client.create(PODS, body, seen.pod.namespace)
+            body = self.bodies.pod(task.pod, task.name, gated=gated)
+            self.cluster.client.create(PODS, body, task.pod.namespace)
         except ApiError as error:
             if error.reason != "Forbidden":
-                raise self._wrong(f"Pod {seen.pod.key}", error) from None
-            self.tasks.refused(seen, error.message)
-            self._refused.append(seen)
+                raise self._wrong(f"Pod {task.pod.key}", error) from None
+            self.tasks.refused(task, error.message)
+            self._refused.append(task)
             return
         if gated:
-            self.queues.add(seen)
+            self.queues.add(task)
             self._admit_soon()
 
     def _wrong(self, what: str, error: ApiError, where: str = "workload") -> InputError:
@@ -243,16 +243,16 @@ class InsideRun:
         self._admitting = False
         self.queues.go()
 
-    def _open_gate(self, seen: Seen) -> None:
-        pod = self.cluster.client.get(PODS, seen.name, seen.pod.namespace)
+    def _open_gate(self, task: ClusterTask) -> None:
+        pod = self.cluster.client.get(PODS, task.name, task.pod.namespace)
         gates = [gate for gate in pod["spec"].get("schedulingGates") or () if gate["name"] != GATE]
         spec = {**pod["spec"], "schedulingGates": gates}
         self.cluster.client.update(PODS, {**pod, "spec": spec})
 
     def _try_refused(self) -> None:
         refused, self._refused = self._refused, []
-        for seen in refused:
-            self._submit(seen)
+        for task in refused:
+            self._submit(task)
 
     # --- what is heard of them ----------------------------------------------------------------
 
@@ -260,130 +260,131 @@ class InsideRun:
         pod = new if new is not None else old
         if pod is None:
             return
-        seen = self.tasks.by_uid.get(uid_of(pod)) or self._known(pod)
-        if seen is None or seen.over:
+        task = self.tasks.by_uid.get(uid_of(pod)) or self._known(pod)
+        if task is None or task.over:
             return
         if new is None or is_deleting(new):
-            self._deleted(seen)
+            self._deleted(task)
         else:
-            self._changed(seen, new)
+            self._changed(task, new)
         self.tasks.sample(self.cluster.now - self.begin)
 
-    def _known(self, pod: Object) -> Seen | None:
-        """Return the task of a pod that is seen for the first time: ours, or a controller's."""
+    def _known(self, pod: Object) -> ClusterTask | None:
+        """Return the task of a pod that is task for the first time: ours, or a controller's."""
         metadata = pod["metadata"]
         key = metadata.get("namespace", ""), metadata["name"]
-        seen = self._by_name.get(key)
-        if seen is None:
+        task = self._by_name.get(key)
+        if task is None:
             if not metadata.get("ownerReferences"):
                 return None
-            seen = Seen(manifests.of_object(pod, self.cluster.now - self.begin), metadata["name"])
-            self._by_name[key] = seen
-            self.tasks.seen.append(seen)
-            self.tasks.wait(seen, 1)
-        seen.uid = uid_of(pod)
-        self.tasks.by_uid[seen.uid] = seen
+            task = ClusterTask(
+                manifests.of_object(pod, self.cluster.now - self.begin), name=metadata["name"]
+            )
+            self._by_name[key] = task
+            self.tasks.records.append(task)
+            self.tasks.wait(task, 1)
+        task.uid = uid_of(pod)
+        self.tasks.by_uid[task.uid] = task
         self._last = self.cluster.now
-        return seen
+        return task
 
-    def _changed(self, seen: Seen, pod: Object) -> None:
+    def _changed(self, task: ClusterTask, pod: Object) -> None:
         status = pod.get("status") or {}
         node = pod["spec"].get("nodeName")
-        if node and seen.bound is None:
-            seen.bound = self._last = self.cluster.now
-            seen.state, seen.node, seen.reason = "Bound", node, ""
-            seen.devices = tuple(self._devices(seen, pod))
-            self.tasks.wait(seen, -1)
-            self.tasks.hold(seen, 1)
+        if node and task.bound is None:
+            self._last = self.cluster.now
+            task.bind(node, self._last)
+            task.devices = tuple(self._devices(task, pod))
+            self.tasks.wait(task, -1)
+            self.tasks.hold(task, 1)
         if not node:
             told = condition_of(pod, "PodScheduled") or {}
             if told.get("reason") == "Unschedulable" and told.get("message"):
-                self.tasks.refused(seen, str(told["message"]))
+                self.tasks.refused(task, str(told["message"]))
         if is_finished(pod):
-            self._finished(seen, failed=status["phase"] == "Failed", why=status.get("reason") or "")
+            self._finished(task, failed=status["phase"] == "Failed", why=status.get("reason") or "")
 
     def started(self, uid: str) -> None:
         """Hear that a container runs."""
-        seen = self.tasks.by_uid.get(uid)
-        if seen is not None and seen.started is None:
-            seen.state, seen.started = "Running", self.cluster.now
+        task = self.tasks.by_uid.get(uid)
+        if task is not None and task.started is None:
             self._last = self.cluster.now
+            task.start(self._last)
 
     def ended(self, uid: str, code: int) -> None:
         """Hear that a container has ended."""
-        seen, self._last = self.tasks.by_uid.get(uid), self.cluster.now
-        if seen is not None:
-            seen.ended, seen.failed = self.cluster.now, seen.failed or code != 0
+        task, self._last = self.tasks.by_uid.get(uid), self.cluster.now
+        if task is not None:
+            task.ended, task.failed = self.cluster.now, task.failed or code != 0
 
-    def _devices(self, seen: Seen, pod: Object) -> list[str]:
+    def _devices(self, task: ClusterTask, pod: Object) -> list[str]:
         """Return what was allocated for a pod: that is written before it is bound."""
         found = []
         for name in claim_names(pod):
-            claim = self.cluster.client.get(CLAIMS, name, seen.pod.namespace)
+            claim = self.cluster.client.get(CLAIMS, name, task.pod.namespace)
             results = results_of(allocation_of(claim))
-            found += [f"{seen.node}/{result['device']}" for result in results]
+            found += [f"{task.node}/{result['device']}" for result in results]
         return found
 
-    def _finished(self, seen: Seen, *, failed: bool, why: str) -> None:
-        self._free(seen)
-        if seen.ended is None:
-            seen.ended = self.cluster.now
-        if failed and not seen.pod.owner:
-            seen.failures += 1
-            if seen.failures <= self.scenario.circumstances.life.retries:
-                self._begin_anew(seen, "failed while running")
+    def _finished(self, task: ClusterTask, *, failed: bool, why: str) -> None:
+        self._free(task)
+        if task.ended is None:
+            task.ended = self.cluster.now
+        if failed and not task.pod.owner:
+            task.failures += 1
+            if task.failures <= self.scenario.circumstances.life.retries:
+                self._begin_anew(task, "failed while running")
                 return
-        seen.state = "Failed" if failed else "Succeeded"
-        seen.reason = why or ("failed while running" if failed else "")
+        task.state = "Failed" if failed else "Succeeded"
+        task.reason = why or ("failed while running" if failed else "")
         self.tasks.over += 1
 
-    def _deleted(self, seen: Seen) -> None:
+    def _deleted(self, task: ClusterTask) -> None:
         """A pod was deleted before it was done: evicted, preempted, or its owner wants it gone."""
-        if seen.gone:
+        if task.gone:
             return
-        seen.gone = True
-        if seen.bound is not None and not seen.reason:
-            self.tasks.evict(seen)
-        self._free(seen)
-        if seen.pod.owner:
+        task.gone = True
+        if task.bound is not None and not task.reason:
+            self.tasks.evict(task)
+        self._free(task)
+        if task.pod.owner:
             # Its controller makes another one, which is a task of its own.
-            seen.state, seen.ended = "Failed", self.cluster.now
-            seen.reason = seen.reason or "deleted before it was done"
+            task.state, task.ended = "Failed", self.cluster.now
+            task.reason = task.reason or "deleted before it was done"
             self.tasks.over += 1
             return
-        self._begin_anew(seen, seen.reason or "evicted or preempted")
+        self._begin_anew(task, task.reason or "evicted or preempted")
 
-    def _begin_anew(self, seen: Seen, why: str) -> None:
+    def _begin_anew(self, task: ClusterTask, why: str) -> None:
         # What is still heard of the old pod is about nobody.
-        self.tasks.by_uid.pop(seen.uid, None)
-        self._by_name.pop((seen.pod.namespace, seen.name), None)
-        seen.again()
-        seen.reason = why
-        self.tasks.wait(seen, 1)
+        self.tasks.by_uid.pop(task.uid, None)
+        self._by_name.pop((task.pod.namespace, task.name), None)
+        task.begin_anew(why)
+        self.tasks.wait(task, 1)
 
-        self.cluster.engine.soon(lambda: self._submit(seen))
+        self.cluster.engine.soon(lambda: self._submit(task))
 
-    def _free(self, seen: Seen) -> None:
-        if seen.bound is not None:
-            self.tasks.hold(seen, -1)
+    def _free(self, task: ClusterTask) -> None:
+        if task.bound is not None:
+            self.tasks.hold(task, -1)
         else:
-            self.tasks.wait(seen, -1)
-        if self.queues.has(seen.pod):
-            self.queues.release(seen)
+            self.tasks.wait(task, -1)
+        if self.queues.has(task.pod):
+            self.queues.release(task)
             self._admit_soon()
         self._last = self.cluster.now
         if self._refused:
             self.cluster.engine.after(RECOUNT, self._try_refused)
 
     def _node_lost(self, name: str) -> None:
-        for seen in self.tasks.by_uid.values():
-            if seen.node == name and seen.bound is not None and not seen.over and not seen.gone:
-                self.tasks.evict(seen)
-                seen.ended = None
-                if not seen.pod.owner:
+        for task in self.tasks.by_uid.values():
+            if task.node == name and task.bound is not None and not task.over and not task.gone:
+                self.tasks.evict(task)
+                task.ended = None
+                if not task.pod.owner:
                     # It may begin anew on the same node; that of a controller is replaced.
-                    seen.state, seen.started = "Bound", None
-                seen.reason = "its node went down"
+                    task.state, task.started = "Bound", None
+                task.reason = "its node went down"
 
     def _notes(self) -> Iterator[str]:
         others = sum(map(_names_another, self.work))
@@ -395,10 +396,10 @@ class InsideRun:
     def result(self) -> Result:
         """Return what there is so far."""
         devices = self.nodes.devices
-        for node, names in self.brought.devices.items():
+        for node, names in self.created_objects.devices.items():
             devices.setdefault(node, []).extend(names)
         lanes = lanes_of(devices)
-        over = self.complete and self.tasks.over == len(self.tasks.seen)
+        over = self.complete and self.tasks.over == len(self.tasks.records)
         end = self._last if over else self.cluster.now
         place = {lane: index for index, lane in enumerate(lanes)}
         outages = [

@@ -10,6 +10,7 @@ from dralab.simulation.engines.gpu.cluster import GpuCluster, model_names
 from dralab.simulation.engines.gpu.fragmentation import Fragmentation, typical_pods
 from dralab.simulation.engines.gpu_claims import PREFIX
 from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import Sample, Task
 from dralab.simulation.workloads.openb import GpuNode, GpuPod
 
@@ -22,45 +23,40 @@ GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
 
 
 @dataclass(slots=True)
-class Seen:
-    """A task. `name` is that of its present pod: one that has to begin anew gets another."""
+class ClusterTask(TaskRecord):
+    """A task. `name` is that of its present pod: one that has to begin anew gets another.
 
-    pod: Pod
-    name: str
+    `gone`: its pod was deleted. `failed`: one of its containers failed.
+    """
+
+    name: str = field(kw_only=True)
     uid: str = ""
-    state: str = "Pending"
-    node: str = ""
     devices: tuple[str, ...] = ()
-    bound: int | None = None
-    started: int | None = None
-    ended: int | None = None
     failed: bool = False
     gone: bool = False
-    runs: int = 0
     failures: int = 0
-    evictions: int = 0
-    reason: str = ""
+    runs: int = 0
 
     @property
     def over(self) -> bool:
         """Whether nothing more will become of it."""
         return self.state in {"Succeeded", "Failed"}
 
-    def again(self) -> None:
+    def begin_anew(self, reason: str) -> None:
         """Begin anew, with another pod."""
         self.runs += 1
         self.name = f"{self.pod.name}-again-{self.runs}"
-        self.uid = self.node = ""
-        self.state, self.devices, self.failed, self.gone = "Pending", (), False, False
-        self.bound = self.started = self.ended = None
+        self.uid = ""
+        self.devices, self.failed, self.gone = (), False, False
+        self.wait_again(reason)
 
 
 @dataclass(slots=True)
 class Tasks:
     """All tasks, how many wait and run, and what they hold."""
 
-    seen: list[Seen] = field(default_factory=list)
-    by_uid: dict[str, Seen] = field(default_factory=dict)
+    records: list[ClusterTask] = field(default_factory=list)
+    by_uid: dict[str, ClusterTask] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
     over: int = 0
@@ -74,30 +70,30 @@ class Tasks:
     types: Sequence[str] = ()
     gpus: "Gpus | None" = None
 
-    def wait(self, seen: Seen, sign: int) -> None:
+    def wait(self, task: ClusterTask, sign: int) -> None:
         """Count a task that waits, or does no more."""
         self.waiting += sign
-        self.asked += sign * seen.pod.shape.cpu
+        self.asked += sign * task.pod.shape.cpu
 
-    def hold(self, seen: Seen, sign: int) -> None:
+    def hold(self, task: ClusterTask, sign: int) -> None:
         """Count what a task takes when it is bound, or gives back."""
-        shape = seen.pod.shape
+        shape = task.pod.shape
         self.running += sign
         self.cpu += sign * shape.cpu
-        self.memory += sign * seen.pod.memory
+        self.memory += sign * task.pod.memory
         self.gpu += sign * shape.demand
         if self.gpus is not None:
-            self.gpus.hold(seen, sign)
+            self.gpus.hold(task, sign)
 
-    def evict(self, seen: Seen) -> None:
+    def evict(self, task: ClusterTask) -> None:
         """Count a run that was lost."""
-        seen.evictions += 1
+        task.evictions += 1
         self.evicted += 1
 
-    def refused(self, seen: Seen, message: str) -> None:
+    def refused(self, task: ClusterTask, message: str) -> None:
         """Take it that a pod cannot be placed, and why."""
-        if seen.reason != message:
-            seen.reason = message
+        if task.reason != message:
+            task.reason = message
             self.refusals.update(dict.fromkeys(reasons(message), 1))
 
     def sample(self, now: int) -> None:
@@ -121,23 +117,23 @@ class Tasks:
         def since(when: int | None) -> int | None:
             return None if when is None else when - begin
 
-        for seen in self.seen:
-            pod = seen.pod
-            devices = [name for name in seen.devices if name in place]
-            used = devices or ([seen.node] if seen.node in place else [])
+        for task in self.records:
+            pod = task.pod
+            devices = [name for name in task.devices if name in place]
+            used = devices or ([task.node] if task.node in place else [])
             yield Task(
                 id=pod.name if pod.namespace == "default" else pod.key,
                 user=pod.user,
-                state=seen.state,
+                state=task.state,
                 submitted=pod.arrives,
-                bound=since(seen.bound),
-                started=since(seen.started),
-                ended=since(seen.ended),
+                bound=since(task.bound),
+                started=since(task.started),
+                ended=since(task.ended),
                 width=max(1, -(-pod.shape.cpu // 1000)),
                 lanes=tuple(sorted(place[name] for name in used)),
                 gpu_milli=pod.shape.demand,
-                reason=seen.reason,
-                evictions=seen.evictions,
+                reason=task.reason,
+                evictions=task.evictions,
             )
 
 
@@ -151,13 +147,13 @@ class Gpus:
         self.types: Counter[str] = Counter()
         self.lost = float(self._cluster.lost.sum())
 
-    def hold(self, seen: Seen, sign: int) -> None:
+    def hold(self, task: ClusterTask, sign: int) -> None:
         """Take what a task has, or give it back."""
-        number = self._number.get(seen.node)
+        number = self._number.get(task.node)
         if number is None:
             return
-        cluster, shape = self._cluster, seen.pod.shape
-        names = (device.rpartition("/")[2] for device in seen.devices)
+        cluster, shape = self._cluster, task.pod.shape
+        names = (device.rpartition("/")[2] for device in task.devices)
         taken = [
             int(name.removeprefix(PREFIX))
             for name in names
@@ -167,7 +163,7 @@ class Gpus:
             taken = []  # devices of somebody else's driver
         self.lost -= float(cluster.lost[number])
         change = cluster.place if sign > 0 else cluster.release
-        change(number, shape, seen.pod.memory, taken)
+        change(number, shape, task.pod.memory, taken)
         self.lost += float(cluster.lost[number])
         if taken:
             self.types[cluster.nodes[number].model] += sign * shape.demand

@@ -1,4 +1,4 @@
-"""A run with an outside scheduler, written down: what the server keeps, and what is to come.
+"""A run with an external scheduler, written down: what the server keeps, and what is to come.
 
 The file is JSON. The scheduler itself is not in it: it is started again, lists what there is, and
 goes on from the stored state at the stored virtual time. What it kept to itself (pods in back-off)
@@ -15,8 +15,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key, Store
 from dralab.cluster import Cluster
 from dralab.runtime.client import Resource
-from dralab.simulation.engines.external.driver import Report
-from dralab.simulation.engines.external.world import World
+from dralab.simulation.engines.external.pacing import PacingReport
+from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import Sample
 
@@ -36,7 +36,7 @@ KEPT: Final = (
 COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
 
 
-def save(path: Path, digest: str, world: World, report: Report) -> None:
+def save(path: Path, digest: str, world: ServedCluster, report: PacingReport) -> None:
     """Write a checkpoint; the schedulers have ended."""
     outages = world.lives.faults.outages
     content = {
@@ -55,7 +55,7 @@ def save(path: Path, digest: str, world: World, report: Report) -> None:
         "agenda": [[*entry[:4], dict(entry.detail)] for entry in world.agenda.entries()],
         "samples": [list(sample) for sample in world.samples],
         "report": {name: getattr(report, name) for name in COUNTED},
-        "settle": report.settle,
+        "quiet_period": report.quiet_period,
         "objects": _objects(world.store),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,13 +73,15 @@ def load(path: Path, digest: str) -> Mapping[str, Any]:
     except orjson.JSONDecodeError:
         content = None
     if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise InputError(path, "is no checkpoint of a run with an outside scheduler")
+        raise InputError(path, "is not a checkpoint of a run with an external scheduler")
     if content.get("digest") != digest:
         raise InputError(path, "belongs to another scenario, seed or version")
     return content
 
 
-def restore(content: Mapping[str, Any], cluster: Cluster, world: World, report: Report) -> None:
+def restore(
+    content: Mapping[str, Any], cluster: Cluster, world: ServedCluster, report: PacingReport
+) -> None:
     """Put everything back as it was; the world has prepared nothing."""
     _put(content["objects"], cluster)
     world.agenda.events.clock.advance_to(content["now"])
@@ -102,7 +104,7 @@ def restore(content: Mapping[str, Any], cluster: Cluster, world: World, report: 
     world.count_again()
     for name in COUNTED:
         setattr(report, name, content["report"][name])
-    report.settle = max(report.settle, content["settle"])
+    report.quiet_period = max(report.quiet_period, content["quiet_period"])
 
 
 def _objects(store: Store) -> list[list[Any]]:

@@ -1,12 +1,12 @@
-"""What a run with an outside scheduler leaves behind: a result, and how far to trust it."""
+"""What a run with an external scheduler leaves behind: a result, and how far to trust it."""
 
-from dralab.simulation.engines.external.driver import Driver, Report
-from dralab.simulation.engines.external.world import ServedTask, World
+from dralab.simulation.engines.external.pacing import Pacer, PacingReport
+from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask
 from dralab.simulation.results.result import Result, Task
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
 
-def result(driver: Driver, *, name: str, seed: int, complete: bool) -> Result:
+def result(driver: Pacer, *, name: str, seed: int, complete: bool) -> Result:
     """Return what became of the pods; times count from the beginning of the run."""
     world = driver.world
     nodes = world.room.nodes
@@ -29,13 +29,13 @@ def result(driver: Driver, *, name: str, seed: int, complete: bool) -> Result:
     )
 
 
-def notes(report: Report, world: World) -> list[str]:
+def notes(report: PacingReport, world: ServedCluster) -> list[str]:
     """Return what a reader has to know: first of all the late binds."""
     found = [
         f"late binds: {report.late_binds}",
         f"{report.steps} steps, {report.requests} requests ({report.event_writes} of them writes "
-        f"of events, {report.renewals} of leases), settle {report.settle:g} s",
-        "an outside scheduler breaks ties at random and in real time: totals repeat, "
+        f"of events, {report.renewals} of leases), quiet period {report.quiet_period:g} s",
+        "an external scheduler breaks ties at random and in real time: totals repeat, "
         "the times of single pods may not",
     ]
     if report.ended:
@@ -70,7 +70,7 @@ def notes(report: Report, world: World) -> list[str]:
     return found
 
 
-def _task(item: ServedTask, world: World, place: dict[str, int]) -> Task:
+def _task(item: ServedTask, world: ServedCluster, place: dict[str, int]) -> Task:
     def since(when: int | None) -> int | None:
         return None if when is None else when - world.begin
 

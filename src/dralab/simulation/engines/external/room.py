@@ -38,7 +38,7 @@ class Needs(NamedTuple):
     unsure: bool = False
 
 
-class Held(NamedTuple):
+class NodeUse(NamedTuple):
     """What the pods of a node hold together."""
 
     cpu: int = 0
@@ -46,9 +46,9 @@ class Held(NamedTuple):
     gpu: int = 0
     pods: int = 0
 
-    def plus(self, needs: Needs, sign: int = 1) -> "Held":
+    def plus(self, needs: Needs, sign: int = 1) -> "NodeUse":
         """Return what is held with a pod more, or less."""
-        return Held(
+        return NodeUse(
             self.cpu + sign * needs.cpu,
             self.memory + sign * needs.memory,
             self.gpu + sign * needs.gpu,
@@ -83,7 +83,7 @@ class Room:
     def __init__(self, nodes: Sequence[GpuNode], *, claims: bool = False) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.claims = claims
-        self.held = {name: Held() for name in self.nodes}
+        self.held = {name: NodeUse() for name in self.nodes}
         self.down: set[str] = set()
         self.cpu = self.gpu = 0
         self.waiting: dict[Needs, dict[str, None]] = defaultdict(dict)

@@ -1,7 +1,7 @@
-"""A whole run with an outside scheduler: serve, start it, drive it, stop it."""
+"""A whole run with an external scheduler: serve, start it, drive it, stop it."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -9,21 +9,30 @@ from typing import Any, Final
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import ManualClock, from_rfc3339
 from dralab.simulation.engines.external import checkpoint, report
-from dralab.simulation.engines.external.driver import Driver, Manners
+from dralab.simulation.engines.external.pacing import Pacer, PacingOptions
 from dralab.simulation.engines.external.schedulers import Command, started
-from dralab.simulation.engines.external.submission import Ways
-from dralab.simulation.engines.external.world import World
+from dralab.simulation.engines.external.served_cluster import ServedCluster
+from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
 
 START: Final = "2026-01-01T00:00:00Z"
+# The old names of fields of `external:`, accepted for one version.
+RENAMED: Final = {
+    "settle": "quiet_period",
+    "patience": "answer_timeout",
+    "hope": "bind_grace",
+    "thorough": "wait_for_rejections",
+    "start_settle": "start_quiet_period",
+    "start_patience": "start_timeout",
+}
 OF_THE_PROCESS: Final = frozenset({"command", "schedulers", "port", "tls"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
+class SchedulerCommands:
     """The schedulers to start, or none where someone starts them by hand; how they are served."""
 
     commands: Sequence[Command] = ()
@@ -32,31 +41,46 @@ class Outside:
     tls: bool = False
 
 
-def manners_of(scenario: Scenario) -> Manners:
+def pacing_of(scenario: Scenario) -> PacingOptions:
     """Return what the scenario's `external:` says; InputError for what it may not say."""
-    known = {item.name for item in fields(Manners)}
-    given = {key: value for key, value in scenario.external.items() if key in known}
-    unknown = set(scenario.external) - known - OF_THE_PROCESS
+    known = {item.name for item in fields(PacingOptions)}
+    given: dict[str, object] = {}
+    for key, value in scenario.external.items():
+        name = RENAMED.get(key, key)
+        if name != key and name in scenario.external:
+            raise InputError(
+                scenario.file, f"is the old name of `{name}`: give one", where=f"external.{key}"
+            )
+        given[name] = value
+    unknown = set(given) - known - OF_THE_PROCESS
     if unknown:
         raise InputError(
             scenario.file,
             f"is not known here; known are {', '.join(sorted(known | OF_THE_PROCESS))}",
             where=f"external.{min(unknown)}",
         )
+    given = {key: value for key, value in given.items() if key in known}
     for key, value in given.items():
-        wanted = type(getattr(Manners(), key))
+        wanted = type(getattr(PacingOptions(), key))
         right = isinstance(value, (int, float) if wanted is float else wanted)
         if not right or (isinstance(value, bool) and wanted is not bool):
             raise InputError(scenario.file, f"must be a {wanted.__name__}", where=f"external.{key}")
         if isinstance(value, (int, float)) and value < 0:
             raise InputError(scenario.file, "must not be negative", where=f"external.{key}")
-    return Manners(**given)  # type: ignore[arg-type]  # checked above
+    return PacingOptions(**given)  # type: ignore[arg-type]  # checked above
 
 
-def outside_of(scenario: Scenario, command: str | None = None) -> Outside:
+def old_names(scenario: Scenario) -> Iterator[str]:
+    """Yield a warning for every field of `external:` that has another name now."""
+    for key in scenario.external:
+        if key in RENAMED:
+            yield f"warning: external.{key} is now external.{RENAMED[key]}"
+
+
+def commands_of(scenario: Scenario, command: str | None = None) -> SchedulerCommands:
     """Return the schedulers of a scenario; `command` replaces those it names."""
     given = scenario.external
-    name = manners_of(scenario).scheduler_name
+    name = pacing_of(scenario).scheduler_name
     commands = []
     if command or "schedulers" not in given:
         words = _words(scenario, command or given.get("command", ()), "external.command")
@@ -73,7 +97,9 @@ def outside_of(scenario: Scenario, command: str | None = None) -> Outside:
     port, tls = given.get("port", 0), given.get("tls", False)
     if not isinstance(port, int) or not 0 <= port < 65536:
         raise InputError(scenario.file, "must be a port", where="external.port")
-    return Outside(commands=commands, folder=scenario.file.parent, port=port, tls=bool(tls))
+    return SchedulerCommands(
+        commands=commands, folder=scenario.file.parent, port=port, tls=bool(tls)
+    )
 
 
 def _words(scenario: Scenario, given: object, where: str) -> tuple[str, ...]:
@@ -85,7 +111,7 @@ def _words(scenario: Scenario, given: object, where: str) -> tuple[str, ...]:
 
 def run(
     scenario: Scenario,
-    outside: Outside,
+    commands: SchedulerCommands,
     *,
     say: Callable[[str], None] = lambda _: None,
     progress: Callable[[int, int, int], None] | None = None,
@@ -93,47 +119,51 @@ def run(
     resume: Path | None = None,
     keep: Path | None = None,
 ) -> Result:
-    """Run a scenario with outside schedulers; DecisionError where they do not play along.
+    """Run a scenario with external schedulers; DecisionError where they do not play along.
 
     A run that is stopped, or whose scheduler ends, is written to `keep`; `resume` goes on from such
     a file.
     """
-    manners = manners_of(scenario)
+    options = pacing_of(scenario)
+    for warning in old_names(scenario):
+        say(warning)
     how = scenario.circumstances
     if how.quotas:
         raise InputError(
-            scenario.file, "an outside scheduler knows only quotas of its own", where="queues"
+            scenario.file, "an external scheduler knows only quotas of its own", where="queues"
         )
     for fault in how.faults:
         if not fault.is_outage:
             raise InputError(
-                scenario.file, "under an outside scheduler only whole nodes go down", where="faults"
+                scenario.file,
+                "with an external scheduler only whole nodes go down",
+                where="faults",
             )
     marked = digest(scenario)
     saved: Mapping[str, Any] | None = None
     if resume is not None:
         saved = checkpoint.load(resume, marked)
     pods, clock = scenario.pods(), ManualClock(from_rfc3339(START))
-    ways = Ways(
-        scheduler_name=manners.scheduler_name, claims=manners.claims, overcommit=manners.overcommit
+    pod_options = PodOptions(
+        scheduler_name=options.scheduler_name, claims=options.claims, overcommit=options.overcommit
     )
-    options = Options(port=outside.port, tls=outside.tls)
+    serving = Options(port=commands.port, tls=commands.tls)
     # The ids of new objects must not be those of objects from before the checkpoint.
     seed = 1 + (saved["resumed"] if saved is not None else 0)
-    with Cluster(options, clock=clock, seed=seed) as cluster:
-        world = World(
+    with Cluster(serving, clock=clock, seed=seed) as cluster:
+        world = ServedCluster(
             cluster,
             clock,
             nodes=scenario.fleet.as_nodes(),
             pods=pods,
             circumstances=how,
-            ways=ways,
+            pod_options=pod_options,
             fleet_objects=scenario.fleet.objects,
             arrivals=scenario.work.objects,
         )
-        driver = Driver(world, manners, schedulers=max(1, len(outside.commands)))
-        if outside.commands:
-            driver.names = {command.name for command in outside.commands}
+        driver = Pacer(world, options, schedulers=max(1, len(commands.commands)))
+        if commands.commands:
+            driver.names = {command.name for command in commands.commands}
         if saved is None:
             with world.together():
                 world.prepare()
@@ -145,7 +175,7 @@ def run(
             if progress is not None:
                 progress(now, over, len(pods))
 
-        with started(outside.commands, outside.folder, cluster) as schedulers:
+        with started(commands.commands, commands.folder, cluster) as schedulers:
             driver.trouble, driver.revive = schedulers.trouble, schedulers.revive
             driver.at_work = schedulers.at_work
             complete = driver.run(tell, stop)

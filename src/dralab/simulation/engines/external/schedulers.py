@@ -1,4 +1,4 @@
-"""The processes of outside schedulers: started, looked after, ended."""
+"""The processes of external schedulers: started, looked after, ended."""
 
 import base64
 import os

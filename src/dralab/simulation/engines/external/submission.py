@@ -25,7 +25,7 @@ PLAYED: Final = frozenset({"Pod", "Job", "Node", "List"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class PodOptions:
     """How pods become objects.
 
     `claims`: GPUs are devices, and pods bring claims for them; otherwise GPUs are counted.
@@ -40,9 +40,9 @@ class Ways:
 class Submission:
     """Creates objects; the store's lock is held."""
 
-    def __init__(self, cluster: Cluster, ways: Ways, *, shares: bool) -> None:
+    def __init__(self, cluster: Cluster, pod_options: PodOptions, *, shares: bool) -> None:
         self.cluster = cluster
-        self.ways = ways
+        self.pod_options = pod_options
         self.shares = shares
 
     def bring(self, given: Sequence[Mapping[str, Any]]) -> None:
@@ -93,18 +93,18 @@ class Submission:
             status = [{"name": k, "resourceClaimName": v} for k, v in sorted(made.items())]
             patch = {"status": {"resourceClaimStatuses": status}}
             self.cluster.client.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
-        if pod.body is None and self.ways.claims and pod.shape.gpus:
+        if pod.body is None and self.pod_options.claims and pod.shape.gpus:
             return [_gpus(pod)]
         return sorted(made.values())
 
     def _made(self, pod: Pod) -> Object:
         claim = ""
-        if self.ways.claims and pod.shape.gpus:
+        if self.pod_options.claims and pod.shape.gpus:
             claim = _gpus(pod)
             wanted = gpu_claims.claim_of(claim, pod.shape, pod.namespace, shared=self.shares)
             wanted["metadata"].pop("uid", None)
             self.cluster.client.create(CLAIMS, wanted, pod.namespace)
-        body = objects.pod(pod, pod.scheduler or self.ways.scheduler_name, claim=claim)
+        body = objects.pod(pod, pod.scheduler or self.pod_options.scheduler_name, claim=claim)
         if pod.priority:
             body["spec"]["priorityClassName"] = objects.priority_class_name(pod.priority)
         return body
@@ -118,7 +118,7 @@ class Submission:
         if annotations := metadata.get("annotations"):
             metadata["annotations"] = {str(k): str(v) for k, v in annotations.items()}
         spec["restartPolicy"] = "Never"  # it is over when it is over
-        spec["schedulerName"] = pod.scheduler or self.ways.scheduler_name
+        spec["schedulerName"] = pod.scheduler or self.pod_options.scheduler_name
         for container in spec.get("containers") or ():
             container.setdefault("image", "simulated")
         if pod.priority and not spec.get("priorityClassName"):

@@ -18,7 +18,7 @@ from dralab.runtime.client import Object
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.external.room import Needs, Room
-from dralab.simulation.engines.external.submission import Submission, Ways
+from dralab.simulation.engines.external.submission import PodOptions, Submission
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.lives import Lives
 from dralab.simulation.lifecycle.model import Circumstances, Pod
@@ -37,7 +37,7 @@ class ServedTask(TaskRecord):
     claims: list[str] = field(default_factory=list)
 
 
-class World:
+class ServedCluster:
     """Everything that is simulated. `fresh` are the pods that came in the present step."""
 
     def __init__(
@@ -48,7 +48,7 @@ class World:
         nodes: Sequence[GpuNode],
         pods: Sequence[Pod],
         circumstances: Circumstances,
-        ways: Ways,
+        pod_options: PodOptions,
         fleet_objects: Sequence[Object] = (),
         arrivals: Sequence[Arrival] = (),
     ) -> None:
@@ -56,9 +56,9 @@ class World:
         self.store = cluster.server.store
         self.begin = clock.now()
         self.how = circumstances
-        self.ways = ways
+        self.pod_options = pod_options
         self.chance = Randomness(circumstances.seed)
-        self.room = Room(nodes, claims=ways.claims)
+        self.room = Room(nodes, claims=pod_options.claims)
         self.pods = {
             pod.key: ServedTask(pod, number, needs=self.room.needs_of(pod))
             for number, pod in enumerate(pods)
@@ -66,7 +66,7 @@ class World:
         self.fleet_objects, self.objects = fleet_objects, arrivals
         # Whether some pod wants a part of a GPU: then devices may be shared.
         self.shares = any(pod.shape.milli % WHOLE_GPU for pod in pods)
-        self.submission = Submission(cluster, ways, shares=self.shares)
+        self.submission = Submission(cluster, pod_options, shares=self.shares)
         self.agenda = Agenda(Events(clock))
         self.agenda.methods |= {"bring": self._bring, "gone": self._gone}
         self.lives = Lives(self, self.agenda, self.pods, circumstances, self._stream)
@@ -80,10 +80,10 @@ class World:
 
     def prepare(self) -> None:
         """Create nodes and classes, and put down what the scenario says will happen."""
-        client, ways = self.cluster.client, self.ways
+        client, pod_options = self.cluster.client, self.pod_options
         nodes = self.room.nodes.values()
         self.submission.bring(self.fleet_objects)
-        if ways.claims and any(node.gpus for node in nodes):
+        if pod_options.claims and any(node.gpus for node in nodes):
             client.create(CLASSES, gpu_claims.device_class())
         first = [one.body for one in self.objects if not one.when]
         self.submission.bring(first)
@@ -95,14 +95,14 @@ class World:
         }
         for node in nodes:
             body = objects.node(node, self.begin, given.get(node.name))
-            if ways.claims:
+            if pod_options.claims:
                 for amounts in (body["status"]["capacity"], body["status"]["allocatable"]):
                     amounts.pop(objects.GPU, None)
             taints = body.pop("spec")["taints"]
             client.create(NODES, body)
             # The server taints new nodes as not ready; the node controller takes that back.
             client.patch(NODES, node.name, {"spec": {"taints": taints or None}})
-            if ways.claims and node.gpus:
+            if pod_options.claims and node.gpus:
                 client.create(SLICES, gpu_claims.slice_of(node, shared=self.shares))
         for number, one in enumerate(self.objects):
             if one.when:
@@ -151,7 +151,7 @@ class World:
         # Whether there was room in every respect cannot be known of every pod.
         could = self.room.had_room(target, item.needs) and not item.needs.unsure
         late = could and key not in self.fresh
-        if not self.ways.overcommit and not self.room.fits(target, item.needs):
+        if not self.pod_options.overcommit and not self.room.fits(target, item.needs):
             self.over_capacity.append(key)
             item.node = target
             # The kubelet's own words.
@@ -258,7 +258,7 @@ class World:
     # --- objects ------------------------------------------------------------------------------
 
     def _status(self, item: ServedTask, phase: str, reason: str = "", message: str = "") -> None:
-        """Report a pod's state as its kubelet would, straight into the store.
+        """PacingReport a pod's state as its kubelet would, straight into the store.
 
         Half of all writes of a run are these; nobody but us owns what they set.
         """

@@ -15,11 +15,11 @@ from typing import Final
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.external.activity import Activity
 from dralab.simulation.engines.external.decisions import Decisions
-from dralab.simulation.engines.external.world import World
+from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import DecisionError
 
-# Where nothing can come of a step any more, so much of the settle is waited for all the same: for
-# a component that is no scheduler and reacts to what has happened.
+# Where nothing can come of a step any more, this part of the quiet period is waited for all the
+# same: a component other than the scheduler may react to what has happened.
 BRIEF: Final = 0.1
 # After so many answers the scheduler is known: silence of this many times what its first answer to
 # a step took at most, and of a second at least, means that no answer will come.
@@ -29,11 +29,11 @@ SHORT: Final = 1.0
 # Who answers nothing and asks nothing for so many steps is waited for in short, and has then gone.
 DEAF: Final = 3
 GONE: Final = 30
-# After so many times the patience even a scheduler that never falls silent is not waited for.
+# After so many times the answer_timeout even a scheduler that never falls silent is not waited for.
 RESTLESS: Final = 6
 # So many pods of higher priority that nobody was deleted for: this scheduler does not preempt.
 VAIN: Final = 5
-# Before the run ends, so many times the patience is waited for a bind: kube-scheduler's back-off is
+# Before the run ends, this many answer timeouts are waited for a bind: kube-scheduler's back-off is
 # up to 10 s, and looked at once a second.
 LAST: Final = 1.5
 # More often than that at one instant nobody means to delete what comes again.
@@ -41,34 +41,34 @@ ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
-    """How to get along with a scheduler. Seconds are real ones.
+class PacingOptions:
+    """How to pace simulated time to a scheduler. Seconds are real ones.
 
-    `settle`: silence that counts as an answer. `patience`: how long to wait for pods that get no
-    answer. `hope`: how long to wait for a pod that has room but is not bound. `polls`: it lists
-    instead of watching (found out by itself where it watches no pods). `overcommit`: pods may be
-    bound where there is no room (otherwise the kubelet refuses them). `claims`: GPUs are devices
-    that pods claim. `thorough`: every pod gets its answer, also one that has room nowhere.
-    `strict`: a late bind ends the run. `restarts`: how often a scheduler that ends by itself is
-    started again.
+    `quiet_period`: silence that counts as an answer. `answer_timeout`: how long to wait for pods
+    that get no answer. `bind_grace`: how long to wait for a pod that has room but is not bound.
+    `polls`: it lists instead of watching (found out where it watches no pods). `overcommit`: pods
+    may be bound where there is no room (otherwise the kubelet refuses them). `claims`: GPUs are
+    devices that pods claim. `wait_for_rejections`: wait for an answer about every pod, also one
+    that has room nowhere. `strict`: a late bind ends the run. `restarts`: how often a scheduler
+    that ends by itself is started again.
     """
 
-    settle: float = 0.05
-    patience: float = 10.0
-    hope: float = 2.0
-    start_patience: float = 60.0
-    start_settle: float = 0.3
+    quiet_period: float = 0.05
+    answer_timeout: float = 10.0
+    bind_grace: float = 2.0
+    start_timeout: float = 60.0
+    start_quiet_period: float = 0.3
     scheduler_name: str = "default-scheduler"
     polls: bool = False
     overcommit: bool = False
     claims: bool = False
-    thorough: bool = False
+    wait_for_rejections: bool = False
     strict: bool = False
     restarts: int = 0
 
 
 @dataclass(slots=True)
-class Report:
+class PacingReport:
     """What happened besides the tasks."""
 
     steps: int = 0
@@ -80,7 +80,7 @@ class Report:
     unanswered: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
     nobodys: list[str] = field(default_factory=list)
-    settle: float = 0.0
+    quiet_period: float = 0.0
     restarts: int = 0
     polls: bool = False
     terse: bool = False
@@ -95,7 +95,7 @@ class _Stopped(Exception):  # noqa: N818 - no error: the run leaves off
         self.why = why
 
 
-class Driver:
+class Pacer:
     """One run against a cluster whose clock is ours.
 
     `trouble` says what became of a scheduler that ended, `revive` starts it again, `at_work` says
@@ -103,18 +103,20 @@ class Driver:
     scheduler names that somebody answers to.
     """
 
-    def __init__(self, world: World, manners: Manners, *, schedulers: int = 1) -> None:
+    def __init__(
+        self, world: ServedCluster, options: PacingOptions, *, schedulers: int = 1
+    ) -> None:
         self.world = world
-        self.manners = manners
+        self.options = options
         self.schedulers = schedulers
-        self.names: set[str] = {manners.scheduler_name}
-        self.activity = Activity(polls=manners.polls)
+        self.names: set[str] = {options.scheduler_name}
+        self.activity = Activity(polls=options.polls)
         self.decisions = Decisions(world.store)
-        self.report = Report(settle=manners.settle)
+        self.report = PacingReport(quiet_period=options.quiet_period)
         self.trouble: Callable[[], str] = lambda: ""
         self.at_work: Callable[[], bool] = lambda: False
         self.revive: Callable[[], int] | None = None
-        self._hope = manners.hope
+        self._bind_grace = options.bind_grace
         self._given_up: set[str] = set()
         self._asked_at = 0
         self._idle = threading.Event()
@@ -127,17 +129,17 @@ class Driver:
 
         `reads` is how many lists or watches of pods there have to be: one for each of them.
         """
-        manners, activity = self.manners, self.activity
+        options, activity = self.options, self.activity
         reads, met = self.schedulers if reads is None else reads, 0
 
         def ready(silence: float) -> bool:
             nonlocal met
             if activity.pod_reads >= reads:
                 met = met or activity.clock.now()
-                if silence >= manners.start_settle:
+                if silence >= options.start_quiet_period:
                     return True
                 # Who lists again and again is never silent.
-                return activity.clock.now() - met > RESTLESS * manners.start_settle * SECOND
+                return activity.clock.now() - met > RESTLESS * options.start_quiet_period * SECOND
             if trouble := self.trouble():
                 raise DecisionError(f"did not ask for pods: {trouble}")
             if self._stop():
@@ -145,9 +147,9 @@ class Driver:
             return False
 
         activity.polls = False  # until it is known: silence includes that of lists
-        if not activity.wait(ready, manners.start_patience):
-            raise DecisionError(f"did not ask for pods in {manners.start_patience:g} s")
-        activity.polls = manners.polls or not activity.pod_watches
+        if not activity.wait(ready, options.start_timeout):
+            raise DecisionError(f"did not ask for pods in {options.start_timeout:g} s")
+        activity.polls = options.polls or not activity.pod_watches
         self.report.polls = activity.polls
 
     def run(
@@ -182,9 +184,9 @@ class Driver:
             if when is None:
                 # Nothing will happen by itself: time stands still, nothing can be late, and a
                 # scheduler that backs off gets its time.
-                if not self._expecting() or not self._heard(LAST * self.manners.patience):
+                if not self._expecting() or not self._heard(LAST * self.options.answer_timeout):
                     # What it still has to say of pods that wait is the reason that is told.
-                    self._heard(self.report.settle)
+                    self._heard(self.report.quiet_period)
                     break
                 self._hear_out()
                 continue
@@ -294,7 +296,7 @@ class Driver:
         It has refused pods, and never overfilled a node; and nobody could be deleted for one. So
         that pod will not be bound before room comes: time need not wait for hundreds of refusals.
         """
-        if self.manners.thorough or self.manners.overcommit or self.world.over_capacity:
+        if self.options.wait_for_rejections or self.options.overcommit or self.world.over_capacity:
             return False
         return self.decisions.refusals > 0 and not self._outranked()
 
@@ -310,22 +312,23 @@ class Driver:
 
     def _answers_no_more(self) -> bool:
         """Whether it is no use to wait for answers any longer."""
-        activity, decisions, patience = self.activity, self.decisions, self.manners.patience
+        activity, decisions = self.activity, self.decisions
+        limit = self.options.answer_timeout
         if activity.polls:
-            return activity.unheard() > (min(patience, SHORT) if self._deaf >= DEAF else patience)
+            return activity.unheard() > (min(limit, SHORT) if self._deaf >= DEAF else limit)
         if decisions.answers >= KNOWN:
-            patience = min(patience, max(SHORT, PAUSES * decisions.latency))
+            limit = min(limit, max(SHORT, PAUSES * decisions.latency))
         if self._deaf >= DEAF:
-            patience = min(patience, SHORT)
+            limit = min(limit, SHORT)
         if self._is_restless():
             return True
-        return activity.silence() > patience and self._is_silent(activity.silence())
+        return activity.silence() > limit and self._is_silent(activity.silence())
 
     def _is_restless(self) -> bool:
         """Whether somebody asks and asks, and nothing has come of it for long."""
         activity = self.activity
         since = activity.clock.now() - max(activity.touched, self.decisions.last)
-        return since > RESTLESS * self.manners.patience * SECOND
+        return since > RESTLESS * self.options.answer_timeout * SECOND
 
     def _wait_for_binds(self) -> None:
         """Let bound pods start, until no waiting pod has room or the scheduler is silent."""
@@ -341,22 +344,22 @@ class Driver:
                 continue
             # Where there is room for a pod that waits, the scheduler may just be slow: more silence
             # is asked for, once a pod.
-            hopeful = self._expecting(surely=True) - self._given_up
-            if not hopeful or not self._hope_for(hopeful):
+            expected = self._expecting(surely=True) - self._given_up
+            if not expected or not self._wait_for_bind_of(expected):
                 return
 
     def _is_idle(self) -> bool:
         """Whether nothing can be bound, and nobody be deleted to make room."""
-        if self.manners.overcommit or self._outranked():
+        if self.options.overcommit or self._outranked():
             return False
         return not self._expecting()
 
-    def _hope_for(self, hopeful: set[str]) -> bool:
+    def _wait_for_bind_of(self, expected: set[str]) -> bool:
         """Wait for a decision about pods that could be placed; False where none came."""
-        if self._heard(self._hope):
+        if self._heard(self._bind_grace):
             return True
-        self._given_up |= hopeful
-        placeable = self.world.room.placeable() & hopeful
+        self._given_up |= expected
+        placeable = self.world.room.placeable() & expected
         self.report.passed_over += sorted(placeable - set(self.report.passed_over))
         self._vain += not placeable
         return False
@@ -366,12 +369,12 @@ class Driver:
         return self._has_paused(silence) if self.decisions.any else self._is_silent(silence)
 
     def _has_paused(self, silence: float) -> bool:
-        return silence >= BRIEF * self.report.settle
+        return silence >= BRIEF * self.report.quiet_period
 
     def _is_silent(self, silence: float) -> bool:
         """Whether it has settled: no requests, none on the way, and nobody who could run."""
         activity = self.activity
-        if silence < self.report.settle:
+        if silence < self.report.quiet_period:
             return False
         if self._asked_at != activity.last:
             # What it has sent may wait in a socket: the server may be what is slow.
@@ -380,7 +383,7 @@ class Driver:
         if not self._idle.is_set():
             return False
         # One that never sleeps is believed for as long as one that is hoped for.
-        if activity.unheard() < self._hope and self.at_work():
+        if activity.unheard() < self._bind_grace and self.at_work():
             activity.stir()
             return False
         return True
@@ -439,7 +442,7 @@ class Driver:
         trouble = self.trouble()
         if not trouble:
             return
-        if self.revive is None or self.report.restarts >= self.manners.restarts:
+        if self.revive is None or self.report.restarts >= self.options.restarts:
             raise _Stopped(trouble)
         self.report.restarts += 1
         # Counted before it starts: it may be quicker than we are.
@@ -475,11 +478,11 @@ class Driver:
     def _was_late(self, late: int) -> None:
         report = self.report
         report.late_binds += late
-        report.settle *= 2
-        self._hope *= 2
+        report.quiet_period *= 2
+        self._bind_grace *= 2
         self._given_up.clear()
-        if self.manners.strict:
+        if self.options.strict:
             raise DecisionError(
-                f"{late} binds came too late for their step: repeat with a longer settle "
-                f"(now {report.settle:g} s)"
+                f"{late} binds came too late for their step: repeat with a longer quiet_period "
+                f"(now {report.quiet_period:g} s)"
             )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation.engines import ignored
-from dralab.simulation.engines.cluster.run import InsideRun
+from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.execute import Run
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
@@ -32,10 +32,10 @@ def _never_started(result: Result) -> Iterator[str]:
         yield f"{many} never started, {first.id} the first of them: {first.reason}"
 
 
-def begin(scenario: Scenario, resume: Path | None = None) -> Run | InsideRun:
+def begin(scenario: Scenario, resume: Path | None = None) -> Run | ClusterRun:
     """Return a run that has not begun, or goes on from a checkpoint.
 
     InputError: workload and scheduler do not go together, or the checkpoint is of another run.
     """
-    world: type[Run | InsideRun] = InsideRun if scenario.scheduler == OWN else Run
+    world: type[Run | ClusterRun] = ClusterRun if scenario.scheduler == OWN else Run
     return world(scenario) if resume is None else world.resumed(scenario, resume)

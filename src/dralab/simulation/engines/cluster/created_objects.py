@@ -18,7 +18,7 @@ from dralab.simulation.scenario.manifests import RUNS
 FIRST: Final = ("Namespace", "PriorityClass", "DeviceClass")
 
 
-class WrittenDown(Driver):
+class ManifestDriver(Driver):
     """A driver whose slices somebody else has written down: it makes all of them ready."""
 
     def __init__(self, node: str, name: str) -> None:
@@ -30,7 +30,7 @@ class WrittenDown(Driver):
         return {result: self.edits(claim, result) for result in claim.results}
 
 
-class Brought:
+class CreatedObjects:
     """Creates objects as they were written, and knows the drivers that their slices need."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -46,7 +46,7 @@ class Brought:
     def drivers(self, node: str) -> list[Driver]:
         """Return the drivers of the slices that a node may use."""
         names = self._drivers.get(node, set()) | self._drivers.get("", set())
-        return [WrittenDown(node, name) for name in sorted(names)]
+        return [ManifestDriver(node, name) for name in sorted(names)]
 
     def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> None:
         """Create an object; ApiError: the server refuses it. Pods tell how long Jobs run."""
