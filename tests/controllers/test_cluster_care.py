@@ -7,7 +7,6 @@ from dralab.kernel.clock import rfc3339_micro
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
     CONFIG_MAPS,
-    EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -377,18 +376,6 @@ class TestQuotas:
         assert used == {"gpu.deviceclass.resource.k8s.io/devices": "3"}
 
 
-def test_events_are_forgotten_an_hour_after_they_were_last_seen():
-    lab = lab_with("event-ttl")
-    recorder = lab.manager.recorder("tests")
-    [stored] = lab.add(PODS, pod("p"))
-    recorder.event(stored, "Pod", "Once", "it happened")
-    recorder.event(stored, "Pod", "Often", "it happens")
-    lab.wait(1800)
-    recorder.event(stored, "Pod", "Often", "it happens")
-    lab.wait(1900)
-    assert [event["reason"] for event in lab.all(EVENTS)] == ["Often"]
-
-
 def test_every_controller_can_be_left_out_by_its_name():
     lab = RealLab()
     assert len(registry.assemble(lab.manager)) == len(registry.CONTROLLERS) > 10
@@ -396,19 +383,3 @@ def test_every_controller_can_be_left_out_by_its_name():
     assert len(rest) == len(registry.CONTROLLERS) - 1
     with pytest.raises(ValueError, match="there is no controller 'x'"):
         registry.assemble(RealLab().manager, without=["x"])
-
-
-@pytest.mark.parametrize("when", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_an_event_lives_for_an_hour_whatever_its_times_say(when):
-    lab = lab_with("event-ttl")
-    for name in ("a", "odd", "z"):
-        event = {
-            "metadata": {"name": name, "namespace": "default"},
-            "involvedObject": {"namespace": "default"},
-            "reason": name,
-        }
-        lab.add(EVENTS, event | ({"lastTimestamp": when} if name == "odd" else {}))
-    lab.wait(3500)
-    assert lab.names(EVENTS) == ["a", "odd", "z"]
-    lab.wait(200)
-    assert lab.names(EVENTS) == []

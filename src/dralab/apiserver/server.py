@@ -9,6 +9,7 @@ from dralab.apiserver.http.authentication import Authenticator
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.nodes import LOOPBACK, Network, Nodes
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
+from dralab.apiserver.resources.expiry import EventLeases
 from dralab.apiserver.storage import Store
 from dralab.apiserver.watching import Hub, Limits
 from dralab.kernel.clock import Clock, WallClock
@@ -50,6 +51,7 @@ class ApiServer:
             admission=built_in_admission(service_accounts=service_accounts),
             features=features,
         )
+        self.leases = EventLeases(self.resources.context)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(
             self.resources, authenticator=authenticator, address=address, accept_hosts=accept_hosts
@@ -67,6 +69,11 @@ class ApiServer:
         for observe in self.observers:
             observe(request, answer)
         return answer
+
+    def tick(self) -> None:
+        """Do what is due: bookmarks, the end of old events. Call it every few seconds."""
+        self.hub.tick()
+        self.leases.expire()
 
     def close(self) -> None:
         """End the watches and close the store."""

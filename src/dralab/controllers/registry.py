@@ -11,7 +11,6 @@ from dralab.controllers.deployments import Deployments
 from dralab.controllers.device_taints import DeviceTaintEviction
 from dralab.controllers.disruption import DisruptionBudgets
 from dralab.controllers.endpoint_slices import EndpointSlices
-from dralab.controllers.event_ttl import EventTtl
 from dralab.controllers.garbage import GarbageCollector
 from dralab.controllers.jobs import Jobs
 from dralab.controllers.namespaces import Namespaces
@@ -37,7 +36,6 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "pod-garbage-collector-controller": PodGarbage,
     "serviceaccount-controller": ServiceAccounts,
     "disruption-controller": DisruptionBudgets,
-    "event-ttl": EventTtl,
     "replicaset-controller": ReplicaSets,
     "replicationcontroller-controller": ReplicationControllers,
     "deployment-controller": Deployments,

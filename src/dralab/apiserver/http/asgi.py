@@ -51,6 +51,10 @@ class Served(Protocol):
         """Answer a request; it raises nothing that a client could cause."""
         ...
 
+    def tick(self) -> None:
+        """Do what is due: bookmarks, the end of old events. StorageUnavailable."""
+        ...
+
 
 class Edge(Answering):
     """The ASGI application. `served` may be exchanged between requests: a fresh store per test."""
@@ -192,7 +196,10 @@ class Edge(Answering):
 
     def _tick(self) -> None:
         if self.loop is not None:
-            self.served.hub.tick()
+            try:
+                self.served.tick()
+            except StorageUnavailable as error:
+                logger.error("the store takes no writes: %s", error)
             self._bookmarks = self.loop.call_later(BOOKMARKS_EVERY, self._tick)
 
 

@@ -1,0 +1,85 @@
+"""Events are forgotten an hour after they were last written (kube-apiserver --event-ttl).
+
+The lease of an event begins with each write of it, as an etcd lease does. Of the events that a
+server finds when it starts, the event's own times tell when that was.
+"""
+
+from collections import deque
+from typing import Final
+
+from dralab.apiserver.resources import deleting
+from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.storage import Key
+from dralab.kernel.clock import SECOND, from_rfc3339
+
+HUB: Final = "events"
+TTL: Final = 3600 * SECOND
+# A write takes a few old ones with it, so nobody has to call `expire` where nobody waits: in a
+# simulation. A look at the clock takes more.
+AT_A_WRITE: Final = 8
+AT_A_TIME: Final = 500
+
+
+class EventLeases:
+    """When each event was written last, oldest first; the store's lock guards it."""
+
+    def __init__(self, context: Context, *, ttl: int = TTL) -> None:
+        self.context = context
+        self.ttl = ttl
+        self._written: deque[tuple[int, Key, int]] = deque()  # when, what, at which revision
+        self._busy = False
+        self._begin()
+        context.rules.observe(HUB, self._follow)
+        context.reloads.append(self._begin)
+
+    def expire(self, most: int = AT_A_TIME) -> None:
+        """Delete events that nobody has written for too long, but no more than `most`."""
+        store, oldest = self.context.store, self.context.clock.now() - self.ttl
+        with store.lock:
+            if self._busy or not self._written or self._written[0][0] >= oldest:
+                return
+            self._busy = True
+            try:
+                with store.batch():
+                    while most and self._written and self._written[0][0] < oldest:
+                        self._end(*self._written.popleft()[1:])
+                        most -= 1
+            finally:
+                self._busy = False
+
+    def _end(self, key: Key, revision: int) -> None:
+        if key in self.context.store.damaged(HUB):
+            return
+        found = self.context.store.get(key)
+        if found is not None and found.revision == revision:
+            kind = self.context.kinds.find("", "v1", "events")
+            deleting.remove(self.context, kind, found)
+
+    def _follow(self, _: Object | None, after: Object | None) -> None:
+        if after is None:
+            return
+        metadata = after["metadata"]
+        key = Key(HUB, metadata["namespace"], metadata["name"])
+        revision = int(metadata["resourceVersion"])
+        self._written.append((self.context.clock.now(), key, revision))
+        self.expire(AT_A_WRITE)
+
+    def _begin(self) -> None:
+        now = self.context.clock.now()
+        found = self.context.store.list(HUB).items
+        self._written = deque(
+            sorted((last_seen(event.value, now), event.key, event.revision) for event in found)
+        )
+
+
+def last_seen(event: Object, now: int) -> int:
+    """Return when an event was seen last: between its creation and now, whatever its times say.
+
+    No recorder's clock ends it early or keeps it for ever.
+    """
+    series = event.get("series") or {}
+    text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    created = event["metadata"].get("creationTimestamp")
+    since = from_rfc3339(created) if created else 0
+    seen = from_rfc3339(text) if text else since
+    return since if seen > now else max(since, seen)
