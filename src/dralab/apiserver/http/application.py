@@ -119,7 +119,9 @@ class Application:
         except NoSuchGroup:
             return HttpResponse(status=404, headers=TEXT, body=b"404 page not found\n")
         except StorageUnavailable as error:
-            return refusal(ApiError("InternalError", f"Internal error occurred: {error}", code=500))
+            details = {"retryAfterSeconds": 1}
+            text = f"the store takes no writes: {error}"
+            return refusal(ApiError("ServiceUnavailable", text, details=details))
         if wants_pretty(request) and isinstance(answer, HttpResponse):
             return pretty(answer)
         return answer

@@ -199,7 +199,7 @@ class Edge(Answering):
             try:
                 self.served.tick()
             except StorageUnavailable as error:
-                logger.error("the store takes no writes: %s", error)
+                _unavailable(error)  # which tells the log
             self._bookmarks = self.loop.call_later(BOOKMARKS_EVERY, self._tick)
 
 

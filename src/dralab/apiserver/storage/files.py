@@ -4,6 +4,7 @@ Secrets are among the objects: every file is its owner's alone from its first mo
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ MARK: Final = "store.mark"
 RESERVE: Final = "store.reserve"
 UNKNOWN: Final = "-"
 
-RESERVED: Final = 8 * 1024 * 1024
+# Enough to bring home what SQLite has written aside, which is some 16 MiB.
+RESERVED: Final = 20 * 1024 * 1024
 KEPT: Final = 1024 * 1024  # of it for the next start, which has small files to write
 MARK_SIZE: Final = 192
 
@@ -186,7 +188,9 @@ class Reserve:
                 os.posix_fallocate(handle, 0, RESERVED)
             finally:
                 os.close(handle)
-        except OSError:
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                self.released = True
             with contextlib.suppress(OSError):
                 if self.path.stat().st_size > KEPT:  # a part of it may have been had
                     os.truncate(self.path, KEPT)

@@ -21,12 +21,14 @@ from dralab.apiserver.storage.database import DiskFull, Fields, Row, row_of, tol
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
 from dralab.apiserver.storage.files import (
     FILE,
+    KEPT,
     MARK,
     Durability,
     Mark,
     MarkFile,
     Reserve,
     aside,
+    free,
     locked,
 )
 from dralab.apiserver.storage.memory import WINDOW, MemoryStore
@@ -141,7 +143,14 @@ class SqliteStore(MemoryStore):
             with contextlib.suppress(StorageUnavailable):
                 self.compact(self._revision)
                 with self._checkpoints.busy, told_as_unavailable(self.path):
-                    self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+                    if self._growth() < free(self.directory):
+                        self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
+    def _growth(self) -> int:
+        """Return by how much the database grows when all that was written aside comes home."""
+        pages = self._db.execute("PRAGMA page_count").fetchone()[0]
+        size = self._db.execute("PRAGMA page_size").fetchone()[0]
+        return int(pages * size - self.path.stat().st_size)
 
     def _allow(self, change: Change) -> None:
         if self._reserve.released and not _makes_room(change) and not self._has_room():
@@ -151,7 +160,13 @@ class SqliteStore(MemoryStore):
             )
 
     def _has_room(self) -> bool:
-        return self._reserve.regain()
+        """Return whether there is room on the disk again, or within the file."""
+        if self._reserve.regain():
+            return True
+        with told_as_unavailable(self.path):
+            pages = self._db.execute("PRAGMA freelist_count").fetchone()[0]
+            size = self._db.execute("PRAGMA page_size").fetchone()[0]
+        return bool(pages * size > KEPT)
 
     def _check_places(self) -> None:
         """Refuse to write to files that have lost their names: at the end they would be gone."""
