@@ -1,7 +1,12 @@
 """What holds for all tests."""
 
+import contextlib
 import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The same examples every time, so that a run can be repeated; DRALAB_EXPLORE looks for new ones.
@@ -13,3 +18,38 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dralab")
+
+STARTED = pytest.StashKey[set[int]]()  # processes that were there when a test's call began
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Remember whether a test failed, and which processes were there before it."""
+    item.stash[STARTED] = descendants()
+    try:
+        yield
+    except BaseException:
+        item.stash[FAILED] = True
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """End the processes that a failed test has left, once its fixtures are gone."""
+    result = yield
+    if item.stash.get(FAILED, False):
+        for process in descendants() - item.stash[STARTED]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+    return result
+
+
+def descendants(process: int | str = "self") -> set[int]:
+    """Return the processes that a process has started, and those that they have started."""
+    found = set()
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found |= {child, *descendants(child)}
+    return found
