@@ -25,10 +25,10 @@ from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.policy.policies import FragmentationAware
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelEnvironment
+from dralab.values.json_types import JsonDict
 
-Wire = dict[str, Any]
 DRIVER = "gpu.example.com"
-CLASSES: list[Wire] = [
+CLASSES: list[JsonDict] = [
     {
         "metadata": {"name": "gpu"},
         "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
@@ -58,12 +58,12 @@ MIX = (
 # --- what is measured on -------------------------------------------------------------------------
 
 
-def nodes(count: int) -> Iterator[Wire]:
+def nodes(count: int) -> Iterator[JsonDict]:
     for number in range(count):
         yield {"metadata": {"name": f"node-{number}"}}
 
 
-def gpus(count: int, *, each: int = 8, unlike: bool = True) -> Iterator[Wire]:
+def gpus(count: int, *, each: int = 8, unlike: bool = True) -> Iterator[JsonDict]:
     """One slice per node: GPUs with ten attributes and three capacities, two NUMA nodes."""
     for number in range(count):
         devices = [
@@ -92,13 +92,13 @@ def gpus(count: int, *, each: int = 8, unlike: bool = True) -> Iterator[Wire]:
         yield slice_of(number, "", 1, devices=devices)
 
 
-def slice_of(number: int, part: str, count: int, **content: Any) -> Wire:
+def slice_of(number: int, part: str, count: int, **content: Any) -> JsonDict:
     pool = {"name": f"node-{number}", "generation": 1, "resourceSliceCount": count}
     spec = {"driver": DRIVER, "nodeName": f"node-{number}", "pool": pool, **content}
     return {"metadata": {"name": f"node-{number}{part}"}, "spec": spec}
 
 
-def mig(count: int, *, each: int = 8) -> Iterator[Wire]:
+def mig(count: int, *, each: int = 8) -> Iterator[JsonDict]:
     """Per node eight A100 with 25 partitions each, which draw on memory slices and processors."""
     devices, counters = [], []
     for gpu in range(each):
@@ -136,14 +136,14 @@ def mig(count: int, *, each: int = 8) -> Iterator[Wire]:
             yield slice_of(number, f"-b{index}", len(parts) + 1, devices=part)
 
 
-def claim(number: int, expression: str, count: int = 1, match: str = "") -> Wire:
+def claim(number: int, expression: str, count: int = 1, match: str = "") -> JsonDict:
     asked = {
         "deviceClassName": "gpu",
         "allocationMode": "ExactCount",
         "count": count,
         "selectors": [{"cel": {"expression": expression}}],
     }
-    devices: Wire = {"requests": [{"name": "gpu", "exactly": asked}]}
+    devices: JsonDict = {"requests": [{"name": "gpu", "exactly": asked}]}
     if match:
         devices["constraints"] = [{"matchAttribute": f"{DRIVER}/{match}"}]
     return {
@@ -163,7 +163,7 @@ def say(what: str, figure: str, beside: str = "") -> None:
     print(f"{what:<62}{figure:>22}   {beside}", flush=True)
 
 
-def rate(fleet: Fleet, claims: Sequence[Wire]) -> tuple[int, float]:
+def rate(fleet: Fleet, claims: Sequence[JsonDict]) -> tuple[int, float]:
     """Return how many claims were served until one was not, and how many per second."""
     start = time.process_time()
     served = 0
@@ -314,8 +314,8 @@ def hard() -> None:
     say("the slowest of them", f"{worst:.2f} ms")
 
 
-def difficult() -> Iterator[tuple[str, list[Wire], list[Wire], str]]:
-    def several(*asked: tuple[str, int], pairs: int = 0) -> Wire:
+def difficult() -> Iterator[tuple[str, list[JsonDict], list[JsonDict], str]]:
+    def several(*asked: tuple[str, int], pairs: int = 0) -> JsonDict:
         whole = claim(0, "true")
         template = whole["spec"]["devices"]["requests"][0]["exactly"]
         whole["spec"]["devices"]["requests"] = [
@@ -392,7 +392,7 @@ def difficult() -> Iterator[tuple[str, list[Wire], list[Wire], str]]:
     yield "5 GPU+NIC pairs where 4 are", pairs_of(), [several(*pairs, pairs=5)], ""
 
 
-def quarters(count: int) -> Iterator[Wire]:
+def quarters(count: int) -> Iterator[JsonDict]:
     """GPUs of eight units in partitions of 8, 4 and 2."""
     devices = []
     for gpu in range(count):
@@ -417,7 +417,7 @@ def quarters(count: int) -> Iterator[Wire]:
     )
 
 
-def pairs_of() -> list[Wire]:
+def pairs_of() -> list[JsonDict]:
     """Eight GPUs on four roots, eight NICs on two of them."""
     devices = [
         {

@@ -7,7 +7,6 @@ Nodes of 8 GPUs of two kinds, 60 % of them in use at random: nearly every node i
 
 import random
 import time
-from typing import Any
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
@@ -16,11 +15,10 @@ from dralab.allocation.explanation.sentences import event
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.selectors import CelEnvironment
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 
-
-def slices(nodes: int, chance: random.Random) -> list[Object]:
+def slices(nodes: int, chance: random.Random) -> list[JsonDict]:
     return [
         {
             "metadata": {"name": f"s{i}"},
@@ -44,7 +42,7 @@ def slices(nodes: int, chance: random.Random) -> list[Object]:
     ]
 
 
-def held(nodes: int, chance: random.Random) -> list[Object]:
+def held(nodes: int, chance: random.Random) -> list[JsonDict]:
     return [
         {
             "metadata": {"name": f"c{i}-{j}"},
@@ -64,10 +62,10 @@ def held(nodes: int, chance: random.Random) -> list[Object]:
     ]
 
 
-def asked(count: int, match: str = "") -> Object:
+def asked(count: int, match: str = "") -> JsonDict:
     selectors = [{"cel": {"expression": "device.attributes['d'].kind == 'x'"}}]
     exactly = {"deviceClassName": "gpu", "count": count, "selectors": selectors}
-    devices: Object = {"requests": [{"name": "gpu", "exactly": exactly}]}
+    devices: JsonDict = {"requests": [{"name": "gpu", "exactly": exactly}]}
     devices |= {"constraints": [{"matchAttribute": match}]} if match else {}
     return {"metadata": {"name": "c"}, "spec": {"devices": devices}}
 

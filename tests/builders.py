@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 API = "resource.k8s.io/v1"
 DRIVER = "gpu.example.com"
@@ -17,7 +17,7 @@ SHARED = Path(__file__).parents[1] / ".." / "shared"
 SEMVER = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
 
 
-def value(of: Any) -> Object:
+def value(of: Any) -> JsonDict:
     """An attribute: whole numbers, truths, versions and texts are told apart by their form."""
     if isinstance(of, dict):
         return of
@@ -34,15 +34,15 @@ def value(of: Any) -> Object:
 def device(
     name: str,
     *,
-    consumes: Object | None = None,
-    capacity: Object | None = None,
-    taints: list[Object] | None = None,
+    consumes: JsonDict | None = None,
+    capacity: JsonDict | None = None,
+    taints: list[JsonDict] | None = None,
     shared: bool = False,
-    more: Object | None = None,
+    more: JsonDict | None = None,
     **attributes: Any,
-) -> Object:
+) -> JsonDict:
     """A device; `consumes` maps a counter set to its counters, `capacity` names to amounts."""
-    made: Object = {"name": name}
+    made: JsonDict = {"name": name}
     if attributes:
         made["attributes"] = {key: value(item) for key, item in attributes.items()}
     if capacity:
@@ -61,32 +61,32 @@ def device(
     return made | (more or {})
 
 
-def counters(amounts: Object) -> Object:
+def counters(amounts: JsonDict) -> JsonDict:
     return {name: {"value": str(amount)} for name, amount in amounts.items()}
 
 
-def counter_set(name: str, **amounts: Any) -> Object:
+def counter_set(name: str, **amounts: Any) -> JsonDict:
     return {"name": name, "counters": counters(amounts)}
 
 
-def taint(key: str, effect: str = "NoSchedule", value: str = "") -> Object:
+def taint(key: str, effect: str = "NoSchedule", value: str = "") -> JsonDict:
     return {"key": key, "effect": effect} | ({"value": value} if value else {})
 
 
 def pool(
     name: str,
-    *devices: Object,
+    *devices: JsonDict,
     driver: str = DRIVER,
     node: str | None = NODE,
-    counters: list[Object] | None = None,
+    counters: list[JsonDict] | None = None,
     generation: int = 1,
     **more: Any,
-) -> list[Object]:
+) -> list[JsonDict]:
     """The slices of a pool: one of devices, and one of counter sets where there are any."""
-    where: Object = {"nodeName": node} if node else {"allNodes": True}
+    where: JsonDict = {"nodeName": node} if node else {"allNodes": True}
     count = 2 if counters else 1
 
-    def part(suffix: str, **contents: Any) -> Object:
+    def part(suffix: str, **contents: Any) -> JsonDict:
         spec = {
             "driver": driver,
             "pool": {"name": name, "generation": generation, "resourceSliceCount": count},
@@ -99,23 +99,23 @@ def pool(
     return slices + ([part("-counters", sharedCounters=counters)] if counters else [])
 
 
-def obj(kind: str, name: str, *, namespace: str = "", api: str = API, **parts: Any) -> Object:
+def obj(kind: str, name: str, *, namespace: str = "", api: str = API, **parts: Any) -> JsonDict:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **parts}
 
 
-def device_class(name: str, *selectors: str, **spec: Any) -> Object:
+def device_class(name: str, *selectors: str, **spec: Any) -> JsonDict:
     made = dict(spec) | ({"selectors": cel(*selectors)} if selectors else {})
     return obj("DeviceClass", name, spec=made)
 
 
-def cel(*expressions: str) -> list[Object]:
+def cel(*expressions: str) -> list[JsonDict]:
     return [{"cel": {"expression": expression}} for expression in expressions]
 
 
-def ask(class_name: str = "gpu", *selectors: str, count: int | str = 1, **more: Any) -> Object:
+def ask(class_name: str = "gpu", *selectors: str, count: int | str = 1, **more: Any) -> JsonDict:
     """What `exactly` and alternatives say; `count="All"` asks for all devices."""
-    made: Object = {"deviceClassName": class_name}
+    made: JsonDict = {"deviceClassName": class_name}
     if selectors:
         made["selectors"] = cel(*selectors)
     made |= (
@@ -128,11 +128,11 @@ def ask(class_name: str = "gpu", *selectors: str, count: int | str = 1, **more: 
 
 def request(
     name: str, class_name: str = "gpu", *selectors: str, count: int | str = 1, **more: Any
-) -> Object:
+) -> JsonDict:
     return {"name": name, "exactly": ask(class_name, *selectors, count=count, **more)}
 
 
-def first_of(name: str, **alternatives: Object) -> Object:
+def first_of(name: str, **alternatives: JsonDict) -> JsonDict:
     """`first_of("r", big=ask("gpu", count=2), small=ask("gpu"))`."""
     subs = [{"name": key} | item for key, item in alternatives.items()]
     return {"name": name, "firstAvailable": subs}
@@ -140,22 +140,22 @@ def first_of(name: str, **alternatives: Object) -> Object:
 
 def claim(
     name: str,
-    *requests: Object,
+    *requests: JsonDict,
     match: str | None = None,
     distinct: str | None = None,
-    constraints: list[Object] | None = None,
-    config: list[Object] | None = None,
+    constraints: list[JsonDict] | None = None,
+    config: list[JsonDict] | None = None,
     namespace: str = "",
     **more: Any,
-) -> Object:
+) -> JsonDict:
     rules = list(constraints or ())
     rules += [{"matchAttribute": match}] if match else []
     rules += [{"distinctAttribute": distinct}] if distinct else []
-    devices: Object = {"requests": list(requests)}
+    devices: JsonDict = {"requests": list(requests)}
     devices |= {"constraints": rules} if rules else {}
     devices |= {"config": config} if config else {}
     return obj("ResourceClaim", name, namespace=namespace, spec={"devices": devices}, **more)
 
 
-def node(name: str = NODE, **labels: str) -> Object:
+def node(name: str = NODE, **labels: str) -> JsonDict:
     return obj("Node", name, api="v1") | {"metadata": {"name": name, "labels": labels}}

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from dralab.drivers.driver import Object
 from dralab.objects.metadata import Key, key_of
 from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS
+from dralab.values.json_types import JsonDict
 
 
 class ReadyDevices:
@@ -27,7 +27,7 @@ class ReadyDevices:
             self.claims.learn(changed)
         return None
 
-    def _change(self, claim: Object) -> bool:
+    def _change(self, claim: JsonDict) -> bool:
         status = claim["status"]
         if "allocation" not in status:
             return False

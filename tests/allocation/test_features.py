@@ -9,18 +9,18 @@ from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unsatisfiable
 from dralab.allocation.problem import Features, InUse, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
+from dralab.values.json_types import JsonDict
 
-Wire = dict[str, Any]
 NODE = Node("n", {"zone": "a"})
 
 
 def device(
-    name: str, *, draws: Wire | None = None, groups: list[str] | None = None, **more: Any
-) -> Wire:
+    name: str, *, draws: JsonDict | None = None, groups: list[str] | None = None, **more: Any
+) -> JsonDict:
     attributes = dict(more.pop("attributes", {}))
-    found: Wire = {"name": name, "attributes": attributes, **more}
+    found: JsonDict = {"name": name, "attributes": attributes, **more}
     if draws:
-        consumed: Wire = {
+        consumed: JsonDict = {
             "counterSet": "s",
             "counters": {key: {"value": str(value)} for key, value in draws.items()},
         }
@@ -29,8 +29,8 @@ def device(
 
 
 def slices(
-    devices: list[Wire], counters: Wire | None = None, name: str = "p", **spec: Any
-) -> list[Wire]:
+    devices: list[JsonDict], counters: JsonDict | None = None, name: str = "p", **spec: Any
+) -> list[JsonDict]:
     node_scope = (
         {}
         if {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"} & spec.keys()
@@ -50,20 +50,20 @@ def slices(
     return found
 
 
-def claim(*requests: Wire, **more: Any) -> Wire:
+def claim(*requests: JsonDict, **more: Any) -> JsonDict:
     return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": list(requests), **more}}}
 
 
-def request(name: str = "r", **more: Any) -> Wire:
+def request(name: str = "r", **more: Any) -> JsonDict:
     return {"name": name, "exactly": {"deviceClassName": "any", **more}}
 
 
 def solve(
-    published: list[Wire],
-    *claims: Wire,
+    published: list[JsonDict],
+    *claims: JsonDict,
     features: Features | None = None,
     in_use: InUse | None = None,
-    rules: tuple[Wire, ...] = (),
+    rules: tuple[JsonDict, ...] = (),
 ) -> Any:
     reader = v1.Reader(CelEnvironment())
     problem = Problem(
@@ -83,7 +83,7 @@ def chosen(outcome: Any) -> list[str] | str:
     return outcome.error
 
 
-def text(value: str) -> Wire:
+def text(value: str) -> JsonDict:
     return {"string": value}
 
 
@@ -193,7 +193,7 @@ def test_without_their_feature_slices_with_groups_are_not_there() -> None:
     assert chosen(outcome) == ""
 
 
-def shared(value: str, **policy: Any) -> Wire:
+def shared(value: str, **policy: Any) -> JsonDict:
     return device(
         "a",
         allowMultipleAllocations=True,
@@ -216,7 +216,7 @@ def shared(value: str, **policy: Any) -> Wire:
     ],
 )
 def test_amounts_are_rounded_by_the_policy_of_the_device(
-    policy: Wire, asked: str | None, consumed: str | None
+    policy: JsonDict, asked: str | None, consumed: str | None
 ) -> None:
     more = {"capacity": {"requests": {"c": asked}}} if asked else {}
     outcome = solve(slices([shared("10", **policy)]), claim(request(**more)))
@@ -273,8 +273,8 @@ def test_slices_that_skip_node_operations_need_their_feature() -> None:
         ({"device": "b"}, ["a"]),
     ],
 )
-def test_taint_rules_repel_what_they_select(selector: Wire | None, expected: Any) -> None:
-    spec: Wire = {"taint": {"key": "k", "effect": "NoSchedule"}} | (
+def test_taint_rules_repel_what_they_select(selector: JsonDict | None, expected: Any) -> None:
+    spec: JsonDict = {"taint": {"key": "k", "effect": "NoSchedule"}} | (
         {} if selector is None else {"deviceSelector": selector}
     )
     rules = ({"metadata": {"name": "rule"}, "spec": spec},)

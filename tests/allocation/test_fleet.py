@@ -15,9 +15,9 @@ from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelEnvironment
+from dralab.values.json_types import JsonDict
 
-Wire = dict[str, Any]
-CLASSES: list[Wire] = [
+CLASSES: list[JsonDict] = [
     {
         "metadata": {"name": "any"},
         "spec": {"config": [{"opaque": {"driver": "d", "parameters": {"a": 1}}}]},
@@ -29,13 +29,13 @@ CLASSES: list[Wire] = [
 ]
 
 
-def node(name: str) -> Wire:
+def node(name: str) -> JsonDict:
     return {"metadata": {"name": name, "labels": {"zone": name[-1]}}}
 
 
 def slices_of(
-    pool: str, node_scope: Wire, devices: list[Wire], counters: Wire | None = None
-) -> list[Wire]:
+    pool: str, node_scope: JsonDict, devices: list[JsonDict], counters: JsonDict | None = None
+) -> list[JsonDict]:
     count = 2 if counters else 1
     spec = {
         "driver": "d",
@@ -52,8 +52,8 @@ def slices_of(
     return found
 
 
-def random_device(chance: Random, name: str, counters: Wire | None, pool: str) -> Wire:
-    found: Wire = {
+def random_device(chance: Random, name: str, counters: JsonDict | None, pool: str) -> JsonDict:
+    found: JsonDict = {
         "name": name,
         "attributes": {
             "t": {"string": chance.choice("xy")},
@@ -80,9 +80,9 @@ def random_device(chance: Random, name: str, counters: Wire | None, pool: str) -
     return found
 
 
-def random_fleet(chance: Random) -> tuple[list[Wire], list[Wire]]:
+def random_fleet(chance: Random) -> tuple[list[JsonDict], list[JsonDict]]:
     nodes = [node(f"node-{i}") for i in range(chance.randint(1, 4))]
-    slices: list[Wire] = []
+    slices: list[JsonDict] = []
     for each in nodes:
         if chance.random() < 0.9:
             counters = (
@@ -95,7 +95,7 @@ def random_fleet(chance: Random) -> tuple[list[Wire], list[Wire]]:
             slices += slices_of(name, {"nodeName": name}, devices, counters)
     if chance.random() < 0.5:
         devices = [random_device(chance, f"d{i}", None, "net") for i in range(chance.randint(1, 4))]
-        node_scope: Wire = {"allNodes": True}
+        node_scope: JsonDict = {"allNodes": True}
         if chance.random() < 0.5:
             term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["0", "2"]}]}
             node_scope = {"nodeSelector": {"nodeSelectorTerms": [term]}}
@@ -115,10 +115,10 @@ def random_fleet(chance: Random) -> tuple[list[Wire], list[Wire]]:
     return nodes, slices
 
 
-def random_claim(chance: Random, number: int) -> Wire:
-    requests: list[Wire] = []
+def random_claim(chance: Random, number: int) -> JsonDict:
+    requests: list[JsonDict] = []
     for i in range(chance.choice((1, 1, 2))):
-        asked: Wire = {
+        asked: JsonDict = {
             "deviceClassName": chance.choice(("any", "gpu")),
             "count": chance.choice((1, 1, 2, 3)),
         }
@@ -152,13 +152,13 @@ def random_claim(chance: Random, number: int) -> Wire:
             if chance.random() < 0.1:
                 asked["adminAccess"] = True
             requests.append({"name": f"r{i}", "exactly": asked})
-    devices: Wire = {"requests": requests}
+    devices: JsonDict = {"requests": requests}
     if chance.random() < 0.3:
         devices["constraints"] = [{"matchAttribute": chance.choice(("d/n", "d/t"))}]
     return {"metadata": {"name": f"c{number}", "namespace": "ns"}, "spec": {"devices": devices}}
 
 
-def changed(chance: Random, slices: list[Wire]) -> list[Wire]:
+def changed(chance: Random, slices: list[JsonDict]) -> list[JsonDict]:
     """One pool published anew: a device more, another attribute, or half of a new generation."""
     if not slices:
         return []
@@ -184,19 +184,19 @@ def changed(chance: Random, slices: list[Wire]) -> list[Wire]:
 class Rebuilt:
     """The same fleet, worked out from the objects for every claim."""
 
-    def __init__(self, nodes: list[Wire], slices: list[Wire]) -> None:
+    def __init__(self, nodes: list[JsonDict], slices: list[JsonDict]) -> None:
         self.reader = v1.Reader(CelEnvironment())
         self.nodes = [v1.node(each) for each in nodes]
         self.read(slices)
         self.classes = {
             each["metadata"]["name"]: self.reader.device_class(each) for each in CLASSES
         }
-        self.allocated: list[Wire] = []
+        self.allocated: list[JsonDict] = []
 
-    def read(self, slices: list[Wire]) -> None:
+    def read(self, slices: list[JsonDict]) -> None:
         self.slices = tuple(self.reader.slice(each) for each in slices)
 
-    def allocate(self, claims: list[Wire]) -> tuple[str, list[Wire]] | str:
+    def allocate(self, claims: list[JsonDict]) -> tuple[str, list[JsonDict]] | str:
         problem = Problem(
             claims=tuple(self.reader.claim(each) for each in claims),
             classes=self.classes,
@@ -212,7 +212,7 @@ class Rebuilt:
         return ""
 
 
-def without_shares(allocation: Wire) -> Wire:
+def without_shares(allocation: JsonDict) -> JsonDict:
     results = [
         dict(each) | ({"shareID": "some"} if each.get("shareID") else {})
         for each in allocation["devices"].get("results", [])
@@ -229,7 +229,7 @@ def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
     nodes, slices = random_fleet(chance)
     fleet, rebuilt = Fleet(nodes, slices, CLASSES), Rebuilt(nodes, slices)
     kinds = [random_claim(chance, i) for i in range(4)]
-    living: list[Wire] = []
+    living: list[JsonDict] = []
     for number in range(14):
         if living and chance.random() < 0.35:
             gone = living.pop(chance.randrange(len(living)))
@@ -269,7 +269,7 @@ def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
             assert (found.error if found.fatal else "") == expected
 
 
-def gpus(*names: str, generation: int = 1) -> list[Wire]:
+def gpus(*names: str, generation: int = 1) -> list[JsonDict]:
     devices = [
         {"name": each, "consumesCounters": [{"counterSet": "s", "counters": {"m": {"value": "2"}}}]}
         for each in names
@@ -280,7 +280,7 @@ def gpus(*names: str, generation: int = 1) -> list[Wire]:
     return found
 
 
-def ask(count: int = 1, **more: Any) -> Wire:
+def ask(count: int = 1, **more: Any) -> JsonDict:
     request = {"name": "r", "exactly": {"deviceClassName": "any", "count": count, **more}}
     return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
 

@@ -2,7 +2,6 @@
 
 from itertools import combinations
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,25 +12,25 @@ from allocation.test_fleet import CLASSES, node, slices_of
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.optimum import allocate_batch
+from dralab.values.json_types import JsonDict
 
 pytest.importorskip("ortools", reason="the optimum needs OR-Tools")
-Wire = dict[str, Any]
 
 
-def numa(count: int) -> Wire:
+def numa(count: int) -> JsonDict:
     claim = ask(count)
     claim["spec"]["devices"]["constraints"] = [{"matchAttribute": "d/numa"}]
     return claim
 
 
-def machine(name: str, devices: int) -> list[Wire]:
+def machine(name: str, devices: int) -> list[JsonDict]:
     content = [
         {"name": f"d{i}", "attributes": {"numa": {"int": i * 2 // devices}}} for i in range(devices)
     ]
     return slices_of(name, {"nodeName": name}, content)
 
 
-def most(nodes: list[Wire], slices: list[Wire], claims: list[Wire]) -> int:
+def most(nodes: list[JsonDict], slices: list[JsonDict], claims: list[JsonDict]) -> int:
     """How many claims can be served, by trying which of them on which node."""
     names = [each["metadata"]["name"] for each in nodes]
 

@@ -6,7 +6,7 @@ docs/concepts/allocation.md. Nothing here is safe for two threads at once.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final
@@ -48,10 +48,10 @@ from dralab.allocation.problem import (
 from dralab.allocation.results import ShareIds
 from dralab.allocation.search.node_devices import bits
 from dralab.allocation.selectors import CelEnvironment
+from dralab.values.json_types import JsonObject
 from dralab.values.labels import SelectorError
 from dralab.values.quantity import Number, parse_any
 
-Wire = Mapping[str, Any]
 # Kinds of claims that a fleet remembers; beyond it they are forgotten, which costs time alone.
 MOST_KINDS: Final = 20_000
 # Shapes of nodes likewise: drivers that change their slices make new ones for ever.
@@ -68,9 +68,9 @@ class Fleet:
 
     def __init__(
         self,
-        nodes: Iterable[Wire],
-        slices: Iterable[Wire],
-        classes: Iterable[Wire] = (),
+        nodes: Iterable[JsonObject],
+        slices: Iterable[JsonObject],
+        classes: Iterable[JsonObject] = (),
         *,
         features: Features | None = None,
         budget: int = DEFAULT_BUDGET,
@@ -105,7 +105,7 @@ class Fleet:
 
     # --- what is there
 
-    def put_class(self, wire: Wire) -> None:
+    def put_class(self, wire: JsonObject) -> None:
         """Add or replace a DeviceClass."""
         found = self.reader.device_class(wire)
         self.classes[found.name] = found
@@ -157,7 +157,7 @@ class Fleet:
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = self._node_shape(number)
 
-    def change_slices(self, put: Iterable[Wire] = (), remove: Iterable[str] = ()) -> None:
+    def change_slices(self, put: Iterable[JsonObject] = (), remove: Iterable[str] = ()) -> None:
         """Add or replace ResourceSlices, and remove others by name.
 
         What is in use stays in use: a device that is no longer published keeps what it draws
@@ -277,7 +277,7 @@ class Fleet:
 
     # --- what is asked
 
-    def kind(self, claims: Sequence[Wire]) -> ClaimKind:
+    def kind(self, claims: Sequence[JsonObject]) -> ClaimKind:
         """Return the kind of a pod's claims; from now on what their selectors read is seen."""
         key: object
         if len(claims) == 1:
@@ -314,7 +314,7 @@ class Fleet:
 
     def allocate(
         self,
-        claims: Sequence[Wire],
+        claims: Sequence[JsonObject],
         candidates: int | None = None,
         policy: Policy | None = None,
     ) -> Placement | Unsatisfiable | Unknown:
@@ -356,7 +356,7 @@ class Fleet:
         return Unknown(budget=self.budget) if unknown else refusal
 
     def find(
-        self, number: int, claims: Sequence[Wire]
+        self, number: int, claims: Sequence[JsonObject]
     ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
         """Return what the claims of one pod would get on one node, and take nothing yet."""
         kind = self.kind(claims)
@@ -370,7 +370,7 @@ class Fleet:
         return self._search(number, claims) if plan is ERROR else Unknown(budget=self.budget)
 
     def _allocate_by(
-        self, policy: Policy, kind: ClaimKind, claims: Sequence[Wire], candidates: int | None
+        self, policy: Policy, kind: ClaimKind, claims: Sequence[JsonObject], candidates: int | None
     ) -> Placement | Unsatisfiable | Unknown:
         ranking = self.rankings.get(policy)
         if ranking is None:
@@ -390,7 +390,7 @@ class Fleet:
         return self.allocate(claims, rest) if rest else Unsatisfiable()
 
     def allocate_within(
-        self, number: int, claims: Sequence[Wire], devices: int | None
+        self, number: int, claims: Sequence[JsonObject], devices: int | None
     ) -> Placement | None:
         """Give claims devices on one node, from a part of its devices (None: from all of them).
 
@@ -469,7 +469,7 @@ class Fleet:
 
     # --- what is in use
 
-    def hold(self, allocation: Wire) -> None:
+    def hold(self, allocation: JsonObject) -> None:
         """Mark the devices of an allocation that was made elsewhere as in use.
 
         Devices of pools that are not here hold nothing.
@@ -488,7 +488,7 @@ class Fleet:
             )
             self._touch(record.nodes)
 
-    def release(self, allocation: Wire) -> None:
+    def release(self, allocation: JsonObject) -> None:
         """Give back the devices of an allocation."""
         if self.ghosts:
             for item in allocation["devices"].get("results") or ():
@@ -545,7 +545,9 @@ class Fleet:
         self.states[index] = record.shape.holding(record.shape.empty, tuple(taking), held, whole)
         self._touch(record.nodes)
 
-    def _devices(self, allocation: Wire) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
+    def _devices(
+        self, allocation: JsonObject
+    ) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
         """Return per pool the devices of an allocation, with amounts where they are shared."""
         found: dict[int, list[tuple[int, tuple[Number, ...] | None]]] = {}
         for item in allocation["devices"].get("results") or ():
@@ -623,7 +625,7 @@ class Fleet:
 
     # --- what needs a look at the node itself
 
-    def _problem(self, number: int, claims: Sequence[Wire]) -> Problem:
+    def _problem(self, number: int, claims: Sequence[JsonObject]) -> Problem:
         slices = [each for index in self.sees[number] for each in self.pools.records[index].slices]
         return Problem(
             claims=tuple(self.reader.claim(claim) for claim in claims),
@@ -633,7 +635,9 @@ class Fleet:
             features=self.features,
         )
 
-    def _slow(self, number: int, claims: Sequence[Wire]) -> Placement | Unsatisfiable | Unknown:
+    def _slow(
+        self, number: int, claims: Sequence[JsonObject]
+    ) -> Placement | Unsatisfiable | Unknown:
         """Allocate on one node by the general way."""
         found = self._search(number, claims)
         if not isinstance(found, list):
@@ -643,7 +647,7 @@ class Fleet:
         return Placement(self.nodes[number].name, found)
 
     def _search(
-        self, number: int, claims: Sequence[Wire]
+        self, number: int, claims: Sequence[JsonObject]
     ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
         """Search on one node without a plan: for errors, and for pools in transition."""
         problem = self._problem(number, claims)
@@ -675,7 +679,7 @@ class Fleet:
             pools.append(replace(pool, consuming=consuming))
         return replace(view, pools=tuple(pools))
 
-    def _refusal(self, claims: Sequence[Wire]) -> Unsatisfiable:
+    def _refusal(self, claims: Sequence[JsonObject]) -> Unsatisfiable:
         found = ClaimKind(
             [self.reader.claim(claim) for claim in claims], self.classes, self.features
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dralab.allocation.fleet import Fleet, Wire
+from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.inventory.plans import ClaimKind
 from dralab.allocation.patterns import NodePart, parts_of
@@ -20,6 +20,7 @@ from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.counter_groups import Vector
 from dralab.allocation.search.reduction import solve
+from dralab.values.json_types import JsonObject
 
 EFFORT: Final = 20.0
 
@@ -58,7 +59,7 @@ class Optimum:
 
 def allocate_batch(
     fleet: Fleet,
-    pods: Sequence[Sequence[Wire]],
+    pods: Sequence[Sequence[JsonObject]],
     *,
     worth: Sequence[int] | None = None,
     effort: float = EFFORT,
@@ -91,7 +92,7 @@ class _Class:
 
 class _Batch:
     def __init__(
-        self, fleet: Fleet, pods: Sequence[Sequence[Wire]], worth: Sequence[int] | None
+        self, fleet: Fleet, pods: Sequence[Sequence[JsonObject]], worth: Sequence[int] | None
     ) -> None:
         self.fleet = fleet
         self.pods = pods

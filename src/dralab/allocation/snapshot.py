@@ -27,10 +27,9 @@ from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
 from dralab.objects.taints import UNSCHEDULABLE, tolerates
 from dralab.objects.workloads import KINDS, pods_of
+from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts
 from dralab.values.quantity import QuantityError
-
-Wire = dict[str, Any]
 
 DEFAULT_NAMESPACE: Final = "default"
 CLAIM_ELSEWHERE: Final = "node(s) cannot use the devices of an allocated claim"
@@ -47,8 +46,8 @@ class Pending:
     kind: str
     namespace: str
     name: str
-    claims: tuple[Wire, ...]
-    allocated: tuple[Wire, ...] = ()
+    claims: tuple[JsonDict, ...]
+    allocated: tuple[JsonDict, ...] = ()
     pod: Mapping[str, Any] = field(default_factory=dict)
     missing: str = ""
 
@@ -64,9 +63,9 @@ class Placed:
 
     pending: Pending
     node: str
-    allocations: Sequence[Wire]
+    allocations: Sequence[JsonDict]
 
-    def objects(self) -> list[Wire]:
+    def objects(self) -> list[JsonDict]:
         """Return the claims with their `status.allocation`."""
         return [
             claim | {"status": (claim.get("status") or {}) | {"allocation": allocation}}
@@ -77,9 +76,9 @@ class Placed:
 class Snapshot:
     """Objects of resource.k8s.io/v1 and core/v1, checked and defaulted, as one cluster."""
 
-    def __init__(self, objects: Iterable[Wire], features: Features | None = None) -> None:
+    def __init__(self, objects: Iterable[JsonDict], features: Features | None = None) -> None:
         self.features = features or Features()
-        self.by_kind: dict[str, list[Wire]] = {}
+        self.by_kind: dict[str, list[JsonDict]] = {}
         for item in objects:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
         self.reader = v1.Reader(CelEnvironment())
@@ -241,7 +240,7 @@ class Snapshot:
         if pod:
             self.filters.place(pod, node)
 
-    def note_claims(self, claims: Iterable[Wire]) -> None:
+    def note_claims(self, claims: Iterable[JsonDict]) -> None:
         """Take it that these claims are as they are now: what they were given is in use."""
         for claim in claims:
             known = self.claims.get(_key(claim))
@@ -249,7 +248,7 @@ class Snapshot:
                 self._hold(claim)
             self.claims[_key(claim)] = claim
 
-    def _hold(self, claim: Wire) -> None:
+    def _hold(self, claim: JsonDict) -> None:
         """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""
         allocation = _allocation(claim)
         if allocation is not None and allocation.get("devices"):
@@ -262,7 +261,7 @@ class Snapshot:
             if share not in self._given:
                 return share
 
-    def _nodes(self) -> list[Wire]:
+    def _nodes(self) -> list[JsonDict]:
         given = self.by_kind.get("Node", [])
         if given:
             return given
@@ -292,7 +291,7 @@ class Snapshot:
             for workload in self.by_kind.get(kind, ()):
                 yield (workload.get("spec") or {}).get("template") or {}
 
-    def _pods(self) -> list[Wire]:
+    def _pods(self) -> list[JsonDict]:
         """Return the pods of the input and those that its workloads ask for."""
         names = list(self.fleet.number_of)
         made = [
@@ -303,10 +302,10 @@ class Snapshot:
         ]
         return [*self.by_kind.get("Pod", ()), *made]
 
-    def _of_pod(self, pod: Wire, used: set[tuple[str, str]]) -> Pending | None:
+    def _of_pod(self, pod: JsonDict, used: set[tuple[str, str]]) -> Pending | None:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
         namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
-        claims: list[Wire] = []
+        claims: list[JsonDict] = []
         missing = ""
         for entry in spec.get("resourceClaims") or ():
             found = self._claim_of(entry, namespace, self._owner(entry, pod, namespace))
@@ -332,7 +331,7 @@ class Snapshot:
             missing=missing,
         )
 
-    def _owner(self, entry: Wire, pod: Wire, namespace: str) -> str:
+    def _owner(self, entry: JsonDict, pod: JsonDict, namespace: str) -> str:
         """Return after whom a claim made from a template is named: the pod, or its PodGroup.
 
         KEP-5729: an entry that equals one of the group is the group's, one claim for all.
@@ -344,7 +343,7 @@ class Snapshot:
                 return group if is_shared(entry, item) else own
         return own
 
-    def _claim_of(self, entry: Wire, namespace: str, owner: str) -> Wire | str:
+    def _claim_of(self, entry: JsonDict, namespace: str, owner: str) -> JsonDict | str:
         """Return the claim of a pod's entry, or what is missing."""
         if entry.get("resourceClaimName"):
             key = (namespace, entry["resourceClaimName"])
@@ -353,7 +352,7 @@ class Snapshot:
         for template in self.by_kind.get("ResourceClaimTemplate", ()):
             if _key(template) == wanted:
                 spec = template["spec"]
-                made: Wire = {
+                made: JsonDict = {
                     "apiVersion": "resource.k8s.io/v1",
                     "kind": "ResourceClaim",
                     # A cluster would add five random characters.
@@ -364,13 +363,13 @@ class Snapshot:
                 return self.claims.get(_key(made), made)
         return f'resourceclaimtemplate "{wanted[1]}" not found'
 
-    def _extended(self, pod: Wire, namespace: str) -> Wire | None:
+    def _extended(self, pod: JsonDict, namespace: str) -> JsonDict | None:
         """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""
         spec, _ = claim_spec(pod, self.provided)
         if not spec["devices"]["requests"]:
             return None
         name = f"{pod['metadata']['name']}-{EXTENDED}"
-        made: Wire = {
+        made: JsonDict = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": namespace},
@@ -379,11 +378,11 @@ class Snapshot:
         return self.claims.get(_key(made), made)
 
 
-def _tainted(item: Wire, rules: Sequence[Wire]) -> Wire:
+def _tainted(item: JsonDict, rules: Sequence[JsonDict]) -> JsonDict:
     """Return a slice with the taints of DeviceTaintRules among those of its devices."""
     spec = item["spec"]
     driver, pool = spec["driver"], spec["pool"]["name"]
-    added: dict[str, list[Wire]] = {}
+    added: dict[str, list[JsonDict]] = {}
     for rule in rules:
         chosen = rule["spec"].get("deviceSelector")
         if chosen is None or chosen.get("driver", driver) != driver:
@@ -403,12 +402,12 @@ def _tainted(item: Wire, rules: Sequence[Wire]) -> Wire:
     return item | {"spec": spec | {"devices": devices}}
 
 
-def _key(item: Wire) -> tuple[str, str]:
+def _key(item: JsonDict) -> tuple[str, str]:
     metadata = item["metadata"]
     return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
 
 
-def _allocation(claim: Wire) -> Wire | None:
+def _allocation(claim: JsonDict) -> JsonDict | None:
     return (claim.get("status") or {}).get("allocation")
 
 
@@ -421,6 +420,6 @@ def _quantities(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _reaches(claim: Wire, node: Node) -> bool:
+def _reaches(claim: JsonDict, node: Node) -> bool:
     selector = (_allocation(claim) or {}).get("nodeSelector")
     return selector is None or node_selector_accepts(selector, node.labels, node.name)

@@ -5,7 +5,7 @@ sense raises ValueError naming the field. Which fields may be set together is le
 `api.resource`; evaluating expressions, to the `Environment` that is passed in.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Final, Protocol, cast
 
@@ -39,10 +39,10 @@ from dralab.allocation.problem import (
     SubRequest,
 )
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number, form_of, parse_any, render
 from dralab.values.version import Version
 
-Wire = Mapping[str, Any]
 UNUSABLE: Final = Attribute("", ())
 
 
@@ -77,7 +77,7 @@ class Reader:
 
     # --- what is there
 
-    def slice(self, wire: Wire, taints: Iterable[Wire] = ()) -> Slice:
+    def slice(self, wire: JsonObject, taints: Iterable[JsonObject] = ()) -> Slice:
         """Return a ResourceSlice; `taints` are DeviceTaintRules to merge into it."""
         spec = wire["spec"]
         driver, pool = spec["driver"], spec["pool"]
@@ -100,7 +100,7 @@ class Reader:
             skip_node_operations=tuple(spec.get("skipNodeOperations") or ()),
         )
 
-    def device_class(self, wire: Wire) -> DeviceClass:
+    def device_class(self, wire: JsonObject) -> DeviceClass:
         """Return a DeviceClass."""
         spec = wire.get("spec") or NOTHING
         return DeviceClass(
@@ -112,7 +112,7 @@ class Reader:
             extended_resource=spec.get("extendedResourceName") or "",
         )
 
-    def _devices_of(self, driver: str, wires: list[Wire]) -> tuple[Device, ...]:
+    def _devices_of(self, driver: str, wires: list[JsonObject]) -> tuple[Device, ...]:
         if not wires:
             return ()
         content = orjson.dumps(wires, option=orjson.OPT_NON_STR_KEYS)
@@ -123,7 +123,7 @@ class Reader:
             self._devices[key] = found
         return found
 
-    def device(self, driver: str, wire: Wire) -> Device:
+    def device(self, driver: str, wire: JsonObject) -> Device:
         """Return one device of a ResourceSlice of a driver."""
         names, flaws = self._names, self._flaws
         attributes: dict[str, Attribute] = {}
@@ -164,7 +164,7 @@ class Reader:
         full = name if "/" in name else f"{driver}/{name}"
         return self._names.setdefault((driver, name), full)
 
-    def _attribute(self, wire: Wire) -> Attribute:
+    def _attribute(self, wire: JsonObject) -> Attribute:
         for type_, value in wire.items():
             # One dictionary per type: 1 and True would be one key.
             known = self._attributes.get(type_)
@@ -187,7 +187,7 @@ class Reader:
             self._flaws[id(found)] = flaw
         return found
 
-    def _capacity(self, wire: Wire) -> Capacity:
+    def _capacity(self, wire: JsonObject) -> Capacity:
         text = str(wire["value"])
         if wire.get("requestPolicy"):
             return Capacity(parse_any(wire["value"]), text, _policy(wire["requestPolicy"]))
@@ -196,7 +196,7 @@ class Reader:
             found = self._capacities[text] = Capacity(parse_any(wire["value"]), text)
         return found
 
-    def _consumed(self, wires: list[Wire]) -> tuple[CounterConsumption, ...]:
+    def _consumed(self, wires: list[JsonObject]) -> tuple[CounterConsumption, ...]:
         found = tuple(
             CounterConsumption(
                 item["counterSet"],
@@ -210,7 +210,7 @@ class Reader:
 
     # --- what is asked
 
-    def claim(self, wire: Wire) -> Claim:
+    def claim(self, wire: JsonObject) -> Claim:
         """Return a ResourceClaim."""
         meta, devices = wire["metadata"], (wire.get("spec") or NOTHING).get("devices") or NOTHING
         return Claim(
@@ -226,7 +226,7 @@ class Reader:
             ),
         )
 
-    def _request(self, wire: Wire) -> Request:
+    def _request(self, wire: JsonObject) -> Request:
         name = wire["name"]
         if wire.get("firstAvailable"):
             subrequests = tuple(
@@ -237,7 +237,7 @@ class Reader:
             name=name, subrequests=(self._alternative(name, wire.get("exactly") or NOTHING),)
         )
 
-    def _alternative(self, name: str, wire: Wire) -> SubRequest:
+    def _alternative(self, name: str, wire: JsonObject) -> SubRequest:
         mode = wire.get("allocationMode") or "ExactCount"
         return SubRequest(
             name=name,
@@ -259,20 +259,20 @@ class Reader:
             },
         )
 
-    def _selectors(self, wire: Wire) -> tuple[DeviceSelector | None, ...]:
+    def _selectors(self, wire: JsonObject) -> tuple[DeviceSelector | None, ...]:
         return tuple(
             self.environment.selector(item["cel"]["expression"]) if item.get("cel") else None
             for item in wire.get("selectors") or ()
         )
 
 
-def node(wire: Wire) -> Node:
+def node(wire: JsonObject) -> Node:
     """Return a core/v1 Node."""
     meta = wire["metadata"]
     return Node(meta["name"], meta.get("labels") or NOTHING)
 
 
-def in_use(claims: Iterable[Wire]) -> InUse:
+def in_use(claims: Iterable[JsonObject]) -> InUse:
     """Return what allocated ResourceClaims hold; claims without an allocation hold nothing."""
     exclusive: set[DeviceId] = set()
     shares: set[ShareId] = set()
@@ -301,7 +301,7 @@ def in_use(claims: Iterable[Wire]) -> InUse:
     )
 
 
-def add_amounts(total: dict[str, Number], wire: Wire | None) -> None:
+def add_amounts(total: dict[str, Number], wire: JsonObject | None) -> None:
     """Add the quantities of a mapping of names to `total`."""
     for name, value in (wire or NOTHING).items():
         total[name] = total.get(name, 0) + parse_any(value)
@@ -357,7 +357,7 @@ def status_result(chosen: Chosen, device: DeviceId, share: str | None) -> dict[s
 # --- parts -------------------------------------------------------------------------------------
 
 
-def _node_scope(wire: Wire) -> NodeScope:
+def _node_scope(wire: JsonObject) -> NodeScope:
     if "nodeName" not in wire and "nodeSelector" not in wire and "allNodes" not in wire:
         return NO_NODE_SCOPE
     return NodeScope(
@@ -367,13 +367,15 @@ def _node_scope(wire: Wire) -> NodeScope:
     )
 
 
-def _counters(wire: Wire) -> dict[str, Number]:
+def _counters(wire: JsonObject) -> dict[str, Number]:
     return {
         name: parse_any(item["value"]) for name, item in (wire.get("counters") or NOTHING).items()
     }
 
 
-def _tainted(devices: tuple[Device, ...], rule: Wire, driver: str, pool: str) -> tuple[Device, ...]:
+def _tainted(
+    devices: tuple[Device, ...], rule: JsonObject, driver: str, pool: str
+) -> tuple[Device, ...]:
     """Merge one DeviceTaintRule: an absent selector selects nothing, an empty one everything."""
     chosen = rule["spec"].get("deviceSelector")
     if chosen is None or chosen.get("driver") not in {None, driver}:
@@ -411,10 +413,10 @@ def _flaw(attribute: Attribute) -> str:
     return "" if attribute.type else "unsupported attribute value"
 
 
-def _policy(wire: Wire) -> RequestPolicy:
+def _policy(wire: JsonObject) -> RequestPolicy:
     bounds = wire.get("validRange") or NOTHING
 
-    def number(item: Wire, key: str) -> Number | None:
+    def number(item: JsonObject, key: str) -> Number | None:
         return parse_any(item[key]) if item.get(key) is not None else None
 
     return RequestPolicy(
@@ -426,7 +428,7 @@ def _policy(wire: Wire) -> RequestPolicy:
     )
 
 
-def _constraint(wire: Wire) -> Constraint:
+def _constraint(wire: JsonObject) -> Constraint:
     requests = tuple(wire.get("requests") or ())
     if wire.get("matchAttribute"):
         return Constraint("match", wire["matchAttribute"], requests)

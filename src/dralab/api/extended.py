@@ -9,12 +9,12 @@ from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.schemas import Schema
 from dralab.api.strategy import ScalePaths, Strategy
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 EACH: Final = "*"
 Fields = Mapping[tuple[str, ...], Mapping[str, Any]]
 # What holds an added field, its name and value, and where it is.
-Place = tuple[Object, str, Any, str]
+Place = tuple[JsonDict, str, Any, str]
 
 
 class Extended(Strategy):
@@ -34,7 +34,7 @@ class Extended(Strategy):
         self.status_keeps = base.status_keeps
         self.counted = base.counted
 
-    def decode(self, value: Object, version: str) -> tuple[Object, list[str]] | None:
+    def decode(self, value: JsonDict, version: str) -> tuple[JsonDict, list[str]] | None:
         """Return the object as the built-in definitions read it, with the added fields."""
         if not any(True for _ in self._places(value)):
             return self.base.decode(value, version)
@@ -56,7 +56,7 @@ class Extended(Strategy):
                     holder[name] = item
         return decoded, unknown
 
-    def _places(self, value: Object) -> Iterator[Place]:
+    def _places(self, value: JsonDict) -> Iterator[Place]:
         for path in self.fields:
             yield from _found(value, path, "")
 
@@ -68,34 +68,34 @@ class Extended(Strategy):
         """Return those of the base."""
         return self.base.scale_paths(version)
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         self.base.default(value)
         for path, schema in self.fields.items():
             for _, _, item, _ in _found(value, path, ""):
                 structural.apply_defaults(schema, item)
 
-    def prepare_create(self, value: Object, now: str) -> None:
+    def prepare_create(self, value: JsonDict, now: str) -> None:
         """As the base."""
         self.base.prepare_create(value, now)
 
-    def prepare_update(self, new: Object, old: Object, now: str) -> None:
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """As the base."""
         self.base.prepare_update(new, old, now)
 
-    def prepare_status(self, new: Object, old: Object, now: str) -> None:
+    def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """As the base."""
         self.base.prepare_status(new, old, now)
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong, in the added fields too."""
         return self.base.validate(value) + self._errors(value)
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change, in the added fields too."""
         return self.base.validate_update(new, old) + self._errors(new)
 
-    def _errors(self, value: Object) -> list[FieldError]:
+    def _errors(self, value: JsonDict) -> list[FieldError]:
         return [
             error
             for path, schema in self.fields.items()
@@ -103,7 +103,7 @@ class Extended(Strategy):
             for error in structural.errors(schema, item, where)
         ]
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """As the base."""
         return self.base.validate_status(new, old)
 
@@ -111,7 +111,7 @@ class Extended(Strategy):
         """As the base."""
         return self.base.deletion_finalizers()
 
-    def marked(self, value: Object, now: str) -> None:
+    def marked(self, value: JsonDict, now: str) -> None:
         """As the base."""
         self.base.marked(value, now)
 
@@ -119,7 +119,7 @@ class Extended(Strategy):
         """As the base."""
         return self.base.name_problems(name)
 
-    def warnings(self, value: Object) -> list[str]:
+    def warnings(self, value: JsonDict) -> list[str]:
         """As the base."""
         return self.base.warnings(value)
 

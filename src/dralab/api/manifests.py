@@ -17,8 +17,7 @@ import orjson
 
 from dralab.api.fields import FieldError
 from dralab.api.yaml_documents import MAX_DEPTH, YamlError, documents
-
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 MAX_BYTES: Final = 512 * 1024 * 1024
@@ -48,7 +47,7 @@ class Origin:
 class Manifest:
     """An object and where it was written; `checked` is its form after defaulting, in the hub."""
 
-    object: Object
+    object: JsonDict
     origin: Origin
 
     @property
@@ -122,11 +121,11 @@ class Manifests:
 class Checked:
     """What a check says: the form to go on with, and what is wrong."""
 
-    object: Object
+    object: JsonDict
     errors: Sequence[FieldError] = ()
 
 
-Check = Callable[[Object], Checked | None]
+Check = Callable[[JsonDict], Checked | None]
 """Judges one object; None: the kind is not this check's business."""
 
 
@@ -252,7 +251,7 @@ def _load_one(name: str, content: bytes, checks: Sequence[Check], result: Manife
     result.problems += _problems(content, wrong)
 
 
-def _checked(given: Object, checks: Sequence[Check]) -> Checked:
+def _checked(given: JsonDict, checks: Sequence[Check]) -> Checked:
     errors = list(_identity_errors(given))
     if not errors:
         for check in checks:
@@ -262,7 +261,7 @@ def _checked(given: Object, checks: Sequence[Check]) -> Checked:
     return Checked(given, errors)
 
 
-def _identity_errors(given: Object) -> Iterator[FieldError]:
+def _identity_errors(given: JsonDict) -> Iterator[FieldError]:
     for name, example in (("apiVersion", "resource.k8s.io/v1"), ("kind", "ResourceClaim")):
         if not isinstance(given.get(name), str) or not given[name]:
             yield FieldError("FieldValueRequired", name, "", f"such as {example}")

@@ -10,9 +10,8 @@ from typing import Any, Final
 from dralab.api.fields import FieldError, invalid_value
 from dralab.api.manifests import Checked
 from dralab.api.schemas import Schema, Schemas
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import is_quantity
-
-Object = dict[str, Any]
 
 MEANT: Final = {
     "object": "a mapping", "array": "a list", "string": "a string", "integer": "an integer",
@@ -24,7 +23,7 @@ TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-def standard_check(given: Object) -> Checked | None:
+def standard_check(given: JsonDict) -> Checked | None:
     """Check an object of a standard kind; None for groups that are not Kubernetes' own."""
     group = str(given["apiVersion"]).rpartition("/")[0]
     schema = Schemas.standard().of(given["apiVersion"], given["kind"])

@@ -6,13 +6,11 @@ code reasons about override what they need. All methods are pure: no clock, no s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dralab.api.fields import FieldError
 from dralab.api.schemas import Schema
 from dralab.values import names
-
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Strategy:
     status_keeps: frozenset[str] = frozenset({"labels", "annotations", "finalizers"})
     counted: tuple[str, ...] = ()
 
-    def decode(self, value: Object, version: str) -> tuple[Object, list[str]] | None:  # noqa: ARG002 - for others
+    def decode(self, value: JsonDict, version: str) -> tuple[JsonDict, list[str]] | None:  # noqa: ARG002 - for others
         """Return an object in its typed form, and the paths of fields that are not known.
 
         None leaves it to the built-in definitions. `value` may be changed.
@@ -54,30 +52,30 @@ class Strategy:
         """Return where the number of replicas is, in the form of a version."""
         return ScalePaths()
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out; changes `value`."""
 
-    def prepare_create(self, value: Object, now: str) -> None:
+    def prepare_create(self, value: JsonDict, now: str) -> None:
         """Drop what a client may not set on a new object, and set what it always has.
 
         Its metadata is complete; `now` is the time as objects carry it.
         """
 
-    def prepare_update(self, new: Object, old: Object, now: str) -> None:
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """Carry over what a client may not change; `old` may not be changed."""
 
-    def prepare_status(self, new: Object, old: Object, now: str) -> None:
+    def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """The same for a write to `/status`."""
 
-    def validate(self, value: Object) -> list[FieldError]:  # noqa: ARG002 - for others
+    def validate(self, value: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a new object, its metadata apart."""
         return []
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:  # noqa: ARG002 - for others
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a changed object, its metadata apart."""
         return self.validate(new)
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:  # noqa: ARG002 - for others
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a changed status."""
         return []
 
@@ -85,7 +83,7 @@ class Strategy:
         """Return the finalizers that an object gets when its deletion begins."""
         return []
 
-    def marked(self, value: Object, now: str) -> None:
+    def marked(self, value: JsonDict, now: str) -> None:
         """Note in an object that its deletion has begun; nested parts are shared: copy them."""
 
     def name_problems(self, name: str) -> list[str]:
@@ -101,6 +99,6 @@ class Strategy:
         """Return errors with the paths of the version that the client wrote."""
         return list(errors)
 
-    def warnings(self, value: Object) -> list[str]:  # noqa: ARG002 - for others
+    def warnings(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - for others
         """Return what a client should know about an object that is good."""
         return []

@@ -11,9 +11,9 @@ from dralab.cli import generations
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli.convert import WRITERS
 from dralab.prototypes.conversion import reading
-from dralab.prototypes.findings import Object
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import Placed
+from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, ou
     sys.exit(0 if same else 1)
 
 
-def _inputs(names: Sequence[str]) -> dict[str, list[Object]]:
+def _inputs(names: Sequence[str]) -> dict[str, list[JsonDict]]:
     """Return the objects of each generation; a file belongs to the one it names."""
-    found: dict[str, list[Object]] = {}
+    found: dict[str, list[JsonDict]] = {}
     for name in names:
         api = generations.chosen((item for _, item, _ in generations.raw([name])), None)
         found.setdefault(api, []).extend(generations.good(generations.read([name], api)))
     return found
 
 
-def _mended(objects: Sequence[Object], api: str) -> list[Object]:
+def _mended(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
     reports = [GENERATIONS[api].read(item) for item in objects]
     problems = [str(f) for r in reports for f in r.findings if f.level == "invalid"]
     if problems:
@@ -81,7 +81,7 @@ def _mended(objects: Sequence[Object], api: str) -> list[Object]:
     return [report.mended for report in reports]
 
 
-def _answers(api: str, objects: Sequence[Object]) -> dict[str, Answer]:
+def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, Answer]:
     world = GENERATIONS[api].world(objects)
     found = {}
     # Who comes second to a shared claim gets what the first one got.
@@ -108,7 +108,7 @@ def _answers(api: str, objects: Sequence[Object]) -> dict[str, Answer]:
     return found
 
 
-def _key(claim: Object) -> tuple[str, str]:
+def _key(claim: JsonDict) -> tuple[str, str]:
     return claim["metadata"].get("namespace") or "default", claim["metadata"]["name"]
 
 

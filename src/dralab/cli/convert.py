@@ -12,7 +12,7 @@ from dralab.prototypes.conversion.to_evolution import ToEvolution
 from dralab.prototypes.conversion.to_k8srm import ToK8srm
 from dralab.prototypes.conversion.to_v1 import ToV1
 from dralab.prototypes.conversion.writing import Writer
-from dralab.prototypes.findings import Object
+from dralab.values.json_types import JsonDict
 
 WRITERS: Mapping[str, Callable[[Scene], Writer]] = {
     "v1": ToV1,
@@ -59,7 +59,7 @@ def read_scene(names: tuple[str, ...], source: str) -> Scene:
     if source == "classic":
         return classic.read([item for _, item, _ in generations.raw(names)])
     if source == "v1":
-        objects: list[Object] = [item for _, item, _ in generations.raw(names)]
+        objects: list[JsonDict] = [item for _, item, _ in generations.raw(names)]
     else:
         objects = generations.good(generations.read(names, source))
     return reading.read(objects, source)

@@ -10,8 +10,9 @@ import click
 
 from dralab.api.manifests import SUFFIXES, Origin
 from dralab.api.yaml_documents import YamlError, documents
-from dralab.prototypes.findings import Finding, Object, Report
+from dralab.prototypes.findings import Finding, Report
 from dralab.prototypes.generations import GENERATIONS, detected
+from dralab.values.json_types import JsonDict
 
 MAX_BYTES = 64 * 1024 * 1024
 API_NAMES = ("k8srm", "evolution", "v1")
@@ -131,7 +132,7 @@ def read(files: Sequence[str], api: str) -> list[Read]:
     ]
 
 
-def good(documents_read: Iterable[Read]) -> list[Object]:
+def good(documents_read: Iterable[Read]) -> list[JsonDict]:
     """Return the mended objects; exit code 2 with every error where a document is invalid."""
     problems, objects = [], []
     for each in documents_read:

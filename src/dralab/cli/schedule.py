@@ -14,9 +14,9 @@ from dralab.cli._output import echo_objects, output_option
 from dralab.cli.allocate import others
 from dralab.cli.schedule_early import schedule_early
 from dralab.objects.nodes import unavailable
-from dralab.prototypes.findings import Object
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import Placed, Placement, World
+from dralab.values.json_types import JsonDict
 
 NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
 
@@ -109,7 +109,7 @@ def _why(world: World, placement: Placement) -> str:
     return f"{text}\n{others(unfit)}" if unfit else text
 
 
-def _wanted(world: World, names: Sequence[str], namespace: str) -> list[Object]:
+def _wanted(world: World, names: Sequence[str], namespace: str) -> list[JsonDict]:
     found = world.pods()
     if not names:
         return [pod for pod in found if not (pod.get("spec") or {}).get("nodeName")]

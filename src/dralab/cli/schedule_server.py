@@ -8,10 +8,11 @@ import click
 from dralab.api.status import ApiError
 from dralab.cli.errors import Unusable
 from dralab.prototypes.evolution import kinds as evolution
-from dralab.prototypes.findings import Object, identity
+from dralab.prototypes.findings import identity
 from dralab.prototypes.k8srm import kinds as k8srm
 from dralab.prototypes.placement import Generation, Placed
 from dralab.runtime.client import Client, Resource
+from dralab.values.json_types import JsonDict
 
 TODAY: Final = (
     {"kind": "DeviceClass", "plural": "deviceclasses", "namespaced": False},
@@ -46,9 +47,9 @@ class Server:
             for kind in KINDS[generation.name]
         }
 
-    def objects(self) -> list[Object]:
+    def objects(self) -> list[JsonDict]:
         """Return all objects of the generation, as it reads them; invalid ones are told."""
-        found: list[Object] = []
+        found: list[JsonDict] = []
         for kind, resource in self.resources.items():
             found += self._all(resource, self.generation.api_version, kind)
         core = CORE[:1] if self.generation.name == "evolution" else CORE
@@ -67,7 +68,7 @@ class Server:
         except ApiError as error:
             raise click.ClickException(f"the server refused: {error.message}") from None
 
-    def _write_claim(self, item: Object) -> None:
+    def _write_claim(self, item: JsonDict) -> None:
         resource = self.resources[item["kind"]]
         if "resourceVersion" not in item["metadata"]:
             plain = {key: value for key, value in item.items() if key != "status"}
@@ -80,7 +81,7 @@ class Server:
         metadata = placed.pod["metadata"]
         namespace = metadata.get("namespace") or "default"
         if placed.pod["apiVersion"] == "v1":
-            binding: Object = {
+            binding: JsonDict = {
                 "apiVersion": "v1",
                 "kind": "Binding",
                 "metadata": {"name": metadata["name"], "namespace": namespace},
@@ -89,7 +90,7 @@ class Server:
             self._name_claims(placed, namespace)
             self.client.post(PODS, metadata["name"], "binding", binding, namespace)
             return
-        patch: Object = {"spec": {"nodeName": placed.node}}
+        patch: JsonDict = {"spec": {"nodeName": placed.node}}
         self.client.patch(self.resources["Pod"], metadata["name"], patch, namespace)
 
     def _name_claims(self, placed: Placed, namespace: str) -> None:
@@ -106,11 +107,11 @@ class Server:
             if entry["name"] in made
         ]
         if statuses:
-            patch: Object = {"status": {"resourceClaimStatuses": statuses}}
+            patch: JsonDict = {"status": {"resourceClaimStatuses": statuses}}
             name = placed.pod["metadata"]["name"]
             self.client.patch(PODS, name, patch, namespace, type="strategic", subresource="status")
 
-    def _all(self, resource: Resource, api_version: str, kind: str) -> list[Object]:
+    def _all(self, resource: Resource, api_version: str, kind: str) -> list[JsonDict]:
         try:
             items = self.client.list(resource).items
         except ApiError as error:
@@ -124,7 +125,7 @@ class Server:
             items = sorted(items, key=_age)
         return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
 
-    def _configs(self, objects: list[Object]) -> list[Object]:
+    def _configs(self, objects: list[JsonDict]) -> list[JsonDict]:
         """Return the objects that claims and classes name as configs."""
         known = {identity(item) for item in objects}
         found = []
@@ -139,7 +140,7 @@ class Server:
                 continue  # The claim that wants it says that it is missing.
         return found
 
-    def _read(self, item: Object) -> Object:
+    def _read(self, item: JsonDict) -> JsonDict:
         report = self.generation.read(item)
         if report.state == "invalid":
             for finding in report.findings:
@@ -169,7 +170,7 @@ def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]
     return found
 
 
-def _age(pod: Object) -> tuple[str, str, str]:
+def _age(pod: JsonDict) -> tuple[str, str, str]:
     """Return what puts the oldest pod first; those of one second go by name."""
     metadata = pod["metadata"]
     return metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]

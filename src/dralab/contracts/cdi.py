@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from dralab.api.yaml_documents import YamlError, documents
+from dralab.values.json_types import JsonObject
 
 VERSIONS: Final = (
     "0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0",
@@ -43,8 +44,6 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "net": frozenset({"hostInterfaceName", "name"}),
 }  # fmt: skip
 
-Wire = Mapping[str, Any]
-
 
 class CdiError(ValueError):
     """A spec or an id that the specification forbids."""
@@ -55,12 +54,12 @@ class ContainerEdits:
     """What is changed in a container; nodes, mounts and hooks are mappings as in the file."""
 
     env: tuple[str, ...] = ()
-    device_nodes: tuple[Wire, ...] = ()
-    mounts: tuple[Wire, ...] = ()
-    hooks: tuple[Wire, ...] = ()
+    device_nodes: tuple[JsonObject, ...] = ()
+    mounts: tuple[JsonObject, ...] = ()
+    hooks: tuple[JsonObject, ...] = ()
     additional_gids: tuple[int, ...] = ()
-    intel_rdt: Wire | None = None
-    net_devices: tuple[Wire, ...] = ()
+    intel_rdt: JsonObject | None = None
+    net_devices: tuple[JsonObject, ...] = ()
 
     def __bool__(self) -> bool:
         return self != NO_EDITS
@@ -235,7 +234,7 @@ def _check_edits(edits: ContainerEdits) -> None:
             raise CdiError("invalid network device, empty hostInterfaceName or name")
 
 
-def _edits(document: Wire) -> ContainerEdits:
+def _edits(document: JsonObject) -> ContainerEdits:
     _known(document, "edits")
     for key, of in (("deviceNodes", "node"), ("mounts", "mount"), ("hooks", "hook")):
         for item in _list(document, key):
@@ -264,7 +263,7 @@ def _known(document: Any, of: str) -> None:
             raise CdiError(f'invalid spec, unknown field "{key}"')
 
 
-def _list(document: Wire, key: str) -> Sequence[Any]:
+def _list(document: JsonObject, key: str) -> Sequence[Any]:
     found = document.get(key)
     if found is None:
         return ()

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from dralab.contracts.plugin import ClaimRef, Prepared, PreparedDevice
 from dralab.contracts.wire import OLD, Version
+from dralab.values.json_types import JsonObject
 
-Wire = Mapping[str, Any]
 SERVICE: Final = "v1alpha3.Node"
 OLDEST_SERVICE: Final = "v1alpha2.Node"
 
@@ -80,7 +80,7 @@ def version() -> OldVersion:
     return OldVersion(OLD, messages())
 
 
-def resources_response(models: Sequence[Wire]) -> Any:
+def resources_response(models: Sequence[JsonObject]) -> Any:
     """Return what a driver lists; each model is `{"namedResources": {"instances": […]}}`."""
     found = messages().NodeListAndWatchResourcesResponse()
     for model in models:
@@ -110,7 +110,7 @@ def resources_of(response: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _fill(message: Any, attribute: Wire) -> None:
+def _fill(message: Any, attribute: JsonObject) -> None:
     value = message.attribute_value
     for name in ("bool", "int", "string", "version"):
         if attribute.get(name) is not None:
@@ -138,7 +138,7 @@ def _attribute(message: Any) -> dict[str, Any]:
     return found
 
 
-def _handle(data: Wire) -> Any:
+def _handle(data: JsonObject) -> Any:
     found = messages().StructuredResourceHandle(node_name=data.get("nodeName", ""))
     _put(found.vendor_class_parameters, data.get("vendorClassParameters"))
     _put(found.vendor_claim_parameters, data.get("vendorClaimParameters"))
@@ -151,7 +151,7 @@ def _handle(data: Wire) -> Any:
     return found
 
 
-def _told(claim: Any) -> Wire | None:
+def _told(claim: Any) -> JsonObject | None:
     """Return a claim's handle as resource.k8s.io/v1alpha2 has it; None where it has none."""
     for handle in claim.structured_resource_handle:
         data: dict[str, Any] = {"nodeName": handle.node_name, "results": []}

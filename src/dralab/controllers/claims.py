@@ -5,7 +5,7 @@ are given by the scheduler; taking them back is what happens here.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import ENTRY, GeneratedClaims
@@ -21,14 +21,13 @@ from dralab.objects.claims import (
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
-from dralab.runtime.client import Object, Resource, amend
+from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
+from dralab.values.json_types import JsonDict, JsonObject
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 GROUP: Final = {"kind": "PodGroup", "api_version": "scheduling.k8s.io/v1alpha2"}
-
-Wire = Mapping[str, Any]
 
 
 class ResourceClaims:
@@ -50,7 +49,7 @@ class ResourceClaims:
 
     # --- what happens
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
         if pod is None or not uses_claims(pod):
             return
@@ -63,7 +62,7 @@ class ResourceClaims:
         for name in sorted(names):
             self.claim_queue.add(Key(key.namespace, name))
 
-    def _claim(self, old: Object | None, new: Object | None) -> None:
+    def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             self.claim_queue.add(key_of(new))
             return
@@ -74,7 +73,7 @@ class ResourceClaims:
             queue = self.pod_queue if owner["kind"] == "Pod" else self.group_queue
             queue.add(key)
 
-    def _group(self, old: Object | None, new: Object | None) -> None:
+    def _group(self, old: JsonDict | None, new: JsonDict | None) -> None:
         group = new if new is not None else old
         if group is None or not (group.get("spec") or {}).get("resourceClaims"):
             return
@@ -93,7 +92,7 @@ class ResourceClaims:
         group = self._group_with_claims(pod)
         statuses = list((pod.get("status") or {}).get("resourceClaimStatuses") or ())
         known = {item["name"]: item for item in statuses}
-        fresh: list[Wire] = []
+        fresh: list[JsonObject] = []
         for entry in pod["spec"].get("resourceClaims") or ():
             if not entry.get("resourceClaimTemplateName") or self._has_claim(pod, known, entry):
                 continue
@@ -121,7 +120,7 @@ class ResourceClaims:
             return None
         statuses = list((group.get("status") or {}).get("resourceClaimStatuses") or ())
         known = {item["name"]: item for item in statuses}
-        fresh: list[Wire] = []
+        fresh: list[JsonObject] = []
         for entry in group["spec"].get("resourceClaims") or ():
             if not entry.get("resourceClaimTemplateName") or self._has_claim(group, known, entry):
                 continue
@@ -137,7 +136,9 @@ class ResourceClaims:
             self.pod_queue.add(key_of(pod))
         return None
 
-    def _has_claim(self, owner: Object, known: Mapping[str, Wire], entry: Wire) -> bool:
+    def _has_claim(
+        self, owner: JsonDict, known: Mapping[str, JsonObject], entry: JsonObject
+    ) -> bool:
         status = known.get(entry["name"])
         if status is None:
             return False
@@ -147,14 +148,14 @@ class ResourceClaims:
         claim = self.claims.get(Key(key_of(owner).namespace, name))
         return claim is not None and not is_deleting(claim)
 
-    def _group_with_claims(self, pod: Object) -> Object | None:
+    def _group_with_claims(self, pod: JsonDict) -> JsonDict | None:
         name = group_of(pod)
         return self.groups.get(Key(key_of(pod).namespace, name)) if name else None
 
-    def _name_in_group(self, group: Object, entry: str) -> str | None:
+    def _name_in_group(self, group: JsonDict, entry: str) -> str | None:
         return made_claims(group).get(entry)
 
-    def _reserve(self, pod: Object, group: Object | None) -> None:
+    def _reserve(self, pod: JsonDict, group: JsonDict | None) -> None:
         """Reserve allocated claims for a pod that was bound without them being reserved."""
         entries = {entry["name"]: entry for entry in pod["spec"].get("resourceClaims") or ()}
         for entry_name, name in claims_by_entry(pod).items():
@@ -169,7 +170,7 @@ class ResourceClaims:
             if "allocation" not in status or is_reserved_for(claim, consumer["uid"]):
                 continue
 
-            def change(latest: Object, consumer: Wire = consumer) -> bool:
+            def change(latest: JsonDict, consumer: JsonObject = consumer) -> bool:
                 held = latest.get("status") or {}
                 if "allocation" not in held or is_reserved_for(latest, consumer["uid"]):
                     return False
@@ -199,8 +200,8 @@ class ResourceClaims:
             self.generated.delete(claim)
         return None
 
-    def _release(self, claim: Object, keep: set[str]) -> Object:
-        def change(latest: Object) -> bool:
+    def _release(self, claim: JsonDict, keep: set[str]) -> JsonDict:
+        def change(latest: JsonDict) -> bool:
             status = latest.get("status") or {}
             before = status.get("reservedFor") or []
             # Who was added since is looked at in the next turn.
@@ -219,8 +220,8 @@ class ResourceClaims:
         self.claims.learn(released)
         return released
 
-    def _unprotect(self, claim: Object) -> Object:
-        def change(latest: Object) -> bool:
+    def _unprotect(self, claim: JsonDict) -> JsonDict:
+        def change(latest: JsonDict) -> bool:
             finalizers = latest["metadata"].get("finalizers") or []
             if FINALIZER not in finalizers or "allocation" in (latest.get("status") or {}):
                 return False
@@ -229,7 +230,7 @@ class ResourceClaims:
 
         return amend(self.client, CLAIMS, claim, change)
 
-    def _is_used_by(self, namespace: str, consumer: Wire) -> bool:
+    def _is_used_by(self, namespace: str, consumer: JsonObject) -> bool:
         if consumer.get("resource") == "podgroups":
             return self._exists(POD_GROUPS, namespace, consumer) is not None
         if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
@@ -239,7 +240,7 @@ class ResourceClaims:
             return False
         return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
 
-    def _exists(self, resource: Resource, namespace: str, consumer: Wire) -> Object | None:
+    def _exists(self, resource: Resource, namespace: str, consumer: JsonObject) -> JsonDict | None:
         cache = self.pods if resource == PODS else self.groups
         obj = cache.get(Key(namespace, consumer["name"]))
         if obj is None or uid_of(obj) != consumer["uid"]:
@@ -252,7 +253,7 @@ class ResourceClaims:
                 return None
         return obj if uid_of(obj) == consumer["uid"] else None
 
-    def _is_orphan(self, claim: Object) -> bool:
+    def _is_orphan(self, claim: JsonDict) -> bool:
         """Return whether a claim was made for a pod that is done or was replaced."""
         annotations = claim["metadata"].get("annotations") or {}
         owner = controller_of(claim)
@@ -265,6 +266,6 @@ class ResourceClaims:
         return pod is None or is_finished(pod)
 
 
-def _group_key(pod: Object) -> Iterable[str]:
+def _group_key(pod: JsonDict) -> Iterable[str]:
     name = group_of(pod)
     return [str(Key(key_of(pod).namespace, name))] if name else []

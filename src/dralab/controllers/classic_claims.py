@@ -15,9 +15,10 @@ from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import IMMEDIATE
 from dralab.prototypes.classic.structured import FINALIZER
-from dralab.runtime.client import Object, amend
+from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLASSIC_CLAIMS, CLASSIC_TEMPLATES, PODS
+from dralab.values.json_types import JsonDict
 
 
 class ClassicClaims:
@@ -34,7 +35,7 @@ class ClassicClaims:
         self.claims.subscribe(self._claim)
         self.generated.templates.subscribe(self._template)
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
         if pod is None or not classic_sources(pod):
             return
@@ -44,7 +45,7 @@ class ClassicClaims:
             for name in classic_claims_by_entry(pod).values():
                 self.claim_queue.add(Key(key_of(pod).namespace, name))
 
-    def _claim(self, old: Object | None, new: Object | None) -> None:
+    def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         claim = new if new is not None else old
         if claim is None:
             return
@@ -53,7 +54,7 @@ class ClassicClaims:
         if new is None and owner is not None and owner["kind"] == "Pod":
             self.pod_queue.add(Key(key_of(claim).namespace, owner["name"]))
 
-    def _template(self, _old: Object | None, new: Object | None) -> None:
+    def _template(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             for pod in self.pods.namespace(key_of(new).namespace):
                 if classic_sources(pod):
@@ -110,8 +111,8 @@ class ClassicClaims:
         return None
 
     def _amend(
-        self, claim: Object, change: Callable[[Object], bool], subresource: str = ""
-    ) -> Object:
+        self, claim: JsonDict, change: Callable[[JsonDict], bool], subresource: str = ""
+    ) -> JsonDict:
         changed = amend(self.client, CLASSIC_CLAIMS, claim, change, subresource=subresource)
         self.claims.learn(changed)
         return changed
@@ -129,7 +130,7 @@ class ClassicClaims:
         return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
 
 
-def _released(claim: Object, gone: set[str]) -> bool:
+def _released(claim: JsonDict, gone: set[str]) -> bool:
     status = claim.get("status") or {}
     before = status.get("reservedFor") or []
     left = [user for user in before if user["uid"] not in gone]
@@ -147,7 +148,7 @@ def _released(claim: Object, gone: set[str]) -> bool:
     return True
 
 
-def _cleared(claim: Object) -> bool:
+def _cleared(claim: JsonDict) -> bool:
     """Take back what the scheduler gave, unless somebody uses it."""
     status = claim.get("status") or {}
     if status.get("reservedFor") or "allocation" not in status:
@@ -157,7 +158,7 @@ def _cleared(claim: Object) -> bool:
     return True
 
 
-def _unprotected(claim: Object) -> bool:
+def _unprotected(claim: JsonDict) -> bool:
     finalizers = claim["metadata"].get("finalizers") or []
     if FINALIZER not in finalizers or "allocation" in (claim.get("status") or {}):
         return False

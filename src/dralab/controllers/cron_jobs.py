@@ -12,10 +12,10 @@ from dralab.api.status import ApiError
 from dralab.controllers.workloads import Owned, each, enqueue_owner, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRON_JOBS, JOBS
 from dralab.values import cron
+from dralab.values.json_types import JsonDict
 
 MOST_MISSED: Final = 100
 SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -60,7 +60,7 @@ class CronJobs:
         return int(upcoming.timestamp()) * SECOND - now
 
     def _due(
-        self, cron_job: Object, schedule: cron.Schedule | cron.Every, now: int
+        self, cron_job: JsonDict, schedule: cron.Schedule | cron.Every, now: int
     ) -> datetime | None:
         """Return the latest time that was not met yet."""
         status, spec = cron_job.get("status") or {}, cron_job["spec"]
@@ -81,7 +81,7 @@ class CronJobs:
             )
         return schedule.latest(begin, end)
 
-    def _start(self, cron_job: Object, jobs: list[Object], due: datetime) -> None:
+    def _start(self, cron_job: JsonDict, jobs: list[JsonDict], due: datetime) -> None:
         key, spec = key_of(cron_job), cron_job["spec"]
         name = f"{key.name}-{int(due.timestamp()) // 60}"
         if any(job["metadata"]["name"] == name for job in jobs):
@@ -101,7 +101,7 @@ class CronJobs:
                 self._delete(cron_job, job)
         template = spec["jobTemplate"]
         metadata = template.get("metadata") or {}
-        body: Object = {
+        body: JsonDict = {
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {
@@ -130,7 +130,9 @@ class CronJobs:
             scheduled=rfc3339(int(due.timestamp()) * SECOND),
         )
 
-    def _tell(self, cron_job: Object, jobs: list[Object], scheduled: str | None = None) -> Object:
+    def _tell(
+        self, cron_job: JsonDict, jobs: list[JsonDict], scheduled: str | None = None
+    ) -> JsonDict:
         before = cron_job.get("status") or {}
         active = [
             {
@@ -166,7 +168,7 @@ class CronJobs:
             status["lastSuccessfulTime"] = latest
         return write_status(self.manager, CRON_JOBS, self.cron_jobs, cron_job, status)
 
-    def _forget(self, cron_job: Object, jobs: list[Object]) -> None:
+    def _forget(self, cron_job: JsonDict, jobs: list[JsonDict]) -> None:
         spec = cron_job["spec"]
         for how, limit in (
             ("Complete", spec.get("successfulJobsHistoryLimit", 3)),
@@ -179,7 +181,7 @@ class CronJobs:
             for job in over[: max(0, len(over) - limit)]:
                 self._delete(cron_job, job)
 
-    def _delete(self, cron_job: Object, job: Object) -> None:
+    def _delete(self, cron_job: JsonDict, job: JsonDict) -> None:
         key = key_of(job)
         options = {"propagationPolicy": "Background", "preconditions": {"uid": uid_of(job)}}
         try:
@@ -190,7 +192,7 @@ class CronJobs:
             return
         self._event(cron_job, "SuccessfulDelete", f"Deleted job {key.name}")
 
-    def _event(self, cron_job: Object, reason: str, message: str, *, bad: bool = False) -> None:
+    def _event(self, cron_job: JsonDict, reason: str, message: str, *, bad: bool = False) -> None:
         self.recorder.event(
             cron_job,
             "CronJob",
@@ -201,7 +203,7 @@ class CronJobs:
         )
 
 
-def _is_over(job: Object) -> str:
+def _is_over(job: JsonDict) -> str:
     """Return how a job ended; empty while it has not."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":

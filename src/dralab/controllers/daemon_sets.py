@@ -24,9 +24,9 @@ from dralab.objects.metadata import Key, is_deleting, key_of
 from dralab.objects.nodes import required_affinity, selects
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import NO_EXECUTE, REPELLING, untolerated
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DAEMON_SETS, NODES, PODS
+from dralab.values.json_types import JsonDict
 
 HASH: Final = "controller-revision-hash"
 GENERATION: Final = "pod-template-generation"
@@ -59,7 +59,7 @@ class DaemonSets:
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
         self.nodes.subscribe(self._node)
 
-    def _node(self, old: Object | None, new: Object | None) -> None:
+    def _node(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is not None and new is not None and _matters(old) == _matters(new):
             return
         for daemon_set in self.sets:
@@ -87,13 +87,13 @@ class DaemonSets:
 
     # --- pods
 
-    def _by_node(self, daemon_set: Object) -> dict[str, list[Object]]:
-        found: dict[str, list[Object]] = {}
+    def _by_node(self, daemon_set: JsonDict) -> dict[str, list[JsonDict]]:
+        found: dict[str, list[JsonDict]] = {}
         for pod in self.owned.of(daemon_set):
             found.setdefault(_node_of(pod), []).append(pod)
         return found
 
-    def _place(self, daemon_set: Object, revision: str) -> None:
+    def _place(self, daemon_set: JsonDict, revision: str) -> None:
         pods = self._by_node(daemon_set)
         for node in sorted(self.nodes, key=key_of):
             name = node["metadata"]["name"]
@@ -130,7 +130,7 @@ class DaemonSets:
                     if not is_deleting(pod):
                         self.control.delete(daemon_set, pod)
 
-    def _roll(self, daemon_set: Object, revision: str) -> None:
+    def _roll(self, daemon_set: JsonDict, revision: str) -> None:
         """Delete outdated pods, as far as maxUnavailable lets; new ones follow."""
         strategy = daemon_set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
@@ -149,12 +149,12 @@ class DaemonSets:
                 away += 1
             self.control.delete(daemon_set, pod)
 
-    def _is_available(self, daemon_set: Object, pod: Object) -> bool:
+    def _is_available(self, daemon_set: JsonDict, pod: JsonDict) -> bool:
         patience = daemon_set["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()
         return not is_deleting(pod) and is_available(pod, patience, now)
 
-    def _body(self, daemon_set: Object, node: str, revision: str) -> Object:
+    def _body(self, daemon_set: JsonDict, node: str, revision: str) -> JsonDict:
         key = key_of(daemon_set)
         body = pod_from_template(
             daemon_set["spec"]["template"],
@@ -179,7 +179,7 @@ class DaemonSets:
 
     # --- status
 
-    def _tell(self, daemon_set: Object, revision: str) -> int | None:
+    def _tell(self, daemon_set: JsonDict, revision: str) -> int | None:
         pods = self._by_node(daemon_set)
         counts = dict.fromkeys(("wanted", "there", "misplaced", "ready", "available", "updated"), 0)
         for node in self.nodes:
@@ -212,7 +212,7 @@ class DaemonSets:
         return patience * SECOND if waiting and patience else None
 
 
-def wants(daemon_set: Object, node: Object) -> tuple[bool, bool]:
+def wants(daemon_set: JsonDict, node: JsonDict) -> tuple[bool, bool]:
     """Return whether a set's pod should run on a node, and whether it may go on running there."""
     spec = daemon_set["spec"]["template"]["spec"]
     if spec.get("nodeName") not in {node["metadata"]["name"], None, ""}:
@@ -237,7 +237,7 @@ def _tolerations(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _node_of(pod: Object) -> str:
+def _node_of(pod: JsonDict) -> str:
     """Return the node a daemon pod is on, or is meant for."""
     if pod["spec"].get("nodeName"):
         name: str = pod["spec"]["nodeName"]
@@ -250,6 +250,6 @@ def _node_of(pod: Object) -> str:
     return ""
 
 
-def _matters(node: Object) -> tuple[Any, ...]:
+def _matters(node: JsonDict) -> tuple[Any, ...]:
     spec = node.get("spec") or {}
     return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")

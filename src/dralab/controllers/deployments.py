@@ -20,9 +20,9 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS
+from dralab.values.json_types import JsonDict
 
 HASH: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
@@ -49,7 +49,7 @@ class Deployments:
         self.deployments.subscribe(each(self.queue.add))
         self.sets.subscribe(enqueue_owner(self.owned, self.queue.add, self.deployments))
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         # The end of the last old pod lets a Recreate go on.
         if old is None or new is not None:
             return
@@ -88,7 +88,7 @@ class Deployments:
 
     # --- the sets
 
-    def _current(self, deployment: Object, sets: list[Object]) -> Object | None:
+    def _current(self, deployment: JsonDict, sets: list[JsonDict]) -> JsonDict | None:
         wanted = _plain(deployment["spec"]["template"])
         matching = [item for item in sets if _plain(item["spec"]["template"]) == wanted]
         return min(
@@ -97,7 +97,7 @@ class Deployments:
             default=None,
         )
 
-    def _create(self, deployment: Object, sets: list[Object]) -> Object:
+    def _create(self, deployment: JsonDict, sets: list[JsonDict]) -> JsonDict:
         spec, key = deployment["spec"], key_of(deployment)
         collisions = (deployment.get("status") or {}).get("collisionCount") or 0
         name = template_hash(spec["template"], collisions)
@@ -150,7 +150,7 @@ class Deployments:
             self._event(deployment, created, 0, first)
         return created
 
-    def _mark(self, deployment: Object, new: Object, old: list[Object]) -> Object:
+    def _mark(self, deployment: JsonDict, new: JsonDict, old: list[JsonDict]) -> JsonDict:
         """Keep the annotations that `kubectl rollout` reads: the revision and its cause."""
         latest = _revision(old)
         revision = int((new["metadata"].get("annotations") or {}).get(REVISION) or 0)
@@ -171,30 +171,30 @@ class Deployments:
             self.deployments.learn(patched)
         return new
 
-    def _patch_set(self, replica_set: Object, patch: Object) -> Object:
+    def _patch_set(self, replica_set: JsonDict, patch: JsonDict) -> JsonDict:
         key = key_of(replica_set)
         patched = self.client.patch(REPLICA_SETS, key.name, patch, key.namespace)
         self.sets.learn(patched)
         return patched
 
-    def _scale(self, deployment: Object, replica_set: Object, replicas: int) -> None:
+    def _scale(self, deployment: JsonDict, replica_set: JsonDict, replicas: int) -> None:
         before = _replicas(replica_set)
         if before != replicas:
             sizes = {"annotations": self._sizes(deployment)}
             self._patch_set(replica_set, {"metadata": sizes, "spec": {"replicas": replicas}})
             self._event(deployment, replica_set, before, replicas)
 
-    def _sizes(self, deployment: Object) -> dict[str, str]:
+    def _sizes(self, deployment: JsonDict) -> dict[str, str]:
         """Return the annotations that tell later how large the deployment was meant to be."""
         wanted = deployment["spec"].get("replicas", 1)
         return {DESIRED: str(wanted), MOST: str(wanted + self._surge(deployment))}
 
-    def _is_resized(self, deployment: Object, replica_set: Object) -> bool:
+    def _is_resized(self, deployment: JsonDict, replica_set: JsonDict) -> bool:
         held = (replica_set["metadata"].get("annotations") or {}).get(DESIRED)
         wanted = str(deployment["spec"].get("replicas", 1))
         return _replicas(replica_set) > 0 and held not in {None, wanted}
 
-    def _resize(self, deployment: Object, new: Object | None, old: list[Object]) -> None:
+    def _resize(self, deployment: JsonDict, new: JsonDict | None, old: list[JsonDict]) -> None:
         """Bring the sets to the deployment's size without rolling any further.
 
         With several sets at work each grows or shrinks in proportion, so that a canary stays one.
@@ -216,7 +216,7 @@ class Deployments:
             if any(held.get(name) != value for name, value in sizes.items()):
                 self._patch_set(item, {"metadata": {"annotations": sizes}})
 
-    def _event(self, deployment: Object, replica_set: Object, before: int, after: int) -> None:
+    def _event(self, deployment: JsonDict, replica_set: JsonDict, before: int, after: int) -> None:
         way = "up" if after > before else "down"
         name = replica_set["metadata"]["name"]
         self.recorder.event(
@@ -229,11 +229,11 @@ class Deployments:
 
     # --- strategies
 
-    def _strategy(self, deployment: Object) -> str:
+    def _strategy(self, deployment: JsonDict) -> str:
         kind: str = (deployment["spec"].get("strategy") or {}).get("type") or "RollingUpdate"
         return kind
 
-    def _limits(self, deployment: Object) -> tuple[int, int]:
+    def _limits(self, deployment: JsonDict) -> tuple[int, int]:
         """Return maxSurge and maxUnavailable as numbers; never both 0."""
         rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
         wanted = deployment["spec"].get("replicas", 1)
@@ -241,10 +241,10 @@ class Deployments:
         unavailable = percentage(rolling.get("maxUnavailable", "25%"), wanted, up=False)
         return surge, 1 if surge == 0 and unavailable == 0 else min(unavailable, wanted)
 
-    def _surge(self, deployment: Object) -> int:
+    def _surge(self, deployment: JsonDict) -> int:
         return 0 if self._strategy(deployment) == "Recreate" else self._limits(deployment)[0]
 
-    def _recreate(self, deployment: Object, new: Object, old: list[Object]) -> None:
+    def _recreate(self, deployment: JsonDict, new: JsonDict, old: list[JsonDict]) -> None:
         if any(_replicas(item) for item in old):
             for item in old:
                 self._scale(deployment, item, 0)
@@ -255,7 +255,7 @@ class Deployments:
         ):
             self._scale(deployment, new, deployment["spec"].get("replicas", 1))
 
-    def _roll(self, deployment: Object, new: Object, old: list[Object]) -> None:
+    def _roll(self, deployment: JsonDict, new: JsonDict, old: list[JsonDict]) -> None:
         wanted = deployment["spec"].get("replicas", 1)
         surge, unavailable = self._limits(deployment)
         total = sum(_replicas(item) for item in [new, *old])
@@ -288,7 +288,7 @@ class Deployments:
                 self._scale(deployment, item, _replicas(item) - down)
                 spare -= down
 
-    def _clean(self, deployment: Object, new: Object | None, sets: list[Object]) -> None:
+    def _clean(self, deployment: JsonDict, new: JsonDict | None, sets: list[JsonDict]) -> None:
         """Delete old sets beyond revisionHistoryLimit."""
         limit = deployment["spec"].get("revisionHistoryLimit")
         if limit is None:
@@ -309,7 +309,7 @@ class Deployments:
 
     # --- status
 
-    def _tell(self, deployment: Object, new: Object | None, sets: list[Object]) -> int | None:
+    def _tell(self, deployment: JsonDict, new: JsonDict | None, sets: list[JsonDict]) -> int | None:
         wanted = deployment["spec"].get("replicas", 1)
         total = _status(sets, "replicas")
         available = _status(sets, "availableReplicas")
@@ -355,8 +355,8 @@ class Deployments:
 
     def _progress(
         self,
-        deployment: Object,
-        new: Object,
+        deployment: JsonDict,
+        new: JsonDict,
         conditions: list[dict[str, Any]],
         *,
         complete: bool,
@@ -402,7 +402,7 @@ class Deployments:
 
 
 def _with_failure(
-    conditions: list[dict[str, Any]], sets: list[Object], now: str
+    conditions: list[dict[str, Any]], sets: list[JsonDict], now: str
 ) -> list[dict[str, Any]]:
     """Return the conditions with why a set cannot make its pods, the newest set's first."""
     found = (condition_of(item, "ReplicaFailure") for item in sets)
@@ -413,7 +413,9 @@ def _with_failure(
     return with_update_time(conditions, told, now)
 
 
-def _paused(deployment: Object, conditions: list[dict[str, Any]], now: str) -> list[dict[str, Any]]:
+def _paused(
+    deployment: JsonDict, conditions: list[dict[str, Any]], now: str
+) -> list[dict[str, Any]]:
     known = condition_of(deployment, "Progressing") or {}
     if known.get("reason") == "ProgressDeadlineExceeded":
         return conditions
@@ -426,13 +428,13 @@ def _paused(deployment: Object, conditions: list[dict[str, Any]], now: str) -> l
     return with_update_time(conditions, condition, now)
 
 
-def _inherited(deployment: Object) -> dict[str, str]:
+def _inherited(deployment: JsonDict) -> dict[str, str]:
     """Return the annotations that a deployment hands down to its newest set."""
     held = deployment["metadata"].get("annotations") or {}
     return {name: value for name, value in held.items() if name not in SKIPPED}
 
 
-def _shares(sets: list[Object], wanted: int, most: int) -> list[int]:
+def _shares(sets: list[JsonDict], wanted: int, most: int) -> list[int]:
     """Return the new sizes of sets that share `most` pods as they did when they were annotated.
 
     The largest takes what rounding leaves (GetReplicaSetProportion).
@@ -480,22 +482,22 @@ def _plain(template: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {**rest, "labels": own}, "spec": template.get("spec")}
 
 
-def _replicas(replica_set: Object) -> int:
+def _replicas(replica_set: JsonDict) -> int:
     count: int = replica_set["spec"].get("replicas", 1)
     return count
 
 
-def _revision(sets: list[Object]) -> int:
+def _revision(sets: list[JsonDict]) -> int:
     return max(
         (int((item["metadata"].get("annotations") or {}).get(REVISION) or 0) for item in sets),
         default=0,
     )
 
 
-def _age(replica_set: Object) -> tuple[str, str]:
+def _age(replica_set: JsonDict) -> tuple[str, str]:
     metadata = replica_set["metadata"]
     return metadata.get("creationTimestamp", ""), metadata["name"]
 
 
-def _status(sets: list[Object], field: str) -> int:
+def _status(sets: list[JsonDict], field: str) -> int:
     return sum((item.get("status") or {}).get(field) or 0 for item in sets)

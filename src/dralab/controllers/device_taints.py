@@ -4,8 +4,8 @@ Source: kube-controller-manager's devicetainteviction controller. Only toleratio
 allocation result whose effect is exactly NoExecute count.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
@@ -14,11 +14,10 @@ from dralab.objects.conditions import with_condition
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, POD_GROUPS, PODS, SLICES, TAINT_RULES
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 STATUS_PERIOD: Final = 10 * SECOND
 
 
@@ -48,14 +47,14 @@ class DeviceTaintEviction:
         self.rules.subscribe(self._rule)
         self.pods.subscribe(self._pod)
 
-    def _claim(self, old: Object | None, new: Object | None) -> None:
+    def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for claim in (old, new):
             if claim is not None:
                 for pod in self._pods_of(claim):
                     self.queue.add(key_of(pod))
                 self._rules_may_change()
 
-    def _slice(self, old: Object | None, new: Object | None) -> None:
+    def _slice(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for obj in (old, new):
             if obj is None:
                 continue
@@ -66,7 +65,7 @@ class DeviceTaintEviction:
                     for pod in self._pods_of(claim):
                         self.queue.add(key_of(pod))
 
-    def _rule(self, old: Object | None, new: Object | None) -> None:
+    def _rule(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for rule in (old, new):
             if rule is not None:
                 for claim in self.claims:
@@ -78,7 +77,7 @@ class DeviceTaintEviction:
         elif old is not None:
             self._evicted.pop(uid_of(old), None)
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None and new["spec"].get("resourceClaims"):
             self.queue.add(key_of(new))
         if old is not None and new is None and old["spec"].get("resourceClaims"):
@@ -104,7 +103,7 @@ class DeviceTaintEviction:
         self._evict(pod)
         return None
 
-    def eviction_time(self, pod: Object) -> int | None:
+    def eviction_time(self, pod: JsonDict) -> int | None:
         """Return when a pod must leave (ns since the epoch); None: it may stay."""
         times = [
             when
@@ -116,7 +115,7 @@ class DeviceTaintEviction:
         ]
         return min(times, default=None)
 
-    def _leaves(self, taint: Wire, result: Wire) -> int | None:
+    def _leaves(self, taint: JsonObject, result: JsonObject) -> int | None:
         added = taint.get("timeAdded")
         if added:
             since = int(from_rfc3339(added))
@@ -138,7 +137,7 @@ class DeviceTaintEviction:
             return None
         return since + max(0, min(int(item) for item in seconds if item is not None)) * SECOND
 
-    def _taints(self, result: Wire) -> Iterator[Wire]:
+    def _taints(self, result: JsonObject) -> Iterator[JsonObject]:
         pool = f"{result['driver']}/{result['pool']}"
         slices = self.slices.find("pool", pool)
         newest = max((item["spec"]["pool"]["generation"] for item in slices), default=0)
@@ -155,7 +154,7 @@ class DeviceTaintEviction:
             if taint.get("effect") == "NoExecute" and _selects(rule, result):
                 yield taint
 
-    def _evict(self, pod: Object) -> None:
+    def _evict(self, pod: JsonDict) -> None:
         key = key_of(pod)
         now = self.manager.now()
         self.recorder.event(pod, "Pod", "DeviceTaintManagerEviction", "Marking for deletion")
@@ -187,7 +186,7 @@ class DeviceTaintEviction:
             self._evicted[uid_of(rule)] = self._evicted.get(uid_of(rule), 0) + 1
         self._rules_may_change()
 
-    def _evicts(self, rule: Object, pod: Object) -> bool:
+    def _evicts(self, rule: JsonDict, pod: JsonDict) -> bool:
         taint = rule["spec"]["taint"]
         return taint.get("effect") == "NoExecute" and any(
             _selects(rule, result) and self._leaves(taint, result) is not None
@@ -225,11 +224,11 @@ class DeviceTaintEviction:
         self.rules.learn(self.client.update(TAINT_RULES, body, subresource="status"))
         return STATUS_PERIOD if going else None
 
-    def _progress(self, rule: Object) -> tuple[str, str, bool]:
+    def _progress(self, rule: JsonDict) -> tuple[str, str, bool]:
         """Return reason, message, and whether pods are still to go."""
         taint = rule["spec"]["taint"]
         effect = taint.get("effect")
-        pods: dict[str, Object] = {}
+        pods: dict[str, JsonDict] = {}
         allocated = 0
         for claim in self.claims:
             hit = [item for item in _results(claim) if _selects(rule, item)]
@@ -259,7 +258,7 @@ class DeviceTaintEviction:
             return "PodsPendingEviction", f"{message} {told}".strip(), True
         return ("Completed" if gone else "NotStarted"), told, False
 
-    def _published(self, rule: Object) -> int:
+    def _published(self, rule: JsonDict) -> int:
         """Return how many devices of the newest slices a rule selects."""
         newest: dict[tuple[str, str], int] = {}
         for item in self.slices:
@@ -276,7 +275,7 @@ class DeviceTaintEviction:
 
     # --- who uses what
 
-    def _pods_of(self, claim: Object) -> list[Object]:
+    def _pods_of(self, claim: JsonDict) -> list[JsonDict]:
         namespace = key_of(claim).namespace
         found = []
         for item in consumers_of(claim):
@@ -288,7 +287,7 @@ class DeviceTaintEviction:
                 found += self.pods.find("group", str(Key(namespace, item["name"])))
         return found
 
-    def _claims_of(self, pod: Object) -> list[Object]:
+    def _claims_of(self, pod: JsonDict) -> list[JsonDict]:
         found = self.claims.find("consumer", uid_of(pod))
         name = group_of(pod)
         group = self.groups.get(Key(key_of(pod).namespace, name)) if name else None
@@ -302,32 +301,32 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} different {noun}s" if noun == "namespace" else f"{number} {noun}s"
 
 
-def _may_go(pod: Object) -> bool:
+def _may_go(pod: JsonDict) -> bool:
     return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and not is_finished(pod)
 
 
-def _results(claim: Object) -> Sequence[Wire]:
+def _results(claim: JsonDict) -> Sequence[JsonObject]:
     return results_of(allocation_of(claim))
 
 
-def _devices(claim: Object) -> list[str]:
+def _devices(claim: JsonDict) -> list[str]:
     return sorted({f"{item['driver']}/{item['pool']}" for item in _results(claim)})
 
 
-def _consumers(claim: Object) -> list[str]:
+def _consumers(claim: JsonDict) -> list[str]:
     return [item["uid"] for item in consumers_of(claim)]
 
 
-def _pool(obj: Object) -> list[str]:
+def _pool(obj: JsonDict) -> list[str]:
     return [f"{obj['spec']['driver']}/{obj['spec']['pool']['name']}"]
 
 
-def _group_key(pod: Object) -> list[str]:
+def _group_key(pod: JsonDict) -> list[str]:
     name = group_of(pod)
     return [str(Key(key_of(pod).namespace, name))] if name else []
 
 
-def _selects(rule: Object, result: Wire) -> bool:
+def _selects(rule: JsonDict, result: JsonObject) -> bool:
     """Return whether a rule is about a device: no selector selects none, an empty one all."""
     selector = rule["spec"].get("deviceSelector")
     return selector is not None and all(

@@ -9,7 +9,6 @@ from dralab.controllers.workloads import each, percentage, write_status
 from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of
 from dralab.objects.pods import is_finished, is_ready
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     DEPLOYMENTS,
@@ -19,6 +18,7 @@ from dralab.runtime.resources import (
     STATEFUL_SETS,
 )
 from dralab.values import labels
+from dralab.values.json_types import JsonDict
 
 SIZED: Final = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "Deployment": DEPLOYMENTS}
 
@@ -38,14 +38,14 @@ class DisruptionBudgets:
         for cache in self.sets.values():
             cache.subscribe(self._set)
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for pod in (old, new):
             if pod is not None and len(self.budgets):
                 for budget in self.budgets.namespace(key_of(pod).namespace):
                     if _selects(budget, pod):
                         self.queue.add(key_of(budget))
 
-    def _set(self, old: Object | None, new: Object | None) -> None:
+    def _set(self, old: JsonDict | None, new: JsonDict | None) -> None:
         obj = new if new is not None else old
         if obj is not None and len(self.budgets):
             for budget in self.budgets.namespace(key_of(obj).namespace):
@@ -88,7 +88,7 @@ class DisruptionBudgets:
         write_status(self.manager, DISRUPTION_BUDGETS, self.budgets, budget, status)
         return None
 
-    def _expected(self, spec: dict[str, Any], pods: list[Object]) -> int:
+    def _expected(self, spec: dict[str, Any], pods: list[JsonDict]) -> int:
         """Return how many pods there should be: a number of pods, or what their owners ask for."""
         limit = spec.get("maxUnavailable")
         if limit is None:
@@ -106,12 +106,12 @@ class DisruptionBudgets:
             owners[str(reference["uid"])] = int(asked)
         return sum(owners.values())
 
-    def _owner(self, namespace: str, kind: str, name: str) -> Object | None:
+    def _owner(self, namespace: str, kind: str, name: str) -> JsonDict | None:
         cache = self.sets.get(kind)
         return cache.get(Key(namespace, name)) if cache is not None else None
 
 
-def _selects(budget: Object, pod: Object) -> bool:
+def _selects(budget: JsonDict, pod: JsonDict) -> bool:
     wanted = (budget.get("spec") or {}).get("selector")
     if wanted is None or key_of(budget).namespace != key_of(pod).namespace:
         return False

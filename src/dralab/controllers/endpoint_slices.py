@@ -11,9 +11,9 @@ from dralab.controllers.workloads import each
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, uid_of
 from dralab.objects.pods import is_finished, is_ready
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from dralab.values.json_types import JsonDict
 
 MANAGER: Final = "endpointslice-controller.k8s.io"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
@@ -42,13 +42,13 @@ class EndpointSlices:
         self.slices.subscribe(self._slice)
         self.pods.subscribe(self._pod)
 
-    def _slice(self, old: Object | None, new: Object | None) -> None:
+    def _slice(self, old: JsonDict | None, new: JsonDict | None) -> None:
         found = new if new is not None else old
         if found is not None:
             name = (found["metadata"].get("labels") or {}).get(SERVICE_NAME, "")
             self.queue.add(Key(key_of(found).namespace, name))
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is not None and new is not None and _shown(old) == _shown(new):
             return
         for pod in (old, new):
@@ -74,7 +74,7 @@ class EndpointSlices:
         wanted = service["spec"].get("selector")
         if not wanted or service["spec"].get("type") == "ExternalName":
             return None
-        by_ports: dict[Ports, dict[str, Object]] = {}
+        by_ports: dict[Ports, dict[str, JsonDict]] = {}
         for pod in self.pods.namespace(key.namespace):
             if not wanted.items() <= (pod["metadata"].get("labels") or {}).items():
                 continue
@@ -92,10 +92,10 @@ class EndpointSlices:
         return None
 
     def _write(
-        self, service: Object, ports: Ports, endpoints: dict[str, Object], held: list[Object]
+        self, service: JsonDict, ports: Ports, endpoints: dict[str, JsonDict], held: list[JsonDict]
     ) -> None:
         left = dict(endpoints)
-        filled: list[tuple[Object | None, list[Object]]] = []
+        filled: list[tuple[JsonDict | None, list[JsonDict]]] = []
         for item in sorted(held, key=key_of):
             kept = []
             for old in item.get("endpoints") or ():
@@ -120,7 +120,7 @@ class EndpointSlices:
                 self._put(service, ports, kept, slice_)
 
     def _put(
-        self, service: Object, ports: Ports, endpoints: list[Object], held: Object | None
+        self, service: JsonDict, ports: Ports, endpoints: list[JsonDict], held: JsonDict | None
     ) -> None:
         key = key_of(service)
         own = {
@@ -134,7 +134,7 @@ class EndpointSlices:
         content = {"addressType": "IPv4", "endpoints": endpoints, "ports": listed}
         if held is None:
             owner = owner_reference(service, api_version="v1", kind="Service")
-            body: Object = {
+            body: JsonDict = {
                 "apiVersion": "discovery.k8s.io/v1",
                 "kind": "EndpointSlice",
                 "metadata": {
@@ -154,20 +154,20 @@ class EndpointSlices:
         body = {**held, **content, "metadata": metadata}
         self.slices.learn(self.client.update(ENDPOINT_SLICES, body))
 
-    def _delete(self, item: Object) -> None:
+    def _delete(self, item: JsonDict) -> None:
         key = key_of(item)
         options = {"preconditions": {"uid": uid_of(item)}}
         self.client.delete(ENDPOINT_SLICES, key.name, key.namespace, options=options)
         self.slices.learn_deletion(item, self.manager.now())
 
-    def _endpoint(self, service: Object, pod: Object) -> Object | None:
+    def _endpoint(self, service: JsonDict, pod: JsonDict) -> JsonDict | None:
         address = (pod.get("status") or {}).get("podIP")
         if not address or is_finished(pod):
             return None
         ready, going = is_ready(pod), is_deleting(pod)
         any_time = bool(service["spec"].get("publishNotReadyAddresses"))
         key = key_of(pod)
-        found: Object = {
+        found: JsonDict = {
             "addresses": [address],
             "conditions": {
                 "ready": any_time or (ready and not going),
@@ -194,7 +194,7 @@ class EndpointSlices:
         return found
 
 
-def _ports(service: Object, pod: Object) -> Ports:
+def _ports(service: JsonDict, pod: JsonDict) -> Ports:
     """Return a Service's ports as this pod has them: named ones differ from pod to pod."""
     found = []
     for port in service["spec"].get("ports") or ():
@@ -206,7 +206,7 @@ def _ports(service: Object, pod: Object) -> Ports:
     return tuple(found)
 
 
-def _named(pod: Object, name: str, protocol: str) -> int | None:
+def _named(pod: JsonDict, name: str, protocol: str) -> int | None:
     containers: Iterable[Mapping[str, Any]] = pod["spec"].get("containers") or ()
     for container in containers:
         for port in container.get("ports") or ():
@@ -216,14 +216,14 @@ def _named(pod: Object, name: str, protocol: str) -> int | None:
     return None
 
 
-def _ports_of(item: Object) -> Ports:
+def _ports_of(item: JsonDict) -> Ports:
     return tuple(
         (port.get("name") or "", port.get("protocol") or "TCP", port["port"])
         for port in item.get("ports") or ()
     )
 
 
-def _shown(pod: Object) -> tuple[Any, ...]:
+def _shown(pod: JsonDict) -> tuple[Any, ...]:
     """Return what of a pod an endpoint tells."""
     return (
         (pod.get("status") or {}).get("podIP"),

@@ -11,8 +11,9 @@ from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object, Resource, amend
+from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
+from dralab.values.json_types import JsonDict
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -56,7 +57,7 @@ class GarbageCollector:
         self.caches[resource] = cache
         cache.subscribe(lambda old, new: self._changed(resource, old, new))
 
-    def _definition(self, _old: Object | None, new: Object | None) -> None:
+    def _definition(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is None:
             return
         spec = new["spec"]
@@ -71,7 +72,7 @@ class GarbageCollector:
         if resource not in self.caches:
             self._follow(resource)
 
-    def _changed(self, resource: Resource, old: Object | None, new: Object | None) -> None:
+    def _changed(self, resource: Resource, old: JsonDict | None, new: JsonDict | None) -> None:
         obj = new if new is not None else old
         if obj is None:
             return
@@ -162,7 +163,7 @@ class GarbageCollector:
             and FOREGROUND in (owner["metadata"].get("finalizers") or ())
         )
 
-    def _delete_dependents(self, item: Item, obj: Object) -> None:
+    def _delete_dependents(self, item: Item, obj: JsonDict) -> None:
         blocking = False
         for dependent in sorted(self._dependents.get(uid_of(obj), ())):
             found = self.caches[dependent.resource].get(dependent.key)
@@ -178,15 +179,15 @@ class GarbageCollector:
         if not blocking:
             self._drop_finalizer(item, obj, FOREGROUND)
 
-    def _orphan_dependents(self, item: Item, obj: Object) -> None:
+    def _orphan_dependents(self, item: Item, obj: JsonDict) -> None:
         for dependent in sorted(self._dependents.get(uid_of(obj), ())):
             found = self.caches[dependent.resource].get(dependent.key)
             if found is not None:
                 self._drop_references(dependent, found, {uid_of(obj)})
         self._drop_finalizer(item, obj, ORPHAN)
 
-    def _drop_references(self, item: Item, obj: Object, uids: set[str]) -> None:
-        def change(latest: Object) -> bool:
+    def _drop_references(self, item: Item, obj: JsonDict, uids: set[str]) -> None:
+        def change(latest: JsonDict) -> bool:
             references = latest["metadata"].get("ownerReferences") or []
             left = [reference for reference in references if reference["uid"] not in uids]
             if len(left) == len(references):
@@ -196,8 +197,8 @@ class GarbageCollector:
 
         self._amend(item, obj, change)
 
-    def _drop_finalizer(self, item: Item, obj: Object, finalizer: str) -> None:
-        def change(latest: Object) -> bool:
+    def _drop_finalizer(self, item: Item, obj: JsonDict, finalizer: str) -> None:
+        def change(latest: JsonDict) -> bool:
             finalizers = latest["metadata"].get("finalizers") or []
             if finalizer not in finalizers:
                 return False
@@ -206,14 +207,14 @@ class GarbageCollector:
 
         self._amend(item, obj, change)
 
-    def _amend(self, item: Item, obj: Object, change: Any) -> None:
+    def _amend(self, item: Item, obj: JsonDict, change: Any) -> None:
         try:
             amend(self.client, item.resource, obj, change)
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
 
-    def _delete(self, item: Item, obj: Object, policy: str) -> None:
+    def _delete(self, item: Item, obj: JsonDict, policy: str) -> None:
         options = {"propagationPolicy": policy, "preconditions": {"uid": uid_of(obj)}}
         try:
             self.client.delete(item.resource, item.key.name, item.key.namespace, options=options)
@@ -226,10 +227,10 @@ def _resource(kind: Kind) -> Resource:
     return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
 
 
-def _owners(obj: Object | None) -> list[Mapping[str, Any]]:
+def _owners(obj: JsonDict | None) -> list[Mapping[str, Any]]:
     return list((obj or {"metadata": {}})["metadata"].get("ownerReferences") or ())
 
 
-def _waits(obj: Object) -> bool:
+def _waits(obj: JsonDict) -> bool:
     finalizers: Iterable[str] = obj["metadata"].get("finalizers") or ()
     return is_deleting(obj) and (FOREGROUND in finalizers or ORPHAN in finalizers)

@@ -3,22 +3,21 @@
 Source: kube-controller-manager's resourceclaim controller.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, owner_uids, uid_of
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
+from dralab.values.json_types import JsonDict, JsonObject
 
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 MANAGER: Final = "ResourceClaimController"
 # As the API server cuts generateName (names.SimpleNameGenerator).
 LONGEST_BASE: Final = 57
-
-Wire = Mapping[str, Any]
 
 
 class GeneratedClaims:
@@ -33,13 +32,13 @@ class GeneratedClaims:
 
     def made(
         self,
-        owner: Object,
+        owner: JsonDict,
         entry: str,
         template: str,
         *,
         kind: str = "Pod",
         api_version: str = "v1",
-    ) -> Object:
+    ) -> JsonDict:
         """Return the claim of an owner's entry: an earlier one, or a new one from its template.
 
         ApiError: it cannot be made; the owner has an event that says why.
@@ -73,7 +72,9 @@ class GeneratedClaims:
         self.claims.learn(made)
         return made
 
-    def _body(self, owner: dict[str, Any], namespace: str, entry: str, template: Object) -> Object:
+    def _body(
+        self, owner: dict[str, Any], namespace: str, entry: str, template: JsonDict
+    ) -> JsonDict:
         resource, spec = self.claims.resource, template["spec"]
         metadata = spec.get("metadata") or {}
         made: dict[str, Any] = {
@@ -94,15 +95,15 @@ class GeneratedClaims:
     def tell(
         self,
         cache: Cache,
-        obj: Object,
-        statuses: Sequence[Wire],
+        obj: JsonDict,
+        statuses: Sequence[JsonObject],
         *,
         kind: str = "Pod",
         api_version: str = "v1",
     ) -> None:
         """Write the names of an owner's claims into its status."""
         key = key_of(obj)
-        patch: Object = {
+        patch: JsonDict = {
             "apiVersion": api_version,
             "kind": kind,
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(obj)},
@@ -120,7 +121,7 @@ class GeneratedClaims:
         )
         cache.learn(told)
 
-    def delete(self, claim: Object) -> None:
+    def delete(self, claim: JsonDict) -> None:
         """Delete just this claim; one that is gone, or was replaced, is fine."""
         key = key_of(claim)
         options = {"preconditions": {"uid": uid_of(claim)}}

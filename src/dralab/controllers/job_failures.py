@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from dralab.objects.metadata import key_of
-from dralab.runtime.client import Object
+from dralab.values.json_types import JsonDict
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
@@ -25,7 +25,7 @@ class Matched(NamedTuple):
 COUNTED: Final = Matched("Count")
 
 
-def judged(job: Object, pod: Object) -> Matched:
+def judged(job: JsonDict, pod: JsonDict) -> Matched:
     """Return what a job's failure policy makes of a failed pod."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
@@ -40,7 +40,7 @@ def judged(job: Object, pod: Object) -> Matched:
     return COUNTED
 
 
-def has_failed(job: Object, pod: Object) -> bool:
+def has_failed(job: JsonDict, pod: JsonDict) -> bool:
     """Return whether a pod counts as failed: with `podReplacementPolicy: Failed` once it ended."""
     phase = (pod.get("status") or {}).get("phase")
     if phase == "Failed":
@@ -49,13 +49,13 @@ def has_failed(job: Object, pod: Object) -> bool:
     return going and job["spec"].get("podReplacementPolicy") != "Failed"
 
 
-def index_of(pod: Object) -> int | None:
+def index_of(pod: JsonDict) -> int | None:
     """Return a pod's completion index."""
     text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
     return int(text) if text.isdecimal() else None
 
 
-def failures(job: Object, pods: Iterable[Object]) -> dict[int, int]:
+def failures(job: JsonDict, pods: Iterable[JsonDict]) -> dict[int, int]:
     """Return, for each index with failed pods, how often it failed in a row."""
     found: dict[int, int] = {}
     for pod in pods:
@@ -71,7 +71,7 @@ def failures(job: Object, pods: Iterable[Object]) -> dict[int, int]:
     return found
 
 
-def failed_indexes(job: Object, pods: Iterable[Object]) -> set[int]:
+def failed_indexes(job: JsonDict, pods: Iterable[JsonDict]) -> set[int]:
     """Return the indexes that are given up: they failed too often, or a rule says so."""
     limit = job["spec"].get("backoffLimitPerIndex")
     if limit is None:
@@ -85,7 +85,7 @@ def failed_indexes(job: Object, pods: Iterable[Object]) -> set[int]:
     return found
 
 
-def end_of_indexes(job: Object, failed: int) -> tuple[str, str] | None:
+def end_of_indexes(job: JsonDict, failed: int) -> tuple[str, str] | None:
     """Return (reason, message) where a job fails for its indexes that failed."""
     spec, status = job["spec"], job.get("status") or {}
     if not failed:
@@ -99,7 +99,7 @@ def end_of_indexes(job: Object, failed: int) -> tuple[str, str] | None:
     return None
 
 
-def success(job: Object, done: set[int]) -> str:
+def success(job: JsonDict, done: set[int]) -> str:
     """Return the message where a job's success policy is met by the indexes that are done."""
     for number, rule in enumerate((job["spec"].get("successPolicy") or {}).get("rules") or ()):
         wanted = indexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
@@ -141,7 +141,7 @@ def ranges(numbers: set[int]) -> str:
     return ",".join(texts)
 
 
-def _by_exit_code(rule: Mapping[str, Any], pod: Object) -> str:
+def _by_exit_code(rule: Mapping[str, Any], pod: JsonDict) -> str:
     status = pod.get("status") or {}
     named = rule.get("containerName")
     for container in (
@@ -160,7 +160,7 @@ def _by_exit_code(rule: Mapping[str, Any], pod: Object) -> str:
     return ""
 
 
-def _by_condition(patterns: Iterable[Mapping[str, Any]], pod: Object) -> str:
+def _by_condition(patterns: Iterable[Mapping[str, Any]], pod: JsonDict) -> str:
     held = {
         (condition["type"], condition["status"])
         for condition in (pod.get("status") or {}).get("conditions") or ()

@@ -35,9 +35,10 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished, is_ready
-from dralab.runtime.client import Object, amend
+from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import JOBS, PODS
+from dralab.values.json_types import JsonDict
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 FIRST_BACKOFF: Final = 10 * SECOND
@@ -61,7 +62,7 @@ class Jobs:
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.jobs))
         self.owned.cache.subscribe(self._pod)
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is not None and (new is None or not _is_tracked(new)):
             self._counted.discard(uid_of(old))
 
@@ -102,7 +103,7 @@ class Jobs:
 
     # --- counting
 
-    def _count(self, job: Object, pods: list[Object]) -> Object:
+    def _count(self, job: JsonDict, pods: list[JsonDict]) -> JsonDict:
         """Count ended pods once: note them in the status, then let go of them."""
         status = job.get("status") or {}
         noted = status.get("uncountedTerminatedPods") or {}
@@ -169,15 +170,15 @@ class Jobs:
         )
 
     @staticmethod
-    def _given_up(job: Object, pods: list[Object]) -> dict[str, Any]:
+    def _given_up(job: JsonDict, pods: list[JsonDict]) -> dict[str, Any]:
         """Return the indexes that have failed, for jobs that count failures by index."""
         if job["spec"].get("backoffLimitPerIndex") is None:
             return {}
         known = indexes((job.get("status") or {}).get("failedIndexes") or "")
         return {"failedIndexes": ranges(known | failed_indexes(job, pods))}
 
-    def _untrack(self, pod: Object) -> None:
-        def change(latest: Object) -> bool:
+    def _untrack(self, pod: JsonDict) -> None:
+        def change(latest: JsonDict) -> bool:
             finalizers = latest["metadata"].get("finalizers") or []
             if TRACKING not in finalizers:
                 return False
@@ -202,7 +203,7 @@ class Jobs:
 
     # --- the end
 
-    def _verdict(self, job: Object, pods: list[Object]) -> tuple[str, str, str] | None:
+    def _verdict(self, job: JsonDict, pods: list[JsonDict]) -> tuple[str, str, str] | None:
         """Return (condition, reason, message) where the job is over."""
         spec, status = job["spec"], job.get("status") or {}
         failed, succeeded = status.get("failed") or 0, status.get("succeeded") or 0
@@ -232,7 +233,7 @@ class Jobs:
             return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
         return None
 
-    def _finish(self, job: Object, type_: str, reason: str, message: str) -> None:
+    def _finish(self, job: JsonDict, type_: str, reason: str, message: str) -> None:
         now = self.manager.now()
         status = job.get("status") or {}
         early = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
@@ -255,7 +256,7 @@ class Jobs:
         else:
             self.recorder.event(job, "Job", reason, message, type="Warning", api_version="batch/v1")
 
-    def _forget_later(self, job: Object) -> int | None:
+    def _forget_later(self, job: JsonDict) -> int | None:
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         end = _end(job)
         if ttl is None or end is None:
@@ -279,7 +280,7 @@ class Jobs:
                 raise
         return None
 
-    def _deadline(self, job: Object) -> int | None:
+    def _deadline(self, job: JsonDict) -> int | None:
         seconds = job["spec"].get("activeDeadlineSeconds")
         started = (job.get("status") or {}).get("startTime")
         if seconds is None or not started or job["spec"].get("suspend"):
@@ -289,8 +290,8 @@ class Jobs:
     # --- pods
 
     def _scale(
-        self, job: Object, active: list[Object], pods: list[Object]
-    ) -> tuple[list[Object], int | None]:
+        self, job: JsonDict, active: list[JsonDict], pods: list[JsonDict]
+    ) -> tuple[list[JsonDict], int | None]:
         spec, status = job["spec"], job.get("status") or {}
         parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
         succeeded = status.get("succeeded") or 0
@@ -324,14 +325,14 @@ class Jobs:
         return [*active, *made], None
 
     def _replace(
-        self, job: Object, active: list[Object], pods: list[Object], missing: int
-    ) -> tuple[list[Object], int | None]:
+        self, job: JsonDict, active: list[JsonDict], pods: list[JsonDict], missing: int
+    ) -> tuple[list[JsonDict], int | None]:
         """Make pods for the indexes that lack one and are not given up; each has its own back-off.
 
         The pod carries how often its index has failed, so that this outlives the failed pods.
         """
         counts = failures(job, pods)
-        made: list[Object] = []
+        made: list[JsonDict] = []
         again: int | None = None
         for index in self._free_indexes(job, pods):
             if len(made) == missing:
@@ -347,7 +348,7 @@ class Jobs:
             made.append(self.control.create(job, body))
         return [*active, *made], again
 
-    def _free_indexes(self, job: Object, pods: list[Object]) -> list[int]:
+    def _free_indexes(self, job: JsonDict, pods: list[JsonDict]) -> list[int]:
         """Return the indexes that have no pod, are not done, and are not given up."""
         status = job.get("status") or {}
         busy = {index_of(pod) for pod in pods if not is_finished(pod)}
@@ -355,7 +356,7 @@ class Jobs:
         busy |= indexes(status.get("failedIndexes") or "")
         return [n for n in range(job["spec"].get("completions") or 0) if n not in busy]
 
-    def _backoff(self, failed: list[Object], count: int) -> int:
+    def _backoff(self, failed: list[JsonDict], count: int) -> int:
         """Return how long failed pods wait for a successor: 10 s, doubled, at most 10 min."""
         if not failed or not count:
             return 0
@@ -363,7 +364,7 @@ class Jobs:
         delay = min(FIRST_BACKOFF << min(count - 1, 20), LONGEST_BACKOFF)
         return latest + delay - self.manager.engine.clock.now()
 
-    def _body(self, job: Object, index: int | None) -> Object:
+    def _body(self, job: JsonDict, index: int | None) -> JsonDict:
         key = key_of(job)
         prefix = f"{key.name}-" if index is None else f"{key.name}-{index}-"
         body = pod_from_template(
@@ -387,7 +388,7 @@ class Jobs:
 
     # --- status
 
-    def _tell(self, job: Object, active: list[Object]) -> None:
+    def _tell(self, job: JsonDict, active: list[JsonDict]) -> None:
         now = self.manager.now()
         status = job.get("status") or {}
         suspended = bool(job["spec"].get("suspend"))
@@ -416,11 +417,11 @@ class Jobs:
         write_status(self.manager, JOBS, self.jobs, job, written)
 
 
-def _is_tracked(pod: Object) -> bool:
+def _is_tracked(pod: JsonDict) -> bool:
     return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
-def _end(job: Object) -> str | None:
+def _end(job: JsonDict) -> str | None:
     """Return when a job ended."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
@@ -429,7 +430,7 @@ def _end(job: Object) -> str | None:
     return None
 
 
-def _restarts_too_often(job: Object, pods: list[Object], limit: int) -> bool:
+def _restarts_too_often(job: JsonDict, pods: list[JsonDict], limit: int) -> bool:
     """Return whether containers that are restarted in place have failed often enough.
 
     As pastBackoffLimitOnFailure: what restarts in a pod that goes on counts as failing does.
@@ -446,7 +447,7 @@ def _restarts_too_often(job: Object, pods: list[Object], limit: int) -> bool:
     return restarts >= max(limit, 1)
 
 
-def _ended(pod: Object) -> int:
+def _ended(pod: JsonDict) -> int:
     times = [
         state["terminated"]["finishedAt"]
         for container in (pod.get("status") or {}).get("containerStatuses") or ()

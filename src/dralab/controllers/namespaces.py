@@ -9,9 +9,10 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NAMESPACES
+from dralab.values.json_types import JsonDict
 
 # Upstream waits five seconds, for other servers. Clients that delete all that is in a file, its
 # namespace first, find the rest as long as this.
@@ -52,7 +53,7 @@ class Namespaces:
         )
         self.namespaces.subscribe(self._namespace)
 
-    def _namespace(self, old: Object | None, new: Object | None) -> None:
+    def _namespace(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None and is_deleting(new):
             begins = old is None or not is_deleting(old)
             self.queue.add_after(key_of(new), GRACE if begins else 0)
@@ -94,7 +95,7 @@ class Namespaces:
                 found[f"{resource.group}/{resource.plural}"] = resource
         return sorted(found.values(), key=lambda resource: (resource.plural == "pods", resource))
 
-    def _empty(self, resource: Resource, namespace: str) -> Sequence[Object]:
+    def _empty(self, resource: Resource, namespace: str) -> Sequence[JsonDict]:
         """Delete what there is of a kind; return what is there still."""
         try:
             items = self.client.list(resource, namespace).items
@@ -116,7 +117,7 @@ class Namespaces:
                     raise
         return self.client.list(resource, namespace).items if items else ()
 
-    def _tell(self, namespace: Object, left: Counter[str], held: Counter[str]) -> None:
+    def _tell(self, namespace: JsonDict, left: Counter[str], held: Counter[str]) -> None:
         status = namespace.get("status") or {}
         before = conditions = list(status.get("conditions") or ())
         for type_, value, reason, message in _conditions(left, held):

@@ -14,11 +14,11 @@ from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished
 from dralab.objects.taints import covers
-from dralab.runtime.client import Object, amend
+from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 Taint = tuple[str, str, str]
 LEASE_NAMESPACE: Final = "kube-node-lease"
 # --node-monitor-grace-period since 1.32.
@@ -56,7 +56,7 @@ class NodeLifecycle:
         self.leases.subscribe(self._lease)
         self.pods.subscribe(self._pod)
 
-    def _node(self, old: Object | None, new: Object | None) -> None:
+    def _node(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is None:
             if old is not None:
                 self._seen.pop(old["metadata"]["name"], None)
@@ -67,7 +67,7 @@ class NodeLifecycle:
             for pod in self.pods.find("node", new["metadata"]["name"]):
                 self.pod_queue.add(key_of(pod))
 
-    def _see(self, node: Object) -> None:
+    def _see(self, node: JsonDict) -> None:
         """Note since when each taint that evicts is there: as it says, or from now on."""
         name = node["metadata"]["name"]
         known, now = self._seen.get(name, {}), self.manager.engine.clock.now()
@@ -79,7 +79,7 @@ class NodeLifecycle:
             if taint.get("effect") == "NoExecute"
         }
 
-    def _lease(self, old: Object | None, new: Object | None) -> None:
+    def _lease(self, old: JsonDict | None, new: JsonDict | None) -> None:
         lease = new if new is not None else old
         if lease is None or lease["metadata"].get("namespace") != LEASE_NAMESPACE:
             return
@@ -88,7 +88,7 @@ class NodeLifecycle:
         if node is not None and (old is None or new is None or _ready(node) == "Unknown"):
             self.queue.add(key_of(node))
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         node = "" if new is None else new["spec"].get("nodeName")
         if new is not None and node and (old is None or _placement(old) != _placement(new)):
             self.pod_queue.add(key_of(new))
@@ -113,7 +113,7 @@ class NodeLifecycle:
             return None
         return from_rfc3339(renewed) + GRACE - self.manager.engine.clock.now()
 
-    def _mark_unknown(self, node: Object) -> Object:
+    def _mark_unknown(self, node: JsonDict) -> JsonDict:
         now = self.manager.now()
         status = node.get("status") or {}
         conditions = list(status.get("conditions") or ())
@@ -140,7 +140,7 @@ class NodeLifecycle:
             self._mark_pod(pod)
         return told
 
-    def _mark_pod(self, pod: Object) -> None:
+    def _mark_pod(self, pod: JsonDict) -> None:
         if is_finished(pod) or (condition_of(pod, "Ready") or {}).get("status") != "True":
             return
         key = key_of(pod)
@@ -164,10 +164,10 @@ class NodeLifecycle:
             if error.reason not in {"NotFound", "Conflict"}:
                 raise
 
-    def _taint(self, node: Object) -> None:
+    def _taint(self, node: JsonDict) -> None:
         wanted = _wanted(node)
 
-        def change(latest: Object) -> bool:
+        def change(latest: JsonDict) -> bool:
             spec = latest.setdefault("spec", {})
             held = spec.get("taints") or []
             kept = [
@@ -230,7 +230,7 @@ class NodeLifecycle:
         return None
 
 
-def _wanted(node: Object) -> list[tuple[str, str]]:
+def _wanted(node: JsonDict) -> list[tuple[str, str]]:
     """Return the taints that a node's conditions ask for: key and effect."""
     found: list[tuple[str, str]] = []
     ready = _ready(node)
@@ -248,7 +248,7 @@ def _wanted(node: Object) -> list[tuple[str, str]]:
     return found
 
 
-def _leaves(pod: Object, node: Object, since: Mapping[Taint, int]) -> int | None:
+def _leaves(pod: JsonDict, node: JsonDict, since: Mapping[Taint, int]) -> int | None:
     """Return when a pod must leave a node whose taints are there since then; None: it may stay.
 
     A pod's patience begins when both are there, the taint and the pod (as in the tainteviction
@@ -273,7 +273,7 @@ def _leaves(pod: Object, node: Object, since: Mapping[Taint, int]) -> int | None
     return min(times, default=None)
 
 
-def _bound_at(pod: Object) -> int:
+def _bound_at(pod: JsonDict) -> int:
     """Return since when a pod is on its node: its binding, else its creation."""
     bound = condition_of(pod, "PodScheduled") or {}
     when = bound.get("lastTransitionTime") if bound.get("status") == "True" else None
@@ -281,18 +281,18 @@ def _bound_at(pod: Object) -> int:
     return from_rfc3339(when) if when else 0
 
 
-def _identity(taint: Wire) -> Taint:
+def _identity(taint: JsonObject) -> Taint:
     return taint["key"], taint.get("value") or "", taint["effect"]
 
 
-def _placement(pod: Object) -> tuple[Any, Any]:
+def _placement(pod: JsonDict) -> tuple[Any, Any]:
     return pod["spec"].get("nodeName"), pod["spec"].get("tolerations")
 
 
-def _ready(node: Object) -> str:
+def _ready(node: JsonDict) -> str:
     status: str = (condition_of(node, "Ready") or {}).get("status", "")
     return status
 
 
-def _taints(node: Object) -> list[Wire]:
+def _taints(node: JsonDict) -> list[JsonObject]:
     return list((node.get("spec") or {}).get("taints") or ())

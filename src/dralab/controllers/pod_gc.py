@@ -9,9 +9,9 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, PODS
+from dralab.values.json_types import JsonDict
 
 PERIOD: Final = 20 * SECOND
 QUARANTINE: Final = 40 * SECOND
@@ -33,7 +33,7 @@ class PodGarbage:
         self.nodes.subscribe(self._node)
         manager.every(PERIOD, self.collect)
 
-    def _pod(self, _: Object | None, new: Object | None) -> None:
+    def _pod(self, _: JsonDict | None, new: JsonDict | None) -> None:
         if new is None or self._due:
             return
         node = new["spec"].get("nodeName")
@@ -43,7 +43,7 @@ class PodGarbage:
         else:
             self._due = is_deleting(new)
 
-    def _node(self, _: Object | None, new: Object | None) -> None:
+    def _node(self, _: JsonDict | None, new: JsonDict | None) -> None:
         self._due = self._due or new is None
 
     def collect(self) -> None:
@@ -51,7 +51,7 @@ class PodGarbage:
         if not self._due:
             return
         now = self.manager.engine.clock.now()
-        finished: list[Object] = []
+        finished: list[JsonDict] = []
         missing: dict[str, int] = {}
         for pod in self.pods:
             node = pod["spec"].get("nodeName")
@@ -75,7 +75,7 @@ class PodGarbage:
             for pod in finished[:surplus]:
                 self._delete(pod)
 
-    def _delete(self, pod: Object, *, orphaned: bool = False) -> None:
+    def _delete(self, pod: JsonDict, *, orphaned: bool = False) -> None:
         key = key_of(pod)
         try:
             if orphaned and not is_finished(pod):
@@ -108,5 +108,5 @@ class PodGarbage:
                 raise
 
 
-def _age(pod: Object) -> tuple[str, Key]:
+def _age(pod: JsonDict) -> tuple[str, Key]:
     return pod["metadata"].get("creationTimestamp", ""), key_of(pod)

@@ -13,13 +13,12 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import Key, key_of, uid_of
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES
 from dralab.values import quantity
+from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import Number
 
-Wire = Mapping[str, Any]
 RETRIES: Final = 5
 COMPLETED_TTL: Final = 3600 * SECOND
 PENDING_TTL: Final = 24 * 3600 * SECOND
@@ -41,7 +40,7 @@ class PoolStatus:
         self._tries: dict[str, int] = {}
         self.requests.subscribe(self._request)
 
-    def _request(self, old: Object | None, new: Object | None) -> None:
+    def _request(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             self.queue.add(key_of(new))
         elif old is not None:
@@ -83,7 +82,7 @@ class PoolStatus:
         )
         return COMPLETED_TTL
 
-    def _expire(self, request: Object, when: int) -> int | None:
+    def _expire(self, request: JsonDict, when: int) -> int | None:
         left = when - self.manager.engine.clock.now()
         if left > 0:
             return left
@@ -100,15 +99,20 @@ class PoolStatus:
 
 
 def pool_status(
-    spec: Wire, slices: Iterable[Object], claims: Iterable[Object], rules: Iterable[Object]
+    spec: JsonObject,
+    slices: Iterable[JsonDict],
+    claims: Iterable[JsonDict],
+    rules: Iterable[JsonDict],
 ) -> dict[str, Any]:
     """Return `poolCount` and `pools` for a request's spec."""
-    by_pool: dict[tuple[str, str], list[Wire]] = defaultdict(list)
+    by_pool: dict[tuple[str, str], list[JsonObject]] = defaultdict(list)
     for item in slices:
         pool = item["spec"]["pool"]["name"]
         if item["spec"]["driver"] == spec["driver"] and spec.get("poolName") in {None, pool}:
             by_pool[item["spec"]["driver"], pool].append(item["spec"])
-    held: dict[tuple[str, str], dict[str, list[Wire]]] = defaultdict(lambda: defaultdict(list))
+    held: dict[tuple[str, str], dict[str, list[JsonObject]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for claim in claims:
         for result in results_of(allocation_of(claim)):
             if not result.get("adminAccess"):
@@ -127,9 +131,9 @@ def pool_status(
 
 def _pool(
     key: tuple[str, str],
-    slices: list[Wire],
-    held: Mapping[str, list[Wire]],
-    rules: list[Wire],
+    slices: list[JsonObject],
+    held: Mapping[str, list[JsonObject]],
+    rules: list[JsonObject],
     attribute: str | None,
 ) -> dict[str, Any]:
     driver, name = key
@@ -170,7 +174,7 @@ def _pool(
     return found
 
 
-def _is_tainted(device: Wire, key: tuple[str, str], rules: list[Wire]) -> bool:
+def _is_tainted(device: JsonObject, key: tuple[str, str], rules: list[JsonObject]) -> bool:
     taints = list(device.get("taints") or ())
     for rule in rules:
         selector = rule.get("deviceSelector")
@@ -183,7 +187,7 @@ def _is_tainted(device: Wire, key: tuple[str, str], rules: list[Wire]) -> bool:
 
 
 def _partitions(
-    slices: list[Wire], held: Mapping[str, list[Wire]], default: str | None
+    slices: list[JsonObject], held: Mapping[str, list[JsonObject]], default: str | None
 ) -> list[dict[str, Any]]:
     """Return, per type of partition, how many there are and how many could still be had."""
     left: dict[tuple[str, str], Number] = {}
@@ -191,7 +195,7 @@ def _partitions(
         for counters in item.get("sharedCounters") or ():
             for name, counter in counters["counters"].items():
                 left[counters["name"], name] = quantity.parse_any(counter["value"])
-    groups: dict[tuple[str, str], list[Wire]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[JsonObject]] = defaultdict(list)
     for item in slices:
         attribute = item.get("partitionTypeAttribute") or default
         for device in item.get("devices") or ():
@@ -214,22 +218,22 @@ def _partitions(
     return found
 
 
-def _draws(device: Wire) -> Iterable[tuple[tuple[str, str], Number]]:
+def _draws(device: JsonObject) -> Iterable[tuple[tuple[str, str], Number]]:
     for item in device.get("consumesCounters") or ():
         for name, counter in item["counters"].items():
             yield (item["counterSet"], name), quantity.parse_any(counter["value"])
 
 
-def _draw(left: dict[tuple[str, str], Number], device: Wire) -> None:
+def _draw(left: dict[tuple[str, str], Number], device: JsonObject) -> None:
     for key, amount in _draws(device):
         left[key] = left.get(key, 0) - amount
 
 
-def _fits(left: Mapping[tuple[str, str], Number], device: Wire) -> bool:
+def _fits(left: Mapping[tuple[str, str], Number], device: JsonObject) -> bool:
     return all(left.get(key, 0) >= amount for key, amount in _draws(device))
 
 
-def _attribute(device: Wire, name: str, driver: str) -> str | None:
+def _attribute(device: JsonObject, name: str, driver: str) -> str | None:
     attributes = device.get("attributes") or {}
     domain, _, bare = name.rpartition("/")
     value = attributes.get(name) or (attributes.get(bare) if domain == driver else None)
@@ -237,7 +241,7 @@ def _attribute(device: Wire, name: str, driver: str) -> str | None:
     return text
 
 
-def _shareable(devices: list[Wire], held: Mapping[str, list[Wire]]) -> dict[str, Any]:
+def _shareable(devices: list[JsonObject], held: Mapping[str, list[JsonObject]]) -> dict[str, Any]:
     total: dict[str, Number] = defaultdict(int)
     consumed: dict[str, Number] = defaultdict(int)
     for device in devices:

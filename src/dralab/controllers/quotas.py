@@ -9,7 +9,7 @@ from dralab.api.status import ApiError
 from dralab.objects import quota
 from dralab.objects.metadata import Key, is_deleting, key_of
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     CLAIMS,
@@ -21,6 +21,7 @@ from dralab.runtime.resources import (
     SERVICES,
     VOLUME_CLAIMS,
 )
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import form_of, parse_any, render
 
 WATCHED: Final = (
@@ -50,7 +51,7 @@ class Quotas:
             self.caches[resource].index("namespace", lambda obj: [key_of(obj).namespace])
             self.caches[resource].subscribe(self._object)
 
-    def _quota(self, old: Object | None, new: Object | None) -> None:
+    def _quota(self, old: JsonDict | None, new: JsonDict | None) -> None:
         obj = new if new is not None else old
         if obj is None:
             return
@@ -61,7 +62,7 @@ class Quotas:
         if new is not None:
             self.queue.add(key_of(new))
 
-    def _object(self, old: Object | None, new: Object | None) -> None:
+    def _object(self, old: JsonDict | None, new: JsonDict | None) -> None:
         obj = new if new is not None else old
         namespace = key_of(obj).namespace if obj is not None else ""
         if self._with_quotas.get(namespace):

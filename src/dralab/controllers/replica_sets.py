@@ -23,9 +23,9 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import Key, is_deleting, key_of
 from dralab.objects.pods import is_ready
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
+from dralab.values.json_types import JsonDict
 
 # Pods change by the thousand while a set starts, and each look at it counts them all.
 GATHER: Final = SECOND // 20
@@ -74,7 +74,7 @@ class ReplicaSets:
             raise failure
         return again
 
-    def _scale(self, replica_set: Object, pods: list[Object]) -> list[Object]:
+    def _scale(self, replica_set: JsonDict, pods: list[JsonDict]) -> list[JsonDict]:
         spec = replica_set["spec"]
         wanted = spec.get("replicas", 1)
         missing = wanted - len(pods)
@@ -99,7 +99,7 @@ class ReplicaSets:
         return pods
 
     def _tell(
-        self, replica_set: Object, pods: list[Object], failure: ApiError | None
+        self, replica_set: JsonDict, pods: list[JsonDict], failure: ApiError | None
     ) -> int | None:
         spec, now = replica_set["spec"], self.manager.engine.clock.now()
         patience = spec.get("minReadySeconds") or 0

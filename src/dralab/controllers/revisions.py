@@ -9,9 +9,9 @@ from typing import Any
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import Owned, template_hash
 from dralab.objects.metadata import is_deleting, key_of
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONTROLLER_REVISIONS
+from dralab.values.json_types import JsonDict
 
 HASH = "controller-revision-hash"
 
@@ -23,7 +23,7 @@ class Revisions:
         self.client = manager.client
         self.owned = Owned(manager, CONTROLLER_REVISIONS, kind=kind, api_version="apps/v1")
 
-    def current(self, owner: Object) -> str:
+    def current(self, owner: JsonDict) -> str:
         """Return the name of the revision of an owner's template; note it where it is new.
 
         A template that comes back gets its old revision, under the highest number.
@@ -36,14 +36,14 @@ class Revisions:
                 name: str = item["metadata"]["name"]
                 if item.get("revision", 0) < highest:
                     key = key_of(item)
-                    patch: Object = {"revision": highest + 1}
+                    patch: JsonDict = {"revision": highest + 1}
                     self.owned.cache.learn(
                         self.client.patch(CONTROLLER_REVISIONS, key.name, patch, key.namespace)
                     )
                 return name
         return self._create(owner, highest + 1)
 
-    def template(self, owner: Object, name: str) -> dict[str, Any]:
+    def template(self, owner: JsonDict, name: str) -> dict[str, Any]:
         """Return the template of a revision; the owner's own where the revision is gone."""
         for item in self.owned.of(owner, adopt=False):
             if item["metadata"]["name"] == name:
@@ -51,7 +51,7 @@ class Revisions:
         found: dict[str, Any] = owner["spec"]["template"]
         return found
 
-    def forget(self, owner: Object, live: set[str]) -> None:
+    def forget(self, owner: JsonDict, live: set[str]) -> None:
         """Delete the oldest revisions beyond revisionHistoryLimit, other than the live ones."""
         limit = owner["spec"].get("revisionHistoryLimit")
         if limit is None or is_deleting(owner):
@@ -70,11 +70,11 @@ class Revisions:
                 if error.reason != "NotFound":
                     raise
 
-    def _create(self, owner: Object, number: int) -> str:
+    def _create(self, owner: JsonDict, number: int) -> str:
         key, template = key_of(owner), owner["spec"]["template"]
         digest = template_hash(template)
         name = f"{key.name}-{digest}"
-        body: Object = {
+        body: JsonDict = {
             "apiVersion": "apps/v1",
             "kind": "ControllerRevision",
             "metadata": {
@@ -98,6 +98,6 @@ class Revisions:
         return name
 
 
-def _template(revision: Object) -> dict[str, Any]:
+def _template(revision: JsonDict) -> dict[str, Any]:
     template = ((revision.get("data") or {}).get("spec") or {}).get("template") or {}
     return {name: value for name, value in template.items() if name != "$patch"}

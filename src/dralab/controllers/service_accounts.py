@@ -7,9 +7,9 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import Key, is_deleting
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from dralab.values.json_types import JsonDict
 
 ROOT_CA: Final = "kube-root-ca.crt"
 DESCRIPTION: Final = (
@@ -33,11 +33,11 @@ class ServiceAccounts:
         self.accounts.subscribe(self._part)
         self.bundles.subscribe(self._part)
 
-    def _namespace(self, _old: Object | None, new: Object | None) -> None:
+    def _namespace(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             self.queue.add(new["metadata"]["name"])
 
-    def _part(self, old: Object | None, new: Object | None) -> None:
+    def _part(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is not None and (new is None or new.get("data") != old.get("data")):
             self.queue.add(old["metadata"]["namespace"])
 
@@ -48,7 +48,7 @@ class ServiceAccounts:
             return None
         try:
             if self.accounts.get(Key(name, "default")) is None:
-                account: Object = {
+                account: JsonDict = {
                     "apiVersion": "v1",
                     "kind": "ServiceAccount",
                     "metadata": {"name": "default", "namespace": name},
@@ -64,7 +64,7 @@ class ServiceAccounts:
         held = self.bundles.get(Key(namespace, ROOT_CA))
         data = {"ca.crt": self.ca}
         if held is None:
-            bundle: Object = {
+            bundle: JsonDict = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {

@@ -21,9 +21,9 @@ from dralab.controllers.workloads import (
 )
 from dralab.objects.metadata import Key, is_deleting, key_of
 from dralab.objects.pods import is_finished, is_ready
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
+from dralab.values.json_types import JsonDict
 
 REVISION: Final = "controller-revision-hash"
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
@@ -71,7 +71,9 @@ class StatefulSets:
 
     # --- steps
 
-    def _step(self, stateful: Object, pods: dict[int, Object], current: str, update: str) -> None:
+    def _step(
+        self, stateful: JsonDict, pods: dict[int, JsonDict], current: str, update: str
+    ) -> None:
         spec = stateful["spec"]
         first = (spec.get("ordinals") or {}).get("start") or 0
         wanted = range(first, first + spec.get("replicas", 1))
@@ -95,7 +97,7 @@ class StatefulSets:
                 return
         self._roll(stateful, {n: pods[n] for n in wanted}, update)
 
-    def _roll(self, stateful: Object, pods: dict[int, Object], update: str) -> None:
+    def _roll(self, stateful: JsonDict, pods: dict[int, JsonDict], update: str) -> None:
         strategy = stateful["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
@@ -117,17 +119,17 @@ class StatefulSets:
             if not self._is_available(stateful, pod) and away >= int(most):
                 return
 
-    def _is_available(self, stateful: Object, pod: Object) -> bool:
+    def _is_available(self, stateful: JsonDict, pod: JsonDict) -> bool:
         patience = stateful["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()
         return not is_deleting(pod) and is_available(pod, patience, now)
 
-    def _revision_for(self, stateful: Object, number: int, current: str, update: str) -> str:
+    def _revision_for(self, stateful: JsonDict, number: int, current: str, update: str) -> str:
         strategy = stateful["spec"].get("updateStrategy") or {}
         partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
         return current if number < partition else update
 
-    def _create(self, stateful: Object, number: int, revision: str) -> Object:
+    def _create(self, stateful: JsonDict, number: int, revision: str) -> JsonDict:
         key, spec = key_of(stateful), stateful["spec"]
         name = f"{key.name}-{number}"
         template = self.revisions.template(stateful, revision)
@@ -142,7 +144,7 @@ class StatefulSets:
         self._volume_claims(stateful, name, body)
         return self.control.create(stateful, body)
 
-    def _volume_claims(self, stateful: Object, name: str, body: Object) -> None:
+    def _volume_claims(self, stateful: JsonDict, name: str, body: JsonDict) -> None:
         volumes = body["spec"].get("volumes") or []
         for template in stateful["spec"].get("volumeClaimTemplates") or ():
             entry = template["metadata"]["name"]
@@ -174,7 +176,7 @@ class StatefulSets:
 
     # --- status
 
-    def _tell(self, stateful: Object, current: str, update: str) -> int | None:
+    def _tell(self, stateful: JsonDict, current: str, update: str) -> int | None:
         pods = [
             pod
             for pod in self.owned.of(stateful, adopt=False)
@@ -214,7 +216,7 @@ class StatefulSets:
         return min(later, default=None)
 
 
-def _ordinal(stateful: Object, pod: Object) -> int | None:
+def _ordinal(stateful: JsonDict, pod: JsonDict) -> int | None:
     prefix, _, number = pod["metadata"]["name"].rpartition("-")
     if prefix != stateful["metadata"]["name"] or not number.isdecimal():
         return None

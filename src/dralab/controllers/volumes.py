@@ -11,9 +11,10 @@ from dralab.api.status import ApiError
 from dralab.objects import volumes as rules
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished
-from dralab.runtime.client import Object, Resource, amend
+from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from dralab.values.json_types import JsonDict
 
 PRETEND: Final = "dralab.dev/pretend"
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
@@ -43,7 +44,7 @@ class PersistentVolumes:
         self.classes.subscribe(lambda *_: self._all_claims())
         self.pods.subscribe(self._pod)
 
-    def _claim(self, old: Object | None, new: Object | None) -> None:
+    def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         claim = new if new is not None else old
         if claim is None:
             return
@@ -52,7 +53,7 @@ class PersistentVolumes:
         if volume:
             self.volume_queue.add(Key("", volume))
 
-    def _volume(self, old: Object | None, new: Object | None) -> None:
+    def _volume(self, old: JsonDict | None, new: JsonDict | None) -> None:
         volume = new if new is not None else old
         if volume is None:
             return
@@ -68,7 +69,7 @@ class PersistentVolumes:
             if not rules.is_bound(claim):
                 self.claim_queue.add(key_of(claim))
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
         if pod is None or not pod["spec"].get("volumes"):
             return
@@ -113,7 +114,7 @@ class PersistentVolumes:
             self._provision(claim, found, node)
         return None
 
-    def _with_class(self, claim: Object) -> Object:
+    def _with_class(self, claim: JsonDict) -> JsonDict:
         """Give a claim that names no class the default one."""
         if claim["spec"].get("storageClassName") is not None or claim["spec"].get("volumeName"):
             return claim
@@ -130,7 +131,7 @@ class PersistentVolumes:
         self.claims.learn(claim)
         return claim
 
-    def _bind(self, claim: Object, volume: Object) -> None:
+    def _bind(self, claim: JsonDict, volume: JsonDict) -> None:
         """Write down on both sides that they belong together; each step may have been done."""
         if not rules.belongs_to(volume, claim):
             if volume["spec"].get("claimRef") is not None:
@@ -158,7 +159,7 @@ class PersistentVolumes:
         }
         self.claims.learn(self._tell(VOLUME_CLAIMS, claim, status))
 
-    def _provision(self, claim: Object, storage: Object, node: str | None) -> None:
+    def _provision(self, claim: JsonDict, storage: JsonDict, node: str | None) -> None:
         """Make a volume for a claim out of nothing."""
         name = f"pvc-{uid_of(claim)}"
         spec: dict[str, Any] = {
@@ -173,7 +174,7 @@ class PersistentVolumes:
         if node:
             term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [node]}]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
-        body: Object = {
+        body: JsonDict = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
             "metadata": {"name": name, "annotations": {PROVISIONED: PRETEND}},
@@ -248,7 +249,7 @@ class PersistentVolumes:
                 "controller": True,
                 "blockOwnerDeletion": True,
             }
-            body: Object = {
+            body: JsonDict = {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "metadata": {
@@ -270,20 +271,20 @@ class PersistentVolumes:
     # --- writing
 
     @staticmethod
-    def _marked(obj: Object, marks: dict[str, str]) -> Object:
+    def _marked(obj: JsonDict, marks: dict[str, str]) -> JsonDict:
         metadata = obj["metadata"]
         annotations = {**(metadata.get("annotations") or {}), **marks}
         return {**obj, "metadata": {**metadata, "annotations": annotations}}
 
-    def _tell(self, resource: Resource, obj: Object, status: dict[str, Any]) -> Object:
+    def _tell(self, resource: Resource, obj: JsonDict, status: dict[str, Any]) -> JsonDict:
         known = obj.get("status") or {}
         if all(known.get(name) == value for name, value in status.items()):
             return obj
         body = {**obj, "status": {**known, **status}}
         return self.client.update(resource, body, subresource="status")
 
-    def _unprotect(self, resource: Resource, obj: Object, finalizer: str) -> None:
-        def change(latest: Object) -> bool:
+    def _unprotect(self, resource: Resource, obj: JsonDict, finalizer: str) -> None:
+        def change(latest: JsonDict) -> bool:
             finalizers = latest["metadata"].get("finalizers") or []
             if finalizer not in finalizers:
                 return False

@@ -16,11 +16,12 @@ from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, owner_reference, uid_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.runtime.events import Recorder
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS
 from dralab.values import labels
+from dralab.values.json_types import JsonDict
 
 # The letters of names that no word is made of (k8s.io/apimachinery util/rand).
 SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -53,14 +54,14 @@ class Owned:
         self.api_version = api_version
         self.plain = plain
 
-    def selector_of(self, owner: Object) -> labels.Selector | None:
+    def selector_of(self, owner: JsonDict) -> labels.Selector | None:
         """Return what an owner selects; None where it has no selector."""
         wanted = (owner.get("spec") or {}).get("selector")
         if not wanted:
             return None
         return labels.from_mapping({"matchLabels": wanted} if self.plain else wanted)
 
-    def of(self, owner: Object, *, adopt: bool = True) -> list[Object]:
+    def of(self, owner: JsonDict, *, adopt: bool = True) -> list[JsonDict]:
         """Return what belongs to an owner, by name; adopt and release on the way."""
         found = self.cache.find("controller", uid_of(owner))
         selector = self.selector_of(owner) if adopt and not is_deleting(owner) else None
@@ -81,11 +82,11 @@ class Owned:
                     mine.append(adopted)
         return sorted(mine, key=key_of)
 
-    def reference(self, owner: Object) -> dict[str, Any]:
+    def reference(self, owner: JsonDict) -> dict[str, Any]:
         """Return the reference by which an owner controls."""
         return owner_reference(owner, api_version=self.api_version, kind=self.kind)
 
-    def owner_key(self, obj: Object) -> Key | None:
+    def owner_key(self, obj: JsonDict) -> Key | None:
         """Return the key of an object's owner, where it is of this kind."""
         reference = controller_of(obj)
         if reference is None or reference["kind"] != self.kind:
@@ -94,7 +95,7 @@ class Owned:
             return None
         return Key(key_of(obj).namespace, reference["name"])
 
-    def _refer(self, obj: Object, references: list[Mapping[str, Any]]) -> Object | None:
+    def _refer(self, obj: JsonDict, references: list[Mapping[str, Any]]) -> JsonDict | None:
         others = [
             item
             for item in obj["metadata"].get("ownerReferences") or ()
@@ -131,7 +132,7 @@ class PodControl:
         self.kind = kind
         self.api_version = api_version
 
-    def create(self, owner: Object, body: Object) -> Object:
+    def create(self, owner: JsonDict, body: JsonDict) -> JsonDict:
         """Create a pod; ApiError is told to the owner and passed on."""
         try:
             created = self.client.create(PODS, body, key_of(owner).namespace)
@@ -157,7 +158,7 @@ class PodControl:
         )
         return created
 
-    def delete(self, owner: Object, pod: Object) -> None:
+    def delete(self, owner: JsonDict, pod: JsonDict) -> None:
         """Delete a pod; that it is gone already is no error."""
         key = key_of(pod)
         try:
@@ -180,7 +181,7 @@ class PodControl:
 
 def pod_from_template(
     template: Mapping[str, Any], *, reference: Mapping[str, Any], namespace: str, **name: str
-) -> Object:
+) -> JsonDict:
     """Return a pod of a template; `name` is either `name=` or `generateName=`."""
     metadata = template.get("metadata") or {}
     made: dict[str, Any] = {**name, "namespace": namespace, "ownerReferences": [dict(reference)]}
@@ -190,25 +191,25 @@ def pod_from_template(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": deepcopy(template["spec"])}
 
 
-def is_active(pod: Object) -> bool:
+def is_active(pod: JsonDict) -> bool:
     """Return whether a pod counts: it neither ended nor is it ending."""
     return not is_finished(pod) and not is_deleting(pod)
 
 
-def is_available(pod: Object, min_ready_seconds: int, now: int) -> bool:
+def is_available(pod: JsonDict, min_ready_seconds: int, now: int) -> bool:
     """Return whether a pod has been ready for long enough."""
     if not is_ready(pod):
         return False
     return not min_ready_seconds or available_at(pod, min_ready_seconds) <= now
 
 
-def available_at(pod: Object, min_ready_seconds: int) -> int:
+def available_at(pod: JsonDict, min_ready_seconds: int) -> int:
     """Return when a ready pod becomes available, in ns since the epoch."""
     since = (condition_of(pod, "Ready") or {}).get("lastTransitionTime")
     return (from_rfc3339(since) if since else 0) + min_ready_seconds * SECOND
 
 
-def deletion_rank(pod: Object) -> tuple[Any, ...]:
+def deletion_rank(pod: JsonDict) -> tuple[Any, ...]:
     """Return what decides who goes first when there are too many (ActivePodsWithRanks)."""
     phase = (pod.get("status") or {}).get("phase", "")
     annotations = pod["metadata"].get("annotations") or {}
@@ -267,10 +268,10 @@ def percentage(value: Any, of: int, *, up: bool) -> int:
     return int(value or 0)
 
 
-def each(add: Callable[[Key], None]) -> Callable[[Object | None, Object | None], None]:
+def each(add: Callable[[Key], None]) -> Callable[[JsonDict | None, JsonDict | None], None]:
     """Return a subscriber that has every new or changed object looked at."""
 
-    def change(_old: Object | None, new: Object | None) -> None:
+    def change(_old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             add(key_of(new))
 
@@ -279,10 +280,10 @@ def each(add: Callable[[Key], None]) -> Callable[[Object | None, Object | None],
 
 def enqueue_owner(
     owned: Owned, add: Callable[[Key], None], owners: Cache
-) -> Callable[[Object | None, Object | None], None]:
+) -> Callable[[JsonDict | None, JsonDict | None], None]:
     """Return a subscriber that has an owner looked at when something of its changes."""
 
-    def change(old: Object | None, new: Object | None) -> None:
+    def change(old: JsonDict | None, new: JsonDict | None) -> None:
         for obj in (old, new):
             if obj is None:
                 continue
@@ -300,8 +301,8 @@ def enqueue_owner(
 
 
 def write_status(
-    manager: Manager, resource: Resource, cache: Cache, obj: Object, status: dict[str, Any]
-) -> Object:
+    manager: Manager, resource: Resource, cache: Cache, obj: JsonDict, status: dict[str, Any]
+) -> JsonDict:
     """Write a status where it differs; return the object as it then is."""
     before = obj.get("status") or {}
     if all(before.get(name) == value for name, value in status.items()):
@@ -313,10 +314,10 @@ def write_status(
     return written
 
 
-def _controller_uid(obj: Object) -> Iterable[str]:
+def _controller_uid(obj: JsonDict) -> Iterable[str]:
     reference = controller_of(obj)
     return () if reference is None else (reference["uid"],)
 
 
-def _orphan_namespace(obj: Object) -> Iterable[str]:
+def _orphan_namespace(obj: JsonDict) -> Iterable[str]:
     return (key_of(obj).namespace,) if controller_of(obj) is None else ()

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from dralab.drivers.driver import Driver, Object
+from dralab.drivers.driver import Driver
 from dralab.drivers.fake.cpu import Cpus
 from dralab.drivers.fake.gpu import Gpus
 from dralab.drivers.fake.mission import DRIVER, Fakes
 from dralab.drivers.fake.nic import Nics
+from dralab.values.json_types import JsonDict
 
 DRIVERS: Final[Mapping[str, Callable[[str], Driver]]] = {
     "fake": Fakes,
@@ -17,9 +18,9 @@ DRIVERS: Final[Mapping[str, Callable[[str], Driver]]] = {
 }
 
 
-def device_class(driver: str, *, name: str = "", extended: str = "") -> Object:
+def device_class(driver: str, *, name: str = "", extended: str = "") -> JsonDict:
     """Return a class of all devices of a driver; `extended` is the extended resource's name."""
-    spec: Object = {"selectors": [{"cel": {"expression": f"device.driver == '{driver}'"}}]}
+    spec: JsonDict = {"selectors": [{"cel": {"expression": f"device.driver == '{driver}'"}}]}
     if extended:
         spec["extendedResourceName"] = extended
     return {
@@ -30,7 +31,7 @@ def device_class(driver: str, *, name: str = "", extended: str = "") -> Object:
     }
 
 
-def classes(driver: Driver) -> Sequence[Object]:
+def classes(driver: Driver) -> Sequence[JsonDict]:
     """Return the classes that come with a driver."""
     if driver.name == DRIVER:
         return [device_class(DRIVER, name="fake.3-shake.com")]

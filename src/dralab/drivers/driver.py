@@ -14,13 +14,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from dralab.contracts.cdi import ContainerEdits
 from dralab.contracts.plugin import ClaimRef, DeviceHealth
-
-Object = dict[str, Any]
-Wire = Mapping[str, Any]
+from dralab.values.json_types import JsonDict, JsonObject
 
 __all__ = [
     "Claim", "ClaimRef", "Config", "ContainerEdits", "DeviceHealth", "Driver", "PrepareError",
@@ -61,7 +58,7 @@ class Config:
 
     source: str
     requests: tuple[str, ...]
-    parameters: Wire
+    parameters: JsonObject
 
     def covers(self, result: Result) -> bool:
         """Return whether the parameters are meant for a device."""
@@ -81,7 +78,7 @@ class Claim:
         """Whether any device of the claim is given for administration."""
         return any(result.admin_access for result in self.results)
 
-    def config_for(self, result: Result) -> Wire | None:
+    def config_for(self, result: Result) -> JsonObject | None:
         """Return the parameters that count for a device: those of the claim win, the last wins."""
         found = None
         for source in ("FromClass", "FromClaim"):
@@ -95,12 +92,12 @@ class Claim:
 class SliceOf:
     """The content of one ResourceSlice: devices, or the counters that they share."""
 
-    devices: Sequence[Object] = ()
-    counters: Sequence[Object] = ()
+    devices: Sequence[JsonDict] = ()
+    counters: Sequence[JsonDict] = ()
 
-    def spec(self) -> Object:
+    def spec(self) -> JsonDict:
         """Return the fields of the slice's spec."""
-        found: Object = {}
+        found: JsonDict = {}
         if self.counters:
             found["sharedCounters"] = list(self.counters)
         if self.devices:
@@ -118,7 +115,7 @@ class Driver:
     def __init__(self, node: str) -> None:
         self.node = node
 
-    def devices(self) -> Sequence[Object]:
+    def devices(self) -> Sequence[JsonDict]:
         """Return the devices, as they stand in a ResourceSlice."""
         return ()
 
@@ -154,13 +151,13 @@ class Driver:
         """Return the health of the devices; nothing where the driver cannot tell."""
         return ()
 
-    def status(self, claim: Claim) -> Sequence[Object] | None:
+    def status(self, claim: Claim) -> Sequence[JsonDict] | None:
         """Return entries for the claim's `status.devices`, None to leave it alone."""
         del claim
         return None
 
 
-def claim_of(claim: Wire, driver: str) -> Claim:
+def claim_of(claim: JsonObject, driver: str) -> Claim:
     """Return an allocated claim as one driver sees it. ValueError: it has no allocation."""
     metadata = claim["metadata"]
     allocation = (claim.get("status") or {}).get("allocation")

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.drivers.driver import Driver, Object
+from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, SLICES
+from dralab.values.json_types import JsonDict
 
 # The Go library waits 30 s before it mends what somebody else has changed.
 MEND_AFTER: Final = 30 * SECOND
@@ -42,7 +43,7 @@ class Publisher:
         self._gone: set[_Place] = set()
         self._renewed: set[_Place] = set()
         # What the server kept of a content: it drops the fields of features it does not have.
-        self._kept: dict[_Place, tuple[list[Object], list[Object]]] = {}
+        self._kept: dict[_Place, tuple[list[JsonDict], list[JsonDict]]] = {}
         self.slices.subscribe(self._changed)
         self.nodes.subscribe(self._node)
 
@@ -69,7 +70,7 @@ class Publisher:
         """Look after the slices of a driver no longer, and leave them as they are."""
         self._drivers.pop(_Place(driver.name, driver.node), None)
 
-    def _changed(self, old: Object | None, new: Object | None) -> None:
+    def _changed(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for obj in (old, new):
             for name in _pool(obj) if obj is not None else ():
                 driver, _, node = name.partition("/")
@@ -77,7 +78,7 @@ class Publisher:
                 if place in self._drivers:
                     self.queue.add_after(place, self.mend_after)
 
-    def _node(self, old: Object | None, new: Object | None) -> None:
+    def _node(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is None and new is not None:
             for place in [p for p in self._drivers if p.node == new["metadata"]["name"]]:
                 self.queue.add(place)
@@ -114,8 +115,14 @@ class Publisher:
         return None
 
     def _create(  # noqa: PLR0917 - the parts of one slice
-        self, place: _Place, node: Object, content: Object, index: int, count: int, generation: int
-    ) -> Object:
+        self,
+        place: _Place,
+        node: JsonDict,
+        content: JsonDict,
+        index: int,
+        count: int,
+        generation: int,
+    ) -> JsonDict:
         pool = {"name": place.node, "generation": generation, "resourceSliceCount": count}
         body = {
             "apiVersion": "resource.k8s.io/v1",
@@ -139,7 +146,7 @@ class Publisher:
         self.slices.learn(stored)
         return stored
 
-    def _delete(self, obj: Object) -> None:
+    def _delete(self, obj: JsonDict) -> None:
         preconditions = {"uid": obj["metadata"]["uid"]}
         try:
             self.manager.client.delete(
@@ -150,17 +157,17 @@ class Publisher:
                 raise
 
 
-def _pool(obj: Object) -> Iterable[str]:
+def _pool(obj: JsonDict) -> Iterable[str]:
     spec = obj["spec"]
     if spec.get("nodeName"):
         yield f"{spec['driver']}/{spec['nodeName']}"
 
 
-def _content(obj: Object) -> Object:
+def _content(obj: JsonDict) -> JsonDict:
     return {key: obj["spec"][key] for key in ("sharedCounters", "devices") if key in obj["spec"]}
 
 
-def _same(held: list[Object], contents: list[Object]) -> bool:
+def _same(held: list[JsonDict], contents: list[JsonDict]) -> bool:
     """Return whether slices hold what they should, whatever the server has added."""
     if len(held) != len(contents):
         return False

@@ -8,12 +8,12 @@ identifiers. A pool that is larger is split by whole units.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from dralab.fleet.model import RACK_LABEL, Amount, Attribute, Sample, SampleDevice, SamplePool
+from dralab.values.json_types import JsonDict
 from dralab.values.version import Version
 
-Object = dict[str, Any]
 DEVICES_PER_SLICE: Final = 128
 DEVICES_WITH_COUNTERS: Final = 64
 COUNTER_SETS_PER_SLICE: Final = 8
@@ -24,7 +24,7 @@ def nodes(
     sample: Sample,
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
-) -> list[Object]:
+) -> list[JsonDict]:
     """Return the sample's Node objects, all with these labels and taints."""
     return [
         {
@@ -45,7 +45,7 @@ def nodes(
     ]
 
 
-def v1(sample: Sample, taints: Sequence[Mapping[str, str]] = ()) -> Iterator[Object]:
+def v1(sample: Sample, taints: Sequence[Mapping[str, str]] = ()) -> Iterator[JsonDict]:
     """Yield the DeviceClasses and ResourceSlices of a sample; `taints` go on every device."""
     for driver in sorted({pool.driver.split("/")[0] for pool in sample.pools}):
         yield {
@@ -58,7 +58,7 @@ def v1(sample: Sample, taints: Sequence[Mapping[str, str]] = ()) -> Iterator[Obj
         yield from _slices(pool, taints)
 
 
-def k8srm(sample: Sample) -> Iterator[Object]:
+def k8srm(sample: Sample) -> Iterator[JsonDict]:
     """Yield the DevicePools of a sample; a card with counters is a pool of its own."""
     for pool in sample.pools:
         units = list(pool.units) or [""]
@@ -68,7 +68,7 @@ def k8srm(sample: Sample) -> Iterator[Object]:
             yield _device_pool(part, name)
 
 
-def evolution(sample: Sample) -> Iterator[Object]:
+def evolution(sample: Sample) -> Iterator[JsonDict]:
     """Yield the ResourcePools of a sample, each of whose pools must be of one node."""
     for pool in sample.pools:
         parts = list(_split(pool))
@@ -77,14 +77,14 @@ def evolution(sample: Sample) -> Iterator[Object]:
             yield _resource_pool(part, name)
 
 
-WRITERS: Final[Mapping[str, Callable[[Sample], Iterator[Object]]]] = {
+WRITERS: Final[Mapping[str, Callable[[Sample], Iterator[JsonDict]]]] = {
     "v1": v1,
     "k8srm": k8srm,
     "evolution": evolution,
 }
 
 
-def _slices(pool: SamplePool, taints: Sequence[Mapping[str, str]]) -> Iterator[Object]:
+def _slices(pool: SamplePool, taints: Sequence[Mapping[str, str]]) -> Iterator[JsonDict]:
     units = list(pool.units)
     sets = [
         units[at : at + COUNTER_SETS_PER_SLICE]
@@ -93,7 +93,7 @@ def _slices(pool: SamplePool, taints: Sequence[Mapping[str, str]]) -> Iterator[O
     size = DEVICES_WITH_COUNTERS if units or taints else DEVICES_PER_SLICE
     chunks = [pool.devices[at : at + size] for at in range(0, len(pool.devices), size)]
     total = len(sets) + len(chunks)
-    common: Object = {
+    common: JsonDict = {
         "driver": pool.driver.split("/")[0],
         "pool": {"name": pool.name, "generation": 1, "resourceSliceCount": total},
         **_reach(pool),
@@ -112,7 +112,7 @@ def _slices(pool: SamplePool, taints: Sequence[Mapping[str, str]]) -> Iterator[O
         yield _slice(f"{pool.name}-{number}", {**common, "devices": devices})
 
 
-def _slice(name: str, spec: Object) -> Object:
+def _slice(name: str, spec: JsonDict) -> JsonDict:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -121,7 +121,7 @@ def _slice(name: str, spec: Object) -> Object:
     }
 
 
-def _reach(pool: SamplePool) -> Object:
+def _reach(pool: SamplePool) -> JsonDict:
     if pool.node:
         return {"nodeName": pool.node}
     if not pool.racks:
@@ -132,9 +132,9 @@ def _reach(pool: SamplePool) -> Object:
 
 def _v1_device(
     pool: SamplePool, device: SampleDevice, taints: Sequence[Mapping[str, str]]
-) -> Object:
-    attributes: Object = {}
-    capacity: Object = {name: {"value": value} for name, value in device.capacity.items()}
+) -> JsonDict:
+    attributes: JsonDict = {}
+    capacity: JsonDict = {name: {"value": value} for name, value in device.capacity.items()}
     for name, value in (*pool.attributes.items(), *device.attributes.items()):
         if isinstance(value, Amount):
             # v1 has no attribute that is a quantity: it is a capacity.
@@ -147,7 +147,7 @@ def _v1_device(
             attributes[_camel(name)] = {"int": value}
         else:
             attributes[_camel(name)] = {"string": value}
-    found: Object = {"name": _label(device.name), "attributes": attributes}
+    found: JsonDict = {"name": _label(device.name), "attributes": attributes}
     if capacity:
         found["capacity"] = capacity
     if device.consumes:
@@ -158,8 +158,8 @@ def _v1_device(
     return found
 
 
-def _device_pool(pool: SamplePool, name: str) -> Object:
-    spec: Object = {"driver": pool.driver}
+def _device_pool(pool: SamplePool, name: str) -> JsonDict:
+    spec: JsonDict = {"driver": pool.driver}
     if pool.node:
         spec["nodeName"] = pool.node
     totals = next(iter(pool.units.values()), {})
@@ -181,8 +181,8 @@ MIG_FLAGS: Final = frozenset({"mig-capable", "mig-enabled"})
 NUMBERS: Final = frozenset({"minor", "index"})
 
 
-def _k8srm_device(device: SampleDevice) -> Object:
-    found: Object = {
+def _k8srm_device(device: SampleDevice) -> JsonDict:
+    found: JsonDict = {
         "name": device.name,
         "attributes": [
             _k8srm_attribute(*item)
@@ -197,7 +197,7 @@ def _k8srm_device(device: SampleDevice) -> Object:
     return found
 
 
-def _k8srm_attribute(name: str, value: Attribute) -> Object:
+def _k8srm_attribute(name: str, value: Attribute) -> JsonDict:
     if isinstance(value, Amount):
         return {"name": name, "quantityValue": value.text}
     if isinstance(value, Version):
@@ -210,7 +210,7 @@ def _k8srm_attribute(name: str, value: Attribute) -> Object:
     return {"name": name, "stringValue": value}
 
 
-def _resource_pool(pool: SamplePool, name: str) -> Object:
+def _resource_pool(pool: SamplePool, name: str) -> JsonDict:
     shared = [
         _capacity(_identifier(f"{unit}-{key}"), value)
         for unit, totals in pool.units.items()
@@ -222,7 +222,7 @@ def _resource_pool(pool: SamplePool, name: str) -> Object:
     devices = []
     for device in pool.devices:
         own = {k: v for k, v in device.attributes.items() if not pool.units or k not in NUMBERS}
-        found: Object = {
+        found: JsonDict = {
             "name": _label(device.name),
             "attributes": [_evolution_attribute(*item) for item in {**common, **own}.items()],
         }
@@ -232,7 +232,7 @@ def _resource_pool(pool: SamplePool, name: str) -> Object:
                 for key, value in device.consumes.items()
             ]
         devices.append(found)
-    spec: Object = {"driverName": pool.driver.split("/")[0]}
+    spec: JsonDict = {"driverName": pool.driver.split("/")[0]}
     if pool.node:
         spec["nodeName"] = pool.node
     if shared:
@@ -245,7 +245,7 @@ def _resource_pool(pool: SamplePool, name: str) -> Object:
     }
 
 
-def _evolution_attribute(name: str, value: Attribute) -> Object:
+def _evolution_attribute(name: str, value: Attribute) -> JsonDict:
     name = name if "/" in name else _identifier(name)
     if isinstance(value, Amount):
         return {"name": name, "quantity": value.text}
@@ -280,7 +280,7 @@ def _of_units(pool: SamplePool, units: Sequence[str]) -> SamplePool:
     )
 
 
-def _capacity(name: str, value: str) -> Object:
+def _capacity(name: str, value: str) -> JsonDict:
     return {"name": name, "capacity": value}
 
 

@@ -14,11 +14,11 @@ from dralab.node.checkpoint import Checkpoint, Held, NoCheckpoint
 from dralab.node.plugins import Plugins
 from dralab.objects.claims import claims_by_entry, extended_claim, made_claims
 from dralab.objects.metadata import key_of, owner_uids, uid_of
-from dralab.runtime.client import Client, Object
+from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
 from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 Done = Callable[[str], None]
 PREPARE: Final = "Prepare"
 UNPREPARE: Final = "Unprepare"
@@ -40,7 +40,7 @@ class _Found:
 class _Claim:
     ref: ClaimRef
     # The drivers to be called, with what classic allocations tell them.
-    drivers: Mapping[str, Wire | None]
+    drivers: Mapping[str, JsonObject | None]
     pods: set[str] = field(default_factory=set)
     devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
     # Of this process: after a restart drivers are asked again.
@@ -75,7 +75,7 @@ class ClaimsOfNode:
 
     # --- pods ---------------------------------------------------------------------------------
 
-    def prepare(self, pod: Object, done: Done) -> bool:
+    def prepare(self, pod: JsonDict, done: Done) -> bool:
         """Make a pod's claims ready; `done` gets "" or why not. False: a claim is in other hands.
 
         Nothing is kept of a pod whose claims are not as they should be.
@@ -220,14 +220,14 @@ class ClaimsOfNode:
 
     # --- containers -----------------------------------------------------------------------------
 
-    def cdi_ids(self, pod: Object, container: Wire) -> list[str]:
+    def cdi_ids(self, pod: JsonDict, container: JsonObject) -> list[str]:
         """Return the ids of the devices that a container lists, in its order, each once."""
         found: list[str] = []
         for device in self._devices_for(pod, container):
             found += [name for name in device.cdi_ids if name not in found]
         return found
 
-    def health_of(self, pod: Object, container: Wire) -> list[dict[str, Any]]:
+    def health_of(self, pod: JsonDict, container: JsonObject) -> list[dict[str, Any]]:
         """Return `allocatedResourcesStatus` of a container; empty where no driver tells health."""
         names = claims_by_entry(pod)
         found = []
@@ -255,7 +255,7 @@ class ClaimsOfNode:
                 found.append({"name": name, "resources": list(resources.values())})
         return found
 
-    def _devices_for(self, pod: Object, container: Wire) -> list[PreparedDevice]:
+    def _devices_for(self, pod: JsonDict, container: JsonObject) -> list[PreparedDevice]:
         names = claims_by_entry(pod)
         namespace = key_of(pod).namespace
         wanted = [
@@ -279,7 +279,7 @@ class ClaimsOfNode:
 
     # --- looking at claims ------------------------------------------------------------------------
 
-    def _wanted(self, pod: Object) -> list[tuple[ClaimRef, dict[str, Wire | None]]]:
+    def _wanted(self, pod: JsonDict) -> list[tuple[ClaimRef, dict[str, JsonObject | None]]]:
         """Return the pod's claims, once all of them are as they should be.
 
         With each, the drivers that gave it devices, and what a classic allocation tells them.
@@ -308,8 +308,8 @@ class ClaimsOfNode:
         ]
 
     def _checked(
-        self, pod: Object, name: str, *, generated: bool, classic: bool
-    ) -> tuple[ClaimRef, dict[str, Wire | None]]:
+        self, pod: JsonDict, name: str, *, generated: bool, classic: bool
+    ) -> tuple[ClaimRef, dict[str, JsonObject | None]]:
         key, uid = key_of(pod), uid_of(pod)
         try:
             resource = CLASSIC_CLAIMS if classic else CLAIMS
@@ -335,7 +335,9 @@ class ClaimsOfNode:
         if "allocation" not in status:
             raise _Refused(f"ResourceClaim {name}: not allocated")
         results = (status["allocation"].get("devices") or {}).get("results") or ()
-        handles: dict[str, Wire | None] = dict.fromkeys(result["driver"] for result in results)
+        handles: dict[str, JsonObject | None] = dict.fromkeys(
+            result["driver"] for result in results
+        )
         if classic:
             told = status["allocation"].get("resourceHandles") or [{}]
             handles = {one.get("driverName") or status.get("driverName", ""): one for one in told}

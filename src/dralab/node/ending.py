@@ -5,17 +5,16 @@ Sources: kubelet 1.36 (killContainer, killContainersWithSyncResult) and KEP-753.
 
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.node.containers import Container, StartError
 from dralab.node.running import Running
 from dralab.node.shell import lasts
 from dralab.node.surroundings import Surroundings
-from dralab.runtime.client import Object
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 LEAST: Final = 2.0  # kubelet: minimumGracePeriodInSeconds, what is left after a hook
 
 
@@ -26,7 +25,7 @@ def next_to_end(containers: Sequence[Running]) -> list[Running]:
     return others[::-1] or alive[-1:]
 
 
-def end(node: Surroundings, pod: Object, each: Running, grace: float) -> bool:
+def end(node: Surroundings, pod: JsonDict, each: Running, grace: float) -> bool:
     """Ask a container to end within `grace` seconds; return whether it had not been asked yet.
 
     Asked again with less time it gets less.
@@ -67,7 +66,7 @@ def end(node: Surroundings, pod: Object, each: Running, grace: float) -> bool:
     return True
 
 
-def _work(container: Container, hook: Wire, grace: float) -> Callable[[], bool]:
+def _work(container: Container, hook: JsonObject, grace: float) -> Callable[[], bool]:
     """Return what a hook does in a container that is real."""
 
     def work() -> bool:

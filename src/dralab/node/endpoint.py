@@ -25,10 +25,11 @@ from dralab.apiserver.http.serving import HttpServer, address, listen
 from dralab.apiserver.nodes import SECRETS_OF_NODES, STREAMS, VERBS, Wanted
 from dralab.node.streams import PodStreams
 from dralab.runtime.resources import SECRETS
+from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.node.kubelets import Kubelets
-    from dralab.runtime.client import Client, Object
+    from dralab.runtime.client import Client
 
 SECRET_TYPE: Final = "dralab.dev/kubelet"
 HEALTH: Final = ["healthz"]
@@ -143,7 +144,7 @@ class Endpoint:
             self._thread.join()
         self._listener.close()
 
-    def publish(self, client: "Client", node: "Object") -> None:
+    def publish(self, client: "Client", node: JsonDict) -> None:
         """Leave the authority and the token where the server looks for them. ApiError."""
         metadata = node["metadata"]
         data = {

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.contracts.cdi_cache import ContainerConfig
-from dralab.runtime.client import Client, Object, Resource
+from dralab.runtime.client import Client, Resource
 from dralab.runtime.resources import CONFIG_MAPS, SECRETS
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Kubernetes' own syntax: $(NAME), and $$ for a dollar.
 REFERENCE: Final = re.compile(r"\$(\$|\(([^()]*)\))")
@@ -19,7 +19,7 @@ class ConfigError(Exception):
     """A container's configuration names something that is not there."""
 
 
-def config_of(client: Client, pod: Object, container: Wire) -> ContainerConfig:
+def config_of(client: Client, pod: JsonDict, container: JsonObject) -> ContainerConfig:
     """Return the configuration of a container; ConfigError names what is missing."""
     namespace = pod["metadata"].get("namespace", "")
     env = {"PATH": PATH, "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"]}
@@ -50,13 +50,13 @@ def config_of(client: Client, pod: Object, container: Wire) -> ContainerConfig:
     return ContainerConfig(env={**env, **own}, mounts=list(mounts))
 
 
-def argv_of(container: Wire, env: Mapping[str, str]) -> list[str]:
+def argv_of(container: JsonObject, env: Mapping[str, str]) -> list[str]:
     """Return the command line, with `$(NAME)` expanded; empty where the image decides."""
     words: Sequence[str] = [*(container.get("command") or ()), *(container.get("args") or ())]
     return [expand(word, env) for word in words]
 
 
-def args_of(container: Wire, env: Mapping[str, str]) -> list[str]:
+def args_of(container: JsonObject, env: Mapping[str, str]) -> list[str]:
     """Return the part of the command line that an image's own command is given."""
     return [expand(word, env) for word in container.get("args") or ()]
 
@@ -76,7 +76,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     return REFERENCE.sub(value, text)
 
 
-def _all_of(client: Client, namespace: str, source: Wire) -> dict[str, str]:
+def _all_of(client: Client, namespace: str, source: JsonObject) -> dict[str, str]:
     prefix = source.get("prefix", "")
     for key, resource in (("configMapRef", CONFIG_MAPS), ("secretRef", SECRETS)):
         ref = source.get(key)
@@ -88,7 +88,9 @@ def _all_of(client: Client, namespace: str, source: Wire) -> dict[str, str]:
     return {}
 
 
-def _value_from(client: Client, pod: Object, container: Wire, source: Wire) -> str | None:
+def _value_from(
+    client: Client, pod: JsonDict, container: JsonObject, source: JsonObject
+) -> str | None:
     if "fieldRef" in source:
         return _field(pod, source["fieldRef"]["fieldPath"])
     if "resourceFieldRef" in source:
@@ -107,7 +109,7 @@ def _value_from(client: Client, pod: Object, container: Wire, source: Wire) -> s
     return ""
 
 
-def _fetch(client: Client, resource: Resource, ref: Wire, namespace: str) -> Object | None:
+def _fetch(client: Client, resource: Resource, ref: JsonObject, namespace: str) -> JsonDict | None:
     try:
         return client.get(resource, ref.get("name", ""), namespace)
     except ApiError as error:
@@ -116,7 +118,7 @@ def _fetch(client: Client, resource: Resource, ref: Wire, namespace: str) -> Obj
         raise ConfigError(error.message) from error
 
 
-def _data(obj: Object) -> dict[str, str]:
+def _data(obj: JsonDict) -> dict[str, str]:
     import base64
 
     data = dict(obj.get("data") or {})
@@ -125,7 +127,7 @@ def _data(obj: Object) -> dict[str, str]:
     return data
 
 
-FIELDS: Final[Mapping[str, Callable[[Object], str]]] = {
+FIELDS: Final[Mapping[str, Callable[[JsonDict], str]]] = {
     "metadata.name": lambda pod: pod["metadata"]["name"],
     "metadata.namespace": lambda pod: pod["metadata"].get("namespace", ""),
     "metadata.uid": lambda pod: pod["metadata"].get("uid", ""),
@@ -136,7 +138,7 @@ FIELDS: Final[Mapping[str, Callable[[Object], str]]] = {
 }
 
 
-def _field(pod: Object, path: str) -> str:
+def _field(pod: JsonDict, path: str) -> str:
     if path in FIELDS:
         return FIELDS[path](pod)
     match = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)

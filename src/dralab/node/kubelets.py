@@ -24,10 +24,11 @@ from dralab.objects.conditions import condition_of
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import FINISHED, is_finished
-from dralab.runtime.client import Client, Object, amend
+from dralab.runtime.client import Client, amend
 from dralab.runtime.engine import T, Timer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
+from dralab.values.json_types import JsonDict
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 RENEW: Final = 10 * SECOND  # kubelet: a quarter of the lease's 40 s
@@ -60,7 +61,7 @@ class Reachable(Protocol):
 
     address: tuple[str, int]
 
-    def publish(self, client: Client, node: Object) -> None:
+    def publish(self, client: Client, node: JsonDict) -> None:
         """Leave what the server needs to know to be let in. ApiError."""
         ...
 
@@ -117,11 +118,11 @@ class Kubelet:
         """Have a driver in this process serve the node."""
         self.plugins.register(plugin)
 
-    def wake(self, pod: Object) -> None:
+    def wake(self, pod: JsonDict) -> None:
         """Have a pod looked at soon."""
         self.kubelets.queue.add(key_of(pod))
 
-    def wake_after(self, pod: Object, delay: int) -> None:
+    def wake_after(self, pod: JsonDict, delay: int) -> None:
         """Have a pod looked at in `delay` nanoseconds."""
         self.kubelets.queue.add_after(key_of(pod), delay)
 
@@ -207,7 +208,7 @@ class Kubelets:
                     if each.container is not None and getattr(each.container, "real", False):
                         each.container.stop(0)
 
-    def find(self, pod: Object, container: str) -> Running | None:
+    def find(self, pod: JsonDict, container: str) -> Running | None:
         """Return a container of a pod that runs, or ran, here."""
         kubelet = self.nodes.get(pod["spec"].get("nodeName", ""))
         life = kubelet.pods.get(uid_of(pod)) if kubelet is not None else None
@@ -215,14 +216,14 @@ class Kubelets:
 
     # --- pods -----------------------------------------------------------------------------------
 
-    def _changed(self, old: Object | None, new: Object | None) -> None:
+    def _changed(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
         if pod is not None and pod["spec"].get("nodeName") in self.nodes:
             if new is None:
                 self._vanished(pod)
             self.queue.add(key_of(pod))
 
-    def _vanished(self, pod: Object) -> None:
+    def _vanished(self, pod: JsonDict) -> None:
         """End what belonged to a pod that is no longer there, whoever deleted it."""
         kubelet = self.nodes[pod["spec"]["nodeName"]]
         life = kubelet.pods.get(uid_of(pod))
@@ -263,7 +264,7 @@ class Kubelets:
             self._delete(pod)
         return again
 
-    def _tell(self, pod: Object, life: PodLife) -> Object:
+    def _tell(self, pod: JsonDict, life: PodLife) -> JsonDict:
         """Write what has changed of a pod's status."""
         held = pod.get("status") or {}
         new = life.status()
@@ -297,7 +298,7 @@ class Kubelets:
         self.pods.learn(stored)
         return stored
 
-    def _delete(self, pod: Object) -> None:
+    def _delete(self, pod: JsonDict) -> None:
         key = key_of(pod)
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(pod)}}
         try:
@@ -380,7 +381,7 @@ class Kubelets:
         the node would never get a pod.
         """
 
-        def change(node: Object) -> bool:
+        def change(node: JsonDict) -> bool:
             held = (node.get("spec") or {}).get("taints") or []
             left = [taint for taint in held if taint != FIRST_TAINT]
             if (
@@ -396,7 +397,7 @@ class Kubelets:
 
         self.manager.engine.offload(work, lambda _: None)
 
-    def _node_status(self, kubelet: Kubelet, node: Object) -> dict[str, Any]:
+    def _node_status(self, kubelet: Kubelet, node: JsonDict) -> dict[str, Any]:
         spec, now = kubelet.spec, self.manager.now()
         held = node.get("status") or {}
         amounts = {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods}

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from dralab.prototypes.classic.kinds import API_VERSION
 from dralab.prototypes.classic.structured import MODEL
-from dralab.runtime.client import Object, serves
+from dralab.runtime.client import serves
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NAMED_SLICES, SCHEDULING_CONTEXTS
+from dralab.values.json_types import JsonDict
 
 
 class NamedSlices:
@@ -21,9 +22,9 @@ class NamedSlices:
         self.engine = manager.engine
         self.queue = manager.queue("kubelet/named-slices", self.sync)
         # By node and driver.
-        self._told: dict[tuple[str, str], Sequence[Object]] = {}
+        self._told: dict[tuple[str, str], Sequence[JsonDict]] = {}
 
-    def tell(self, node: str, driver: str, models: Sequence[Object]) -> None:
+    def tell(self, node: str, driver: str, models: Sequence[JsonDict]) -> None:
         """Take what a driver has, from any thread; each model is `{"namedResources": …}`."""
 
         def take() -> None:
@@ -46,7 +47,7 @@ class NamedSlices:
             if old:
                 self.client.update(NAMED_SLICES, {**old.pop(), **model})
                 continue
-            body: Object = {
+            body: JsonDict = {
                 "apiVersion": API_VERSION,
                 "kind": "ResourceSlice",
                 "metadata": {"generateName": f"{node}-{driver}-"},
@@ -70,6 +71,6 @@ class NamedSlices:
         for obj in self._published(node, driver) if self.served() else ():
             self.client.delete(NAMED_SLICES, obj["metadata"]["name"])
 
-    def _published(self, node: str, driver: str) -> list[Object]:
+    def _published(self, node: str, driver: str) -> list[JsonDict]:
         selector = f"nodeName={node}" + (f",driverName={driver}" if driver else "")
         return list(self.client.list(NAMED_SLICES, field_selector=selector).items)

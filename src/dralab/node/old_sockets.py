@@ -12,7 +12,7 @@ from dralab.contracts import old_wire, wire
 from dralab.contracts.plugin import ClaimRef, PluginError, Prepared
 from dralab.kernel.clock import Clock
 from dralab.node.sockets import CALL, HEALTH_AGAIN, SocketPlugin, text_of, written
-from dralab.runtime.client import Object
+from dralab.values.json_types import JsonDict
 
 
 class OldSocketPlugin(SocketPlugin):
@@ -21,7 +21,7 @@ class OldSocketPlugin(SocketPlugin):
     def __init__(self, driver: str, endpoint: str, clock: Clock) -> None:
         super().__init__(driver, endpoint, old_wire.version(), clock)
         # Told, from a thread, which named resources the driver lists.
-        self.on_resources: Callable[[Sequence[Object]], None] = lambda _resources: None
+        self.on_resources: Callable[[Sequence[JsonDict]], None] = lambda _resources: None
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         """Make the devices of claims ready. PluginError: no answer within 45 s."""

@@ -4,7 +4,6 @@
 something happens. Source of phases, conditions and their reasons: kubelet 1.36.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
@@ -18,9 +17,8 @@ from dralab.node.statuses import Verdict, conditions
 from dralab.node.surroundings import Surroundings
 from dralab.objects.claims import uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, uid_of
-from dralab.runtime.client import Object
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is tried again soon
 LONGEST_TRY: Final = 60 * SECOND
 BUSY: Final = SECOND // 10
@@ -34,7 +32,7 @@ PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 class PodLife:
     """One pod, by its UID."""
 
-    def __init__(self, node: Surroundings, pod: Object) -> None:
+    def __init__(self, node: Surroundings, pod: JsonDict) -> None:
         self.node = node
         self.pod = pod
         self.uid = uid_of(pod)
@@ -71,7 +69,7 @@ class PodLife:
 
     # --- what is next -----------------------------------------------------------------------
 
-    def sync(self, pod: Object) -> int | None:
+    def sync(self, pod: JsonDict) -> int | None:
         """Do what is next; return in how many nanoseconds to look again."""
         self.pod = pod
         if is_deleting(pod):
@@ -459,7 +457,7 @@ class PodLife:
         left: int = from_rfc3339(self.started) + seconds * SECOND - self.node.clock.now()
         return left
 
-    def _with_ip(self) -> Object:
+    def _with_ip(self) -> JsonDict:
         status = {
             **(self.pod.get("status") or {}),
             "podIP": self.ip,
@@ -467,7 +465,7 @@ class PodLife:
         }
         return {**self.pod, "status": status}
 
-    def _remember(self, status: Wire) -> None:
+    def _remember(self, status: JsonObject) -> None:
         """Go on from what an earlier kubelet wrote: what ended stays so, what ran runs again."""
         for runs, key in (
             (self.inits, "initContainerStatuses"), (self.mains, "containerStatuses"),

@@ -1,14 +1,12 @@
 """One container of a pod over all its runs: started, probed, ended, started again."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND, rfc3339
 from dralab.node.containers import Container, Exit
 from dralab.node.logs import Log
-
-Wire = Mapping[str, Any]
+from dralab.values.json_types import JsonObject
 
 FIRST_BACK_OFF: Final = 10 * SECOND  # kubelet: MaxContainerBackOff 300 s, doubled from 10 s
 LONGEST_BACK_OFF: Final = 300 * SECOND
@@ -19,7 +17,7 @@ LONG_ENOUGH: Final = 600 * SECOND
 class Running:
     """What is known of one container of one pod."""
 
-    spec: Wire
+    spec: JsonObject
     init: bool = False
     restarts: int = 0
     back_off: int = 0
@@ -139,7 +137,7 @@ class Running:
 class Probing:
     """One probe of a running container: when it is next, and what it has said so far."""
 
-    spec: Wire
+    spec: JsonObject
     next: int
     good: bool = False
     successes: int = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from dralab.node.running import Running
 from dralab.objects.conditions import condition_of
-from dralab.runtime.client import Object
+from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Verdict:
 
 
 def conditions(
-    pod: Object,
+    pod: JsonDict,
     inits: Sequence[Running],
     mains: Sequence[Running],
     *,
@@ -59,7 +59,7 @@ def conditions(
     ]
 
 
-def _gated(pod: Object) -> dict[str, str]:
+def _gated(pod: JsonDict) -> dict[str, str]:
     """Return whether a pod whose containers are ready is: what its readiness gates say."""
     problems = []
     for gate in pod["spec"].get("readinessGates") or ():

@@ -21,11 +21,11 @@ from dralab.node.logs import Log, shown
 from dralab.node.running import Running
 from dralab.objects.metadata import Key, uid_of
 from dralab.objects.pods import is_finished
+from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.pods import PodLife
-    from dralab.runtime.client import Object
 
 # Channels of v4 and v5: the first byte of each message. The last says that one is closed.
 STDIN, STDOUT, STATUS, RESIZE, CLOSE = 0, 1, 3, 4, 255
@@ -68,7 +68,7 @@ class PodStreams:
 
 
 def _log(
-    pod: "Object | None", run: Running | None, wanted: Wanted, runtime: ContainerRuntime
+    pod: JsonDict | None, run: Running | None, wanted: Wanted, runtime: ContainerRuntime
 ) -> Log:
     """Return what a container has written, also before the node's process began. ApiError."""
     previous, began = _true(wanted.query, "previous"), run is not None and run.number > 0

@@ -7,8 +7,9 @@ from dralab.contracts.cdi_cache import Cache
 from dralab.kernel.clock import Clock
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.containers import ContainerRuntime
-from dralab.runtime.client import Client, Object
+from dralab.runtime.client import Client
 from dralab.runtime.events import Recorder
+from dralab.values.json_types import JsonDict
 
 T = TypeVar("T")
 
@@ -29,11 +30,11 @@ class Surroundings(Protocol):
         """The node's time."""
         ...
 
-    def wake(self, pod: Object) -> None:
+    def wake(self, pod: JsonDict) -> None:
         """Have a pod looked at soon."""
         ...
 
-    def wake_after(self, pod: Object, delay: int) -> None:
+    def wake_after(self, pod: JsonDict, delay: int) -> None:
         """Have a pod looked at in `delay` nanoseconds."""
         ...
 

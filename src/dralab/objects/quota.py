@@ -5,15 +5,15 @@ are exact numbers by resource name, as in `spec.hard`.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from dralab.objects.extended_resources import IMPLICIT, SYNTHETIC
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import exact_limits, exact_requests
 from dralab.values import quantity
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
 
-Wire = Mapping[str, Any]
 COUNTED: Final[Mapping[str, str]] = {
     "pods": "pods",
     "services": "services",
@@ -26,7 +26,7 @@ COUNTED: Final[Mapping[str, str]] = {
 CLASS_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
 
 
-def usage(resource: str, group: str, obj: Wire) -> dict[str, Number]:
+def usage(resource: str, group: str, obj: JsonObject) -> dict[str, Number]:
     """Return what one object uses; `resource` is the plural of its kind.
 
     >>> usage("configmaps", "", {"metadata": {"name": "a"}})["count/configmaps"]
@@ -58,7 +58,7 @@ def is_device(name: str) -> bool:
     return name.endswith(CLASS_SUFFIX) or name.startswith(f"requests.{IMPLICIT}")
 
 
-def selects(spec: Wire, resource: str, group: str, obj: Wire) -> bool:
+def selects(spec: JsonObject, resource: str, group: str, obj: JsonObject) -> bool:
     """Return whether a quota's scopes are about an object; without scopes every quota is."""
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
@@ -68,7 +68,7 @@ def selects(spec: Wire, resource: str, group: str, obj: Wire) -> bool:
 
 
 def total(
-    spec: Wire, objects: Iterable[tuple[str, str, Wire]], names: Iterable[str]
+    spec: JsonObject, objects: Iterable[tuple[str, str, JsonObject]], names: Iterable[str]
 ) -> dict[str, Number]:
     """Return what objects, as (plural, group, object), use of the named resources of a quota."""
     found: dict[str, Number] = dict.fromkeys(names, 0)
@@ -80,7 +80,7 @@ def total(
     return found
 
 
-def _pod(pod: Wire) -> dict[str, Number]:
+def _pod(pod: JsonObject) -> dict[str, Number]:
     if is_finished(pod):
         return {}
     spec = pod.get("spec") or {}
@@ -98,7 +98,7 @@ def _pod(pod: Wire) -> dict[str, Number]:
     return found
 
 
-def _claim(claim: Wire) -> dict[str, Number]:
+def _claim(claim: JsonObject) -> dict[str, Number]:
     """Return the devices that a claim may get, by class: the most that any alternative asks for."""
     found: dict[str, Number] = {}
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
@@ -118,7 +118,7 @@ def _claim(claim: Wire) -> dict[str, Number]:
     return found
 
 
-def _in_scope(scope: Wire, pod: Wire) -> bool:
+def _in_scope(scope: JsonObject, pod: JsonObject) -> bool:
     spec = pod.get("spec") or {}
     match scope["scopeName"]:
         case "Terminating":

@@ -3,13 +3,13 @@
 Source: k8s.io/component-helpers `storage/volume` (FindMatchingVolume).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from dralab.values import labels
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import parse_any
 
-Object = Mapping[str, Any]
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
@@ -19,19 +19,19 @@ PLACE: Final = "place"
 OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
-def class_of(claim: Object) -> str:
+def class_of(claim: JsonObject) -> str:
     """Return the name of a claim's (or volume's) storage class; empty where it has none."""
     old = (claim["metadata"].get("annotations") or {}).get(OLD_CLASS)
     return str(old if old is not None else (claim["spec"].get("storageClassName") or ""))
 
 
-def is_bound(claim: Object) -> bool:
+def is_bound(claim: JsonObject) -> bool:
     """Return whether a claim has its volume, and both sides know."""
     done = BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
     return done and bool(claim["spec"].get("volumeName"))
 
 
-def belongs_to(volume: Object, claim: Object) -> bool:
+def belongs_to(volume: JsonObject, claim: JsonObject) -> bool:
     """Return whether a volume is reserved for a claim, by whoever made it or by a binding."""
     held = volume["spec"].get("claimRef")
     metadata = claim["metadata"]
@@ -41,7 +41,7 @@ def belongs_to(volume: Object, claim: Object) -> bool:
     )
 
 
-def serves(volume: Object, claim: Object) -> bool:
+def serves(volume: JsonObject, claim: JsonObject) -> bool:
     """Return whether a volume that nobody has could serve a claim."""
     spec, wanted = volume["spec"], claim["spec"]
     if spec.get("claimRef") is not None or volume["metadata"].get("deletionTimestamp"):
@@ -59,18 +59,18 @@ def serves(volume: Object, claim: Object) -> bool:
     return bool(size_of(volume) >= parse_any(asked(claim)))
 
 
-def size_of(volume: Object) -> Any:
+def size_of(volume: JsonObject) -> Any:
     """Return how many bytes a volume has."""
     return parse_any((volume["spec"].get("capacity") or {}).get("storage", "0"))
 
 
-def asked(claim: Object) -> str:
+def asked(claim: JsonObject) -> str:
     """Return how many bytes a claim asks for, as a quantity."""
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
     return str(requests.get("storage", "0"))
 
 
-def place_of(volume: Object) -> str:
+def place_of(volume: JsonObject) -> str:
     """Return under which claim, or under which class without one, a volume is looked for."""
     held = volume["spec"].get("claimRef")
     if held is None:
@@ -78,17 +78,17 @@ def place_of(volume: Object) -> str:
     return f"claim {held.get('namespace')}/{held.get('name')}"
 
 
-def places_for(claim: Object) -> tuple[str, str]:
+def places_for(claim: JsonObject) -> tuple[str, str]:
     """Return where volumes for a claim are looked for, as `place_of` names it."""
     metadata = claim["metadata"]
     return f"claim {metadata['namespace']}/{metadata['name']}", f"class {class_of(claim)}"
 
 
 def best_for(
-    claim: Object, volumes: Iterable[Object], *, without: Collection[str] = ()
-) -> Object | None:
+    claim: JsonObject, volumes: Iterable[JsonObject], *, without: Collection[str] = ()
+) -> JsonObject | None:
     """Return the volume for a claim: the one kept for it, else the smallest that serves."""
-    found: list[tuple[Any, str, Object]] = []
+    found: list[tuple[Any, str, JsonObject]] = []
     for volume in volumes:
         name = volume["metadata"]["name"]
         if belongs_to(volume, claim):
@@ -98,7 +98,7 @@ def best_for(
     return min(found, key=lambda item: item[:2])[2] if found else None
 
 
-def reference(claim: Object) -> dict[str, str]:
+def reference(claim: JsonObject) -> dict[str, str]:
     """Return how a volume refers to its claim."""
     metadata = claim["metadata"]
     return {
@@ -110,7 +110,7 @@ def reference(claim: Object) -> dict[str, str]:
     }
 
 
-def claims_of(pod: Object) -> list[tuple[str, bool]]:
+def claims_of(pod: JsonObject) -> list[tuple[str, bool]]:
     """Return the names of a pod's volume claims, and whether each is made for the pod."""
     found = []
     for volume in pod["spec"].get("volumes") or ():

@@ -7,7 +7,7 @@ Job as many as run at once, a DaemonSet one for each node.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 KINDS: Final = REPLICATED | {"Job", "DaemonSet"}
@@ -15,7 +15,7 @@ MOST: Final = 10_000
 """More pods than this of one workload are a slip of the pen."""
 
 
-def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[Object]:
+def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[JsonDict]:
     """Yield the pods of a workload, named NAME-0, NAME-1, and so on.
 
     >>> job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 2, "template": {}}}
@@ -41,7 +41,9 @@ def _count(spec: Mapping[str, Any], name: str) -> int:
     return 1 if value is None else int(value)
 
 
-def _pod(workload: Mapping[str, Any], spec: Mapping[str, Any], number: int, more: Object) -> Object:
+def _pod(
+    workload: Mapping[str, Any], spec: Mapping[str, Any], number: int, more: JsonDict
+) -> JsonDict:
     template = spec.get("template") or {}
     owner = workload.get("metadata") or {}
     metadata = dict(template.get("metadata") or {}) | {"name": f"{owner.get('name')}-{number}"}

@@ -13,8 +13,9 @@ from dralab.api.status import ApiError
 from dralab.api.yaml_documents import documents
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import Key, key_of
-from dralab.runtime.client import Client, Object, Resource, amend
+from dralab.runtime.client import Client, Resource, amend
 from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
+from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def text() -> str:
     return files("dralab.parts").joinpath("data/example.yaml").read_text(encoding="utf-8")
 
 
-def objects() -> Iterator[Object]:
+def objects() -> Iterator[JsonDict]:
     """Yield the objects, in an order in which they can be created."""
     for document in documents(text()):
         if document.value is not None:
@@ -116,8 +117,8 @@ def placements(client: Client, pods: list[Key]) -> list[Outcome]:
     return found
 
 
-def _with_status(status: Object) -> Callable[[Object], bool]:
-    def change(obj: Object) -> bool:
+def _with_status(status: JsonDict) -> Callable[[JsonDict], bool]:
+    def change(obj: JsonDict) -> bool:
         if obj.get("status") == status:
             return False
         obj["status"] = status

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from dralab.api.status import ApiError
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
-from dralab.runtime.client import Client, Object
+from dralab.runtime.client import Client
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLASSES, CLASSIC_CLASSES, NAMESPACES, SLICES
+from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # With the fake driver alone there is one node, of the name that its documentation shows.
 FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
 FAKE_NAMESPACE: Final = "fake-system"
-CLASSIC_CLASS: Final[Object] = {
+CLASSIC_CLASS: Final[JsonDict] = {
     "apiVersion": "resource.k8s.io/v1alpha2",
     "kind": "ResourceClass",
     "metadata": {"name": "fake.3-shake.com"},
@@ -307,7 +308,7 @@ def _described(wanted: Wanted) -> dict[str, list["Driver"]]:
     return found
 
 
-def _shared_slices(wanted: Wanted) -> list[Object]:
+def _shared_slices(wanted: Wanted) -> list[JsonDict]:
     """Return the slices of a fleet that are no node's: devices over the network."""
     if not wanted.fleet:
         return []
@@ -320,7 +321,7 @@ def _shared_slices(wanted: Wanted) -> list[Object]:
     ]
 
 
-def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[Object]:
+def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[JsonDict]:
     from dralab.drivers.catalog import classes, device_class
     from dralab.drivers.fake.sample import Described
 
@@ -335,11 +336,11 @@ def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[Object]:
     ]
 
 
-def _namespace(name: str) -> Object:
+def _namespace(name: str) -> JsonDict:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _create(client: Client, obj: Object) -> None:
+def _create(client: Client, obj: JsonDict) -> None:
     resources = {
         "DeviceClass": CLASSES,
         "ResourceClass": CLASSIC_CLASSES,

@@ -12,7 +12,8 @@ from dralab.api.kinds import ALL_VERBS, Kinds, kind_of
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.server import Resources
-from dralab.prototypes.findings import Object, Report
+from dralab.prototypes.findings import Report
+from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 
 DEFAULT: Final = ("v1", "k8srm")
@@ -79,7 +80,7 @@ def kinds_of(names: Sequence[str]) -> Kinds:
 def _k8srm(resources: Resources) -> None:
     from dralab.prototypes.k8srm import kinds
 
-    def mend(value: Object) -> Report:
+    def mend(value: JsonDict) -> Report:
         from dralab.prototypes.k8srm.mending import mend  # with the first object: it is large
 
         return mend(value)
@@ -88,7 +89,7 @@ def _k8srm(resources: Resources) -> None:
     for kind in kinds.KINDS:
         register(context, kinds.GROUP, kinds.VERSION, kind, mend)
     # The prototype's mock server knew this one kind of configuration.
-    free: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    free: JsonDict = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     config = {
         "kind": "FoozerConfig",
         "plural": "foozerconfigs",
@@ -109,7 +110,7 @@ def _k8srm(resources: Resources) -> None:
 def _evolution(resources: Resources) -> None:
     from dralab.prototypes.evolution import kinds
 
-    def mend(value: Object) -> Report:
+    def mend(value: JsonDict) -> Report:
         from dralab.prototypes.evolution.mending import mend
 
         return mend(value)
@@ -158,7 +159,7 @@ class PrototypeStrategy(CustomStrategy):
     unconditional = True
 
     def __init__(
-        self, versions: Mapping[str, Mapping[str, Any]], read: Callable[[Object], Report] | None
+        self, versions: Mapping[str, Mapping[str, Any]], read: Callable[[JsonDict], Report] | None
     ) -> None:
         super().__init__(versions)
         self.read = read
@@ -167,7 +168,7 @@ class PrototypeStrategy(CustomStrategy):
         """Return why a name is none; upper case is let pass, as the prototypes' files have it."""
         return subdomain_problems(name.lower())
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with an object: its schema's errors, then its reader's."""
         found = super().validate(value)
         if found or self.read is None:
@@ -178,11 +179,11 @@ class PrototypeStrategy(CustomStrategy):
             if each.level == "invalid"
         ]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:  # noqa: ARG002 - every field may change
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - every field may change
         """Return what is wrong with a changed object."""
         return self.validate(new)
 
-    def warnings(self, value: Object) -> list[str]:
+    def warnings(self, value: JsonDict) -> list[str]:
         """Return what was read as something else than it says."""
         if self.read is None:
             return []
@@ -194,7 +195,7 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
     group: str,
     version: str,
     described: Mapping[str, Any],
-    read: Callable[[Object], Report] | None = None,
+    read: Callable[[JsonDict], Report] | None = None,
     hub: str = "",
 ) -> None:
     """Serve one kind, as `prototypes.schema_words.kind` describes it."""

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from dralab.objects.nodes import offered
 from dralab.objects.requests import base_units, pod_requests
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError
 
-Object = dict[str, Any]
 State = Literal["valid", "legacy", "invalid"]
 
 
@@ -32,7 +32,7 @@ class Finding:
 class Report:
     """A document as it was read: `mended` is its form in the generation's last stage."""
 
-    mended: Object
+    mended: JsonDict
     findings: tuple[Finding, ...] = ()
 
     @property

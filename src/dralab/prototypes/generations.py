@@ -6,12 +6,13 @@ from typing import Any, Final
 from dralab.prototypes.evolution import mending as evolution_mending
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
 from dralab.prototypes.evolution.world import World as EvolutionWorld
-from dralab.prototypes.findings import Object, Report, with_amounts
+from dralab.prototypes.findings import Report, with_amounts
 from dralab.prototypes.k8srm import mending as k8srm_mending
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.prototypes.k8srm.world import World as K8srmWorld
 from dralab.prototypes.placement import Generation, World
 from dralab.prototypes.today import Today
+from dralab.values.json_types import JsonDict
 
 
 class K8srm:
@@ -24,7 +25,7 @@ class K8srm:
         """Return a document as k8srm reads it."""
         return with_amounts(k8srm_mending.mend(item))
 
-    def world(self, objects: Sequence[Object]) -> World:
+    def world(self, objects: Sequence[JsonDict]) -> World:
         """Return the world that mended objects describe."""
         return K8srmWorld(objects)
 
@@ -39,7 +40,7 @@ class Evolution:
         """Return a document as dra-evolution reads it."""
         return with_amounts(evolution_mending.mend(item))
 
-    def world(self, objects: Sequence[Object]) -> World:
+    def world(self, objects: Sequence[JsonDict]) -> World:
         """Return the world that mended objects describe."""
         return EvolutionWorld(objects)
 

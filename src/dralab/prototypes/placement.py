@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from dralab.allocation.outcome import Outcome
 from dralab.allocation.problem import Node, Problem
 from dralab.objects.nodes import NodeFilters, UnfitReason
-from dralab.prototypes.findings import Object, Report
+from dralab.prototypes.findings import Report
+from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,10 @@ class Placed:
     bound to the node; `containers` maps each container to the devices it sees.
     """
 
-    pod: Object
+    pod: JsonDict
     node: str
     devices: tuple[Device, ...]
-    claims: tuple[Object, ...]
+    claims: tuple[JsonDict, ...]
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -60,7 +61,7 @@ class NodeRefusal:
     outcome: Outcome | None = None
 
 
-def refused(filters: NodeFilters, pod: Object) -> tuple[NodeRefusal, ...]:
+def refused(filters: NodeFilters, pod: JsonDict) -> tuple[NodeRefusal, ...]:
     """Return the nodes that may not run a pod, whatever their devices."""
     found = ((name, filters.refusals(pod, name)) for name in sorted(filters.nodes))
     return tuple(NodeRefusal(node=name, unfit=tuple(unfit)) for name, unfit in found if unfit)
@@ -70,7 +71,7 @@ def refused(filters: NodeFilters, pod: Object) -> tuple[NodeRefusal, ...]:
 class Unplaced:
     """A pod that can run nowhere: either for one reason of its own, or node by node."""
 
-    pod: Object
+    pod: JsonDict
     reason: str = ""
     nodes: tuple[NodeRefusal, ...] = ()
     failures: tuple[ExpressionFailure, ...] = ()
@@ -85,11 +86,11 @@ class World(Protocol):
     Objects are mended documents; a placement changes nothing until it is applied.
     """
 
-    def pods(self) -> Sequence[Object]:
+    def pods(self) -> Sequence[JsonDict]:
         """Return the pods, in the order in which they came."""
         ...
 
-    def place(self, pod: Object) -> Placement:
+    def place(self, pod: JsonDict) -> Placement:
         """Return where a pod can run: the first node by name, with the first devices."""
         ...
 
@@ -97,7 +98,7 @@ class World(Protocol):
         """Take a placement as done: its devices are in use from now on."""
         ...
 
-    def problems(self, pod: Object) -> Sequence[tuple[Node, Problem]]:
+    def problems(self, pod: JsonDict) -> Sequence[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node; ValueError where it has none."""
         ...
 
@@ -116,6 +117,6 @@ class Generation(Protocol):
         """Return a document as this generation reads it."""
         ...
 
-    def world(self, objects: Sequence[Object]) -> World:
+    def world(self, objects: Sequence[JsonDict]) -> World:
         """Return the world that mended objects describe."""
         ...

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from dralab.prototypes.evolution import mending as evolution
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_DEVICES
-from dralab.prototypes.findings import Finding, Object, Report, copied, of_level
+from dralab.prototypes.findings import Finding, Report, copied, of_level
+from dralab.values.json_types import JsonDict
 
 CARD: Final = re.compile(r"^([a-z]+-\d+)(-|$)")
 
 
-def repaired(item: Any, report: Report, api: str) -> tuple[list[Object], list[Finding]]:
+def repaired(item: Any, report: Report, api: str) -> tuple[list[JsonDict], list[Finding]]:
     """Return the mended objects of a document, and what is still wrong with them."""
     if report.state != "invalid":
         return [report.mended], []
@@ -31,8 +32,8 @@ def repaired(item: Any, report: Report, api: str) -> tuple[list[Object], list[Fi
     return objects, left
 
 
-def _pools(written: Mapping[str, Any]) -> list[Object]:
-    item: Object = copied(dict(written))
+def _pools(written: Mapping[str, Any]) -> list[JsonDict]:
+    item: JsonDict = copied(dict(written))
     if item.get("kind") != "ResourcePool":
         return [item]
     item["apiVersion"] = API_VERSION
@@ -40,7 +41,7 @@ def _pools(written: Mapping[str, Any]) -> list[Object]:
     spec["driverName"] = spec["driverName"].split("/")[0]
     for capacity in spec.get("sharedCapacity") or ():
         capacity["name"] = identifier(capacity["name"])
-    cards: dict[str, list[Object]] = {}
+    cards: dict[str, list[JsonDict]] = {}
     for device in spec.get("devices") or ():
         found = CARD.match(device["name"])
         cards.setdefault(found[1] if found else device["name"], []).append(device)
@@ -63,7 +64,7 @@ def _pools(written: Mapping[str, Any]) -> list[Object]:
     ]
 
 
-def _groups(cards: Sequence[list[Object]]) -> list[list[Object]]:
+def _groups(cards: Sequence[list[JsonDict]]) -> list[list[JsonDict]]:
     """Return devices in groups of at most so many, whole cards together, as even as can be."""
     total = sum(map(len, cards))
     parts = -(-total // MAX_DEVICES)
@@ -75,7 +76,7 @@ def _groups(cards: Sequence[list[Object]]) -> list[list[Object]]:
     return found or [[]]
 
 
-def _used(spec: Mapping[str, Any], devices: Sequence[Object]) -> list[Object]:
+def _used(spec: Mapping[str, Any], devices: Sequence[JsonDict]) -> list[JsonDict]:
     names = {
         capacity["name"]
         for device in devices

@@ -9,8 +9,9 @@ from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, ClaimAllocation
 from dralab.allocation.problem import Node, Problem
 from dralab.objects.nodes import NodeFilters
-from dralab.prototypes.findings import Object, identity
+from dralab.prototypes.findings import identity
 from dralab.prototypes.placement import ExpressionFailure, NodeRefusal, Placed, Placement, Unplaced
+from dralab.values.json_types import JsonDict
 
 Key = tuple[str, str, str, str]
 
@@ -23,8 +24,8 @@ class SearchingWorld(ABC):
 
     cluster_kinds: frozenset[str] = frozenset()
 
-    def __init__(self, objects: Iterable[Object]) -> None:
-        self.objects: dict[Key, Object] = {}
+    def __init__(self, objects: Iterable[JsonDict]) -> None:
+        self.objects: dict[Key, JsonDict] = {}
         for item in objects:
             self.objects[self.key(item)] = item
 
@@ -39,7 +40,7 @@ class SearchingWorld(ABC):
         default = "" if kind in self.cluster_kinds else "default"
         return (api_version, kind, namespace or default, name)
 
-    def of(self, api_version: str, kind: str) -> list[Object]:
+    def of(self, api_version: str, kind: str) -> list[JsonDict]:
         """Return the objects of a kind, in the order in which they came."""
         return [item for key, item in self.objects.items() if key[:2] == (api_version, kind)]
 
@@ -54,7 +55,7 @@ class SearchingWorld(ABC):
             self.objects[self.key(item)] = item
         self.filters.place(placed.pod, placed.node)
 
-    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
+    def problems(self, pod: JsonDict) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that may run it."""
         problem = self.problem(pod)
         return [
@@ -62,11 +63,11 @@ class SearchingWorld(ABC):
         ]
 
     @abstractmethod
-    def pods(self) -> list[Object]:
+    def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
 
     @abstractmethod
-    def problem(self, pod: Object) -> Problem:
+    def problem(self, pod: JsonDict) -> Problem:
         """Return the allocation problem of a pod; ValueError where it cannot be met at all."""
 
     @abstractmethod
@@ -79,7 +80,7 @@ class SearchingWorld(ABC):
 
     def searched(
         self,
-        pod: Object,
+        pod: JsonDict,
         problem: Problem,
         fixed: Sequence[str],
         placed: Callable[[str, Sequence[ClaimAllocation]], Placed],

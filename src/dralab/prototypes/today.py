@@ -12,8 +12,9 @@ from dralab.allocation.problem import Node, Problem
 from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.allocation.snapshot import Placed as PlacedToday
 from dralab.api.resource.files import ResourceCheck
-from dralab.prototypes.findings import Object, Report, copied, invalid, with_amounts
+from dralab.prototypes.findings import Report, copied, invalid, with_amounts
 from dralab.prototypes.placement import Device, Placed, Placement, Unplaced, refused
+from dralab.values.json_types import JsonDict
 
 API_VERSION: Final = "resource.k8s.io/v1"
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
@@ -36,7 +37,7 @@ class Today:
         found = tuple(invalid(error.field, error.body) for error in checked.errors)
         return Report(mended=dict(checked.object), findings=found)
 
-    def world(self, objects: Sequence[Object]) -> "World":
+    def world(self, objects: Sequence[JsonDict]) -> "World":
         """Return the world that objects describe."""
         return World(objects)
 
@@ -44,14 +45,14 @@ class Today:
 class World:
     """What v1 objects describe."""
 
-    def __init__(self, objects: Iterable[Object]) -> None:
+    def __init__(self, objects: Iterable[JsonDict]) -> None:
         self.snapshot = Snapshot(objects)
 
-    def pods(self) -> list[Object]:
+    def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
         return list(self.snapshot.by_kind.get("Pod", ()))
 
-    def place(self, pod: Object) -> Placement:
+    def place(self, pod: JsonDict) -> Placement:
         """Return where a pod can run: the first node by name, with the first devices."""
         pending = self._pending(pod)
         if pending is None:
@@ -81,7 +82,7 @@ class World:
         self.snapshot.note_claims(placed.claims)
         self.snapshot.note_pod(placed.pod, placed.node)
 
-    def problems(self, pod: Object) -> list[tuple[Node, Problem]]:
+    def problems(self, pod: JsonDict) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that it may run on."""
         pending = self._pending(pod)
         if pending is None or pending.missing:
@@ -93,7 +94,7 @@ class World:
         """Return a device of a problem as people name it."""
         return f"{pool}/{device}"
 
-    def _pending(self, pod: Object) -> Pending | None:
+    def _pending(self, pod: JsonDict) -> Pending | None:
         wanted = (pod["metadata"].get("namespace") or "default", pod["metadata"]["name"])
         for each in self.snapshot.pending():
             if each.kind == "pod" and (each.namespace, each.name) == wanted:
@@ -113,7 +114,7 @@ def _devices(found: PlacedToday) -> Iterable[Device]:
             )
 
 
-def _own(claim: Object, pod: Object) -> None:
+def _own(claim: JsonDict, pod: JsonDict) -> None:
     """Say of a claim made from a template whose it is, as the resource claim controller does."""
     metadata = claim["metadata"] = copied(claim["metadata"])
     for entry in pod["spec"].get("resourceClaims") or ():
@@ -125,7 +126,7 @@ def _own(claim: Object, pod: Object) -> None:
             metadata.setdefault("ownerReferences", [owner])
 
 
-def _reserve(claim: Object, pod: Object) -> None:
+def _reserve(claim: JsonDict, pod: JsonDict) -> None:
     status = claim["status"] = dict(claim.get("status") or {})
     reserved = list(status.get("reservedFor") or ())
     consumer = {
@@ -139,10 +140,10 @@ def _reserve(claim: Object, pod: Object) -> None:
 
 
 def _containers(
-    pod: Object, pending: Pending, claims: Sequence[Object]
+    pod: JsonDict, pending: Pending, claims: Sequence[JsonDict]
 ) -> dict[str, tuple[str, ...]]:
     by_name = {claim["metadata"]["name"]: claim for claim in claims}
-    of_entry: dict[str, Object] = {}
+    of_entry: dict[str, JsonDict] = {}
     for entry in pod["spec"].get("resourceClaims") or ():
         source = entry.get("resourceClaimName")
         found = by_name.get(source) or next(

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import Key, key_of, revision_of
-from dralab.runtime.client import Client, Object, Resource, Watch
+from dralab.runtime.client import Client, Resource, Watch
 from dralab.runtime.engine import Engine
+from dralab.values.json_types import JsonDict
 
-Change = Callable[[Object | None, Object | None], None]
-Index = Callable[[Object], Iterable[str]]
+Change = Callable[[JsonDict | None, JsonDict | None], None]
+Index = Callable[[JsonDict], Iterable[str]]
 
 FIRST_RETRY: Final = 100_000_000
 LONGEST_RETRY: Final = 30_000_000_000
@@ -43,8 +44,8 @@ class Cache:
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._on_synced = on_synced
-        self._objects: dict[Key, Object] = {}
-        self._indexes: dict[str, tuple[Index, dict[str, dict[Key, Object]]]] = {}
+        self._objects: dict[Key, JsonDict] = {}
+        self._indexes: dict[str, tuple[Index, dict[str, dict[Key, JsonDict]]]] = {}
         self._subscribers: list[Change] = []
         self._watch: Watch | None = None
         self._started = False
@@ -54,15 +55,15 @@ class Cache:
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __iter__(self) -> Iterator[Object]:
+    def __iter__(self) -> Iterator[JsonDict]:
         """Yield the objects in the order in which the cache first saw them."""
         return iter(list(self._objects.values()))
 
-    def get(self, key: Key) -> Object | None:
+    def get(self, key: Key) -> JsonDict | None:
         """Return an object, or None where there is none."""
         return self._objects.get(key)
 
-    def namespace(self, namespace: str) -> list[Object]:
+    def namespace(self, namespace: str) -> list[JsonDict]:
         """Return the objects of one namespace, by name."""
         return [self._objects[key] for key in sorted(self._objects) if key.namespace == namespace]
 
@@ -70,13 +71,13 @@ class Cache:
         """Keep an index: `find(name, v)` returns the objects for which `values` yields v."""
         if name in self._indexes:
             return
-        table: dict[str, dict[Key, Object]] = defaultdict(dict)
+        table: dict[str, dict[Key, JsonDict]] = defaultdict(dict)
         self._indexes[name] = (values, table)
         for key, obj in self._objects.items():
             for value in values(obj):
                 table[value][key] = obj
 
-    def find(self, index: str, value: str) -> list[Object]:
+    def find(self, index: str, value: str) -> list[JsonDict]:
         """Return the objects that an index has under a value, by key."""
         found = self._indexes[index][1].get(value)
         return [found[key] for key in sorted(found)] if found else []
@@ -99,7 +100,7 @@ class Cache:
             self._watch.close()
             self._watch = None
 
-    def learn(self, obj: Object) -> None:
+    def learn(self, obj: JsonDict) -> None:
         """Take what a write of our own returned, before the watch tells it."""
         held = self._objects.get(key_of(obj))
         if held is None or revision_of(held) < revision_of(obj):
@@ -172,7 +173,7 @@ class Cache:
             self._noted = True
             self._engine.soon(self.drain)
 
-    def _put(self, obj: Object) -> None:
+    def _put(self, obj: JsonDict) -> None:
         key = key_of(obj)
         obj = _without_owners_of_fields(obj)
         old = self._objects.get(key)
@@ -189,7 +190,7 @@ class Cache:
         for change in self._subscribers:
             change(old, obj)
 
-    def _remove(self, obj: Object) -> None:
+    def _remove(self, obj: JsonDict) -> None:
         key = key_of(obj)
         old = self._objects.get(key)
         if old is None or (
@@ -204,7 +205,9 @@ class Cache:
             change(old, None)
 
     @staticmethod
-    def _unindex(key: Key, obj: Object, values: Index, table: dict[str, dict[Key, Object]]) -> None:
+    def _unindex(
+        key: Key, obj: JsonDict, values: Index, table: dict[str, dict[Key, JsonDict]]
+    ) -> None:
         for value in values(obj):
             entries = table.get(value)
             if entries is not None:
@@ -213,7 +216,7 @@ class Cache:
                     del table[value]
 
 
-def _without_owners_of_fields(obj: Object) -> Object:
+def _without_owners_of_fields(obj: JsonDict) -> JsonDict:
     """Return an object without metadata.managedFields: a third of it, which no part reads.
 
     A server takes an update without them to mean those that it has.

@@ -13,8 +13,8 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import key_of, uid_of
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
 
@@ -37,7 +37,7 @@ class Resource:
 class Listing:
     """The objects of a collection as of one revision."""
 
-    items: Sequence[Object]
+    items: Sequence[JsonDict]
     revision: str
 
 
@@ -46,7 +46,7 @@ class Event:
     """One change that a watch reports."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-    object: Object
+    object: JsonDict
 
 
 class Watch(Protocol):
@@ -75,7 +75,7 @@ class Watch(Protocol):
 class Client(Protocol):
     """The verbs of an API server. Every method may raise ApiError."""
 
-    def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+    def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
         """Return one object."""
         ...
 
@@ -102,11 +102,11 @@ class Client(Protocol):
         """Return the changes after `revision`."""
         ...
 
-    def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
+    def create(self, resource: Resource, body: JsonDict, namespace: str = "") -> JsonDict:
         """Store a new object."""
         ...
 
-    def update(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
+    def update(self, resource: Resource, body: JsonDict, *, subresource: str = "") -> JsonDict:
         """Replace an object, or one of its subresources such as `status`."""
         ...
 
@@ -114,14 +114,14 @@ class Client(Protocol):
         self,
         resource: Resource,
         name: str,
-        patch: Object | Sequence[Object],
+        patch: JsonDict | Sequence[JsonDict],
         namespace: str = "",
         *,
         type: PatchType = "merge",
         subresource: str = "",
         field_manager: str = "",
         force: bool = False,
-    ) -> Object:
+    ) -> JsonDict:
         """Change an object by a patch."""
         ...
 
@@ -148,8 +148,8 @@ class Client(Protocol):
         ...
 
     def post(
-        self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
-    ) -> Object:
+        self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
+    ) -> JsonDict:
         """Create a subresource such as `binding`, `eviction` or `token`."""
         ...
 
@@ -168,12 +168,12 @@ def serves(client: Client, resource: Resource) -> bool:
 def amend(
     client: Client,
     resource: Resource,
-    obj: Object,
-    change: Callable[[Object], bool],
+    obj: JsonDict,
+    change: Callable[[JsonDict], bool],
     *,
     subresource: str = "",
     attempts: int = 5,
-) -> Object:
+) -> JsonDict:
     """Change an object and store it, reading it anew whenever someone else was faster.
 
     `change` edits the copy it is given and returns whether there is anything to write. It is
@@ -183,7 +183,7 @@ def amend(
     key, uid = key_of(obj), uid_of(obj)
     for attempt in range(attempts):
         # Objects are JSON: this is twenty times faster than `copy.deepcopy`.
-        copy: Object = orjson.loads(orjson.dumps(obj))
+        copy: JsonDict = orjson.loads(orjson.dumps(obj))
         if not change(copy):
             return obj
         try:

@@ -10,9 +10,10 @@ from typing import Final, Literal
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, rfc3339_micro
-from dralab.runtime.client import Client, Object
+from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
 from dralab.runtime.resources import LEASES
+from dralab.values.json_types import JsonDict
 
 NAMESPACE: Final = "kube-system"
 DURATION: Final = 15 * SECOND
@@ -102,7 +103,7 @@ class Leadership:
         """Take or renew the lease; False where another holds it. ApiError: no answer for now."""
         now = self.engine.clock.now()
         stamp = rfc3339_micro(now)
-        spec: Object = {
+        spec: JsonDict = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": DURATION // SECOND,
             "renewTime": stamp,
@@ -112,7 +113,7 @@ class Leadership:
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
-            body: Object = {
+            body: JsonDict = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
                 "metadata": {"name": self.name, "namespace": NAMESPACE},

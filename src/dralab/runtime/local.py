@@ -18,7 +18,8 @@ from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Compacted, Stored
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 from dralab.apiserver.watching.seams import EventType
-from dralab.runtime.client import Event, Listing, Object, PatchType, Resource
+from dralab.runtime.client import Event, Listing, PatchType, Resource
+from dralab.values.json_types import JsonDict
 
 AGENT: Final = "dralab"
 
@@ -31,7 +32,7 @@ class LocalClient:
         self.hub = hub
         self.agent = agent
 
-    def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+    def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
         """Return one object."""
         kind = self._kind(resource)
         return self.resources.view(kind, self.resources.get(kind, name, namespace))
@@ -74,7 +75,7 @@ class LocalClient:
             except TooManyWatchers as error:
                 raise ApiError("TooManyRequests", str(error)) from error
 
-    def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
+    def create(self, resource: Resource, body: JsonDict, namespace: str = "") -> JsonDict:
         """Store a new object."""
         kind = self._kind(resource)
         if kind.namespaced:
@@ -82,7 +83,7 @@ class LocalClient:
         stored = self.resources.create(kind, _copy(body), namespace, self._options())
         return self.resources.view(kind, stored)
 
-    def update(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
+    def update(self, resource: Resource, body: JsonDict, *, subresource: str = "") -> JsonDict:
         """Replace an object, or one of its subresources such as `status`."""
         kind = self._kind(resource)
         metadata = body["metadata"]
@@ -106,14 +107,14 @@ class LocalClient:
         self,
         resource: Resource,
         name: str,
-        patch: Object | Sequence[Object],
+        patch: JsonDict | Sequence[JsonDict],
         namespace: str = "",
         *,
         type: PatchType = "merge",
         subresource: str = "",
         field_manager: str = "",
         force: bool = False,
-    ) -> Object:
+    ) -> JsonDict:
         """Change an object by a patch."""
         kind = self._kind(resource)
         options = self._options(field_manager)
@@ -159,8 +160,8 @@ class LocalClient:
         self.resources.delete_collection(self._kind(resource), namespace, chosen)
 
     def post(
-        self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
-    ) -> Object:
+        self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
+    ) -> JsonDict:
         """Create a subresource such as `binding`, `eviction` or `token`."""
         return self.resources.subresource(
             "create",

@@ -14,8 +14,9 @@ import urllib3
 
 from dralab import __version__
 from dralab.api.status import CODES, ApiError
-from dralab.runtime.client import Event, Listing, Object, PatchType, Resource
+from dralab.runtime.client import Event, Listing, PatchType, Resource
 from dralab.runtime.kubeconfig import Access
+from dralab.values.json_types import JsonDict
 
 PATCH_TYPES: Final[Mapping[PatchType, str]] = {
     "json": "application/json-patch+json",
@@ -61,7 +62,7 @@ class RemoteClient:
         elif access.username:
             self._headers |= urllib3.make_headers(basic_auth=f"{access.username}:{access.password}")
 
-    def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+    def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
         """Return one object."""
         return self._call("GET", _url(resource, namespace, name))
 
@@ -75,7 +76,7 @@ class RemoteClient:
     ) -> Listing:
         """Return the objects of a namespace, or of all where it is empty, page by page."""
         query = _selectors(label_selector, field_selector) | {"limit": str(PAGE)}
-        items: list[Object] = []
+        items: list[JsonDict] = []
         while True:
             answer = self._call("GET", _url(resource, namespace), query)
             items += answer.get("items") or []
@@ -101,12 +102,12 @@ class RemoteClient:
         }
         return RemoteWatch(self, _url(resource, namespace), query, revision)
 
-    def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
+    def create(self, resource: Resource, body: JsonDict, namespace: str = "") -> JsonDict:
         """Store a new object."""
         namespace = namespace or body["metadata"].get("namespace", "")
         return self._call("POST", _url(resource, namespace), body=body)
 
-    def update(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
+    def update(self, resource: Resource, body: JsonDict, *, subresource: str = "") -> JsonDict:
         """Replace an object, or one of its subresources such as `status`."""
         metadata = body["metadata"]
         url = _url(resource, metadata.get("namespace", ""), metadata["name"], subresource)
@@ -116,14 +117,14 @@ class RemoteClient:
         self,
         resource: Resource,
         name: str,
-        patch: Object | Sequence[Object],
+        patch: JsonDict | Sequence[JsonDict],
         namespace: str = "",
         *,
         type: PatchType = "merge",
         subresource: str = "",
         field_manager: str = "",
         force: bool = False,
-    ) -> Object:
+    ) -> JsonDict:
         """Change an object by a patch."""
         query = {"fieldManager": field_manager} if field_manager else {}
         if force:
@@ -163,8 +164,8 @@ class RemoteClient:
         self._call("DELETE", _url(resource, namespace), query)
 
     def post(
-        self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
-    ) -> Object:
+        self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
+    ) -> JsonDict:
         """Create a subresource such as `binding`, `eviction` or `token`."""
         return self._call("POST", _url(resource, namespace, name, subresource), body=body)
 
@@ -198,7 +199,7 @@ class RemoteClient:
         *,
         body: Any = None,
         content_type: str = "application/json",
-    ) -> Object:
+    ) -> JsonDict:
         options: dict[str, Any] = {}
         if body is not None:
             options["body"] = orjson.dumps(body)
@@ -207,7 +208,7 @@ class RemoteClient:
         if answer.status >= 400:
             raise _refusal(answer.status, answer.data)
         try:
-            found: Object = orjson.loads(answer.data)
+            found: JsonDict = orjson.loads(answer.data)
         except orjson.JSONDecodeError as error:
             raise ApiError("InternalError", f"{method} {url}: the answer is not JSON") from error
         return found

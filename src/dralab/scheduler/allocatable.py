@@ -18,9 +18,9 @@ from dralab.objects.claims import claims_by_entry, consumers_of, results_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import requests_of_containers, requests_of_pod
 from dralab.scheduler.pods import PodInfo, with_claimed
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Format, Number, form_of, parse_any, render
 
-Wire = Mapping[str, Any]
 EXTENDED_CLAIM: Final = "<extended-resources>"
 
 
@@ -33,8 +33,8 @@ class ClaimPlan(NamedTuple):
 
     claim: dict[str, Any]
     consumer: Mapping[str, str]
-    allocation: Wire
-    mappings: tuple[Wire, ...] = ()
+    allocation: JsonObject
+    mappings: tuple[JsonObject, ...] = ()
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class Allocatable:
         self._rates: dict[DeviceId, tuple[Rate, ...]] = {}
         self._devices: dict[str, list[DeviceId]] = {}
 
-    def put_slice(self, name: str, wire: Wire | None) -> None:
+    def put_slice(self, name: str, wire: JsonObject | None) -> None:
         """Take a new or changed ResourceSlice, or its end (None)."""
         for device in self._devices.pop(name, ()):
             self._rates.pop(device, None)
@@ -109,7 +109,7 @@ class Allocatable:
         """Return the pod with what its devices take, or why no node may serve it with them."""
         if not self._rates:
             return pod
-        claimed: list[Wire] = []
+        claimed: list[JsonObject] = []
         for plan in plans:
             mapping, overhead = self._taken(plan.allocation)
             if not mapping and not overhead:
@@ -123,12 +123,12 @@ class Allocatable:
         claimed.sort(key=lambda status: str(status["resourceClaimName"]))
         return _beyond_budget(pod, claimed) or with_claimed(pod, claimed)
 
-    def is_mapped(self, allocation: Wire) -> bool:
+    def is_mapped(self, allocation: JsonObject) -> bool:
         """Return whether devices of a claim stand for some of their node's own resources."""
         return bool(self._rates) and bool(self._taken(allocation)[0])
 
     def _taken(
-        self, allocation: Wire
+        self, allocation: JsonObject
     ) -> tuple[dict[str, Amount], dict[str, tuple[Amount | None, Amount | None]]]:
         mapping: dict[str, Amount] = {}
         overhead: dict[str, tuple[Amount | None, Amount | None]] = {}
@@ -147,7 +147,7 @@ class Allocatable:
         return mapping, overhead
 
 
-def _rates(device: Wire) -> Iterator[Rate]:
+def _rates(device: JsonObject) -> Iterator[Rate]:
     capacity = device.get("capacity") or {}
 
     def whole(key: str) -> str:
@@ -169,7 +169,7 @@ def _rates(device: Wire) -> Iterator[Rate]:
         yield Rate(resource, key, whole(key), _amount(item.get("allocationMultiplier", "1")))
 
 
-def _mapped(rate: Rate, times: Amount, result: Wire) -> Amount:
+def _mapped(rate: Rate, times: Amount, result: JsonObject) -> Amount:
     if not rate.key:
         return times
     consumed = result.get("consumedCapacity")
@@ -221,7 +221,7 @@ def _status(
     containers: list[str],
     mapping: Mapping[str, Amount],
     overhead: Mapping[str, tuple[Amount | None, Amount | None]],
-) -> Wire:
+) -> JsonObject:
     totals = dict(mapping)
     extra: list[dict[str, str]] = []
     for resource, (once, each) in sorted(overhead.items()):
@@ -246,7 +246,7 @@ def _status(
     return found
 
 
-def _beyond_budget(pod: PodInfo, claimed: list[Wire]) -> NodeShortage | None:
+def _beyond_budget(pod: PodInfo, claimed: list[JsonObject]) -> NodeShortage | None:
     """Return for which resource the pod's own budget is too small for its containers and claims."""
     spec = pod.obj["spec"]
     budget = requests_of_pod(spec)

@@ -14,13 +14,13 @@ from dralab.objects.metadata import Key, key_of
 from dralab.objects.volumes import is_bound
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.scheduler import binding
 from dralab.scheduler.cycle import PodPlacement
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.queue import Waiting
+from dralab.values.json_types import JsonDict
 
 AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once more
 
@@ -77,7 +77,7 @@ class Binder:
             self._bind(item, placement)
             return
 
-        def work() -> list[Object]:
+        def work() -> list[JsonDict]:
             claims = binding.write_claims(client, placement, now)
             binding.write_volumes(client, placement)
             if not (placement.volumes or binding.awaits_conditions(claims)):
@@ -104,7 +104,7 @@ class Binder:
         )
 
     def _written(
-        self, item: Waiting, placement: PodPlacement, result: list[Object] | Exception
+        self, item: Waiting, placement: PodPlacement, result: list[JsonDict] | Exception
     ) -> None:
         if isinstance(result, Exception):
             if binding.may_have_been_written(result, placement):
@@ -141,7 +141,7 @@ class Binder:
         """
         client, namespace = self.manager.client, placement.pod.key.namespace
 
-        def found(result: list[Object] | Exception) -> None:
+        def found(result: list[JsonDict] | Exception) -> None:
             if isinstance(result, Exception):
                 self.manager.engine.after(AGAIN, lambda: self._find_out(item, placement, error))
                 return

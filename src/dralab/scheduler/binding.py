@@ -11,18 +11,19 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects import volumes
 from dralab.objects.metadata import is_deleting, key_of, uid_of
-from dralab.runtime.client import Client, Object, amend
+from dralab.runtime.client import Client, amend
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
 from dralab.scheduler.cycle import PodPlacement
 from dralab.scheduler.pods import PodInfo
+from dralab.values.json_types import JsonDict
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 BINDING_TIMEOUT: Final = 600 * SECOND
 POLL: Final = 5 * SECOND
 
 
-def write_claims(client: Client, placement: PodPlacement, now: str) -> list[Object]:
+def write_claims(client: Client, placement: PodPlacement, now: str) -> list[JsonDict]:
     """Write allocations and reservations, and what they take of the node; return the claims.
 
     ApiError: some other scheduler or the claim's owner was faster, or the server refuses. What
@@ -39,7 +40,7 @@ def may_have_been_written(error: Exception, placement: PodPlacement) -> bool:
     return not refused or len(placement.plans) > 1
 
 
-def _tell_pod(client: Client, placement: PodPlacement, claims: list[Object]) -> None:
+def _tell_pod(client: Client, placement: PodPlacement, claims: list[JsonDict]) -> None:
     """Write into the pod's status what its devices take of the node."""
     pod = placement.pod
     known = (pod.obj.get("status") or {}).get("nodeAllocatableResourceClaimStatuses") or []
@@ -53,7 +54,7 @@ def _tell_pod(client: Client, placement: PodPlacement, claims: list[Object]) -> 
     if wanted == known:
         return
     status = {"nodeAllocatableResourceClaimStatuses": wanted}
-    patch: Object = {"metadata": {"uid": pod.uid}, "status": status}
+    patch: JsonDict = {"metadata": {"uid": pod.uid}, "status": status}
     # A merge of the whole list: what an attempt before left there is to go.
     client.patch(PODS, pod.key.name, patch, pod.key.namespace, type="merge", subresource="status")
 
@@ -83,7 +84,7 @@ def write_volumes(client: Client, placement: PodPlacement) -> None:
 def bind(client: Client, placement: PodPlacement) -> None:
     """Bind a pod to its node."""
     key = placement.pod.key
-    body: Object = {
+    body: JsonDict = {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": key.name, "namespace": key.namespace, "uid": placement.pod.uid},
@@ -101,16 +102,16 @@ def evict(client: Client, victim: PodInfo, scheduler: str, now: str) -> None:
         "message": f"{scheduler}: preempting to accommodate a higher priority pod",
         "lastTransitionTime": now,
     }
-    patch: Object = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+    patch: JsonDict = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
     name, namespace = victim.key.name, victim.key.namespace
     client.patch(PODS, name, patch, namespace, type="strategic", subresource="status")
     client.delete(PODS, name, namespace, options={"preconditions": {"uid": victim.uid}})
 
 
-def unreserve(client: Client, pod: PodInfo, claims: list[Object], *, deallocate: bool) -> None:
+def unreserve(client: Client, pod: PodInfo, claims: list[JsonDict], *, deallocate: bool) -> None:
     """Take a pod off the claims it was reserved for; errors are left to the claim controller."""
 
-    def change(claim: Object) -> bool:
+    def change(claim: JsonDict) -> bool:
         status = claim.get("status") or {}
         reserved = status.get("reservedFor") or []
         left = [item for item in reserved if item.get("uid") != pod.uid]
@@ -130,12 +131,12 @@ def unreserve(client: Client, pod: PodInfo, claims: list[Object], *, deallocate:
             continue
 
 
-def awaits_conditions(claims: list[Object]) -> bool:
+def awaits_conditions(claims: list[JsonDict]) -> bool:
     """Return whether some allocated device must be made ready before its pod may be bound."""
     return any(item.get("bindingConditions") for claim in claims for item in _results(claim))
 
 
-def given_up_at(claims: list[Object], now: int) -> int:
+def given_up_at(claims: list[JsonDict], now: int) -> int:
     """Return when devices that are not ready are given up: ten minutes after their allocation."""
     times = [
         from_rfc3339(stamp)
@@ -145,7 +146,7 @@ def given_up_at(claims: list[Object], now: int) -> int:
     return min(times, default=now) + BINDING_TIMEOUT
 
 
-def conditions_met(claims: list[Object]) -> bool | str:
+def conditions_met(claims: list[JsonDict]) -> bool | str:
     """Return whether all devices are ready; a text where one of them never will be."""
     ready = True
     for claim in claims:
@@ -169,7 +170,7 @@ def conditions_met(claims: list[Object]) -> bool | str:
     return ready
 
 
-def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Object:
+def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> JsonDict:
     claim = plan.claim
     if not claim["metadata"].get("name"):
         claim = _create_synthetic(client, pod, plan)
@@ -183,7 +184,7 @@ def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Obj
     if "allocation" not in (claim.get("status") or {}):
         claim = amend(client, CLAIMS, claim, _protect)
 
-    def change(latest: Object) -> bool:
+    def change(latest: JsonDict) -> bool:
         status = latest.setdefault("status", {})
         held = status.get("allocation")
         if held is None:
@@ -204,7 +205,7 @@ def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Obj
     return amend(client, CLAIMS, claim, change, subresource="status")
 
 
-def _protect(claim: Object) -> bool:
+def _protect(claim: JsonDict) -> bool:
     finalizers = claim["metadata"].get("finalizers") or []
     if FINALIZER in finalizers:
         return False
@@ -212,7 +213,7 @@ def _protect(claim: Object) -> bool:
     return True
 
 
-def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> Object:
+def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> JsonDict:
     claim = client.create(CLAIMS, plan.claim, pod.key.namespace)
     status = {
         "extendedResourceClaimStatus": {
@@ -231,13 +232,13 @@ def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> Object:
     return claim
 
 
-def synthetic_claims(placement: PodPlacement, claims: list[Object]) -> list[Object]:
+def synthetic_claims(placement: PodPlacement, claims: list[JsonDict]) -> list[JsonDict]:
     """Return those of the written claims that were made for extended resources."""
     planned = {uid_of(plan.claim) for plan in placement.plans}
     return [claim for claim in claims if uid_of(claim) not in planned]
 
 
-def _results(claim: Object) -> list[Mapping[str, Any]]:
+def _results(claim: JsonDict) -> list[Mapping[str, Any]]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     return list((allocation.get("devices") or {}).get("results") or ())
 

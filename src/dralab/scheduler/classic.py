@@ -16,7 +16,7 @@ from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, u
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
 from dralab.prototypes.classic.structured import FINALIZER
-from dralab.runtime.client import Object, amend
+from dralab.runtime.client import amend
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
@@ -30,6 +30,7 @@ from dralab.runtime.resources import (
 from dralab.scheduler.pods import DEFAULT_SCHEDULER
 from dralab.scheduler.scheduler import Scheduler
 from dralab.scheduler.structured import NamedResources, Waits
+from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts
 
 WAITING: Final = "waiting for resource driver to allocate resource"
@@ -60,22 +61,22 @@ class ClassicScheduling:
         for cache in (self.nodes, self.claims, self.classes, self.named.slices, *parameters):
             cache.subscribe(self._around)
 
-    def _pod(self, _old: Object | None, new: Object | None) -> None:
+    def _pod(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None and self._is_waiting(new):
             self.queue.add(key_of(new))
         elif new is None or is_finished(new):
             self._around(None, None)  # its room may be what another waits for
 
-    def _context(self, _old: Object | None, new: Object | None) -> None:
+    def _context(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             self.queue.add(key_of(new))
 
-    def _around(self, _old: Object | None, _new: Object | None) -> None:
+    def _around(self, _old: JsonDict | None, _new: JsonDict | None) -> None:
         for pod in self.pods:
             if self._is_waiting(pod):
                 self.queue.add(key_of(pod))
 
-    def _is_waiting(self, pod: Object) -> bool:
+    def _is_waiting(self, pod: JsonDict) -> bool:
         spec = pod["spec"]
         mine = spec.get("schedulerName", DEFAULT_SCHEDULER) == self.scheduler.name
         idle = spec.get("nodeName") or spec.get("schedulingGates")
@@ -96,7 +97,7 @@ class ClassicScheduling:
             return AGAIN
         return None
 
-    def _step(self, pod: Object) -> None:
+    def _step(self, pod: JsonDict) -> None:
         claims = self._claims_of(pod)
         open_ = {
             entry: claim
@@ -121,11 +122,11 @@ class ClassicScheduling:
 
     def _suiting(
         self,
-        pod: Object,
-        claims: dict[str, Object],
-        classes: dict[str, Object],
-        structured: dict[str, Object],
-    ) -> dict[str, list[Object]]:
+        pod: JsonDict,
+        claims: dict[str, JsonDict],
+        classes: dict[str, JsonDict],
+        structured: dict[str, JsonDict],
+    ) -> dict[str, list[JsonDict]]:
         """Return the nodes where a pod may go, with what its structured claims get there.
 
         `classes` are those of the claims without devices. Waits: there is no such node.
@@ -148,16 +149,16 @@ class ClassicScheduling:
             raise Waits(f"0/{len(self.nodes)} nodes are available: {first}.")
         return found
 
-    def _class_of(self, claim: Object) -> Object:
+    def _class_of(self, claim: JsonDict) -> JsonDict:
         wanted = claim["spec"]["resourceClassName"]
         found = self.classes.get(Key("", wanted))
         if found is None:
             raise Waits(f"reference to non-existing ResourceClass {wanted}")
         return found
 
-    def _claims_of(self, pod: Object) -> dict[str, Object]:
+    def _claims_of(self, pod: JsonDict) -> dict[str, JsonDict]:
         named = classic_claims_by_entry(pod)
-        found: dict[str, Object] = {}
+        found: dict[str, JsonDict] = {}
         for entry in classic_sources(pod):
             name = named.get(entry)
             if name is None:
@@ -176,7 +177,9 @@ class ClassicScheduling:
                 found[entry] = claim
         return found
 
-    def _reaches(self, claims: dict[str, Object], classes: dict[str, Object], name: str) -> bool:
+    def _reaches(
+        self, claims: dict[str, JsonDict], classes: dict[str, JsonDict], name: str
+    ) -> bool:
         """Return whether a node is where allocated claims are, and where open ones may go."""
         node = self.nodes.get(Key("", name))
         if node is None:
@@ -192,7 +195,11 @@ class ClassicScheduling:
         return True
 
     def _negotiate(
-        self, pod: Object, open_: dict[str, Object], claims: dict[str, Object], reachable: list[str]
+        self,
+        pod: JsonDict,
+        open_: dict[str, JsonDict],
+        claims: dict[str, JsonDict],
+        reachable: list[str],
     ) -> None:
         key = key_of(pod)
         context = self.contexts.get(key)
@@ -214,7 +221,7 @@ class ClassicScheduling:
             wanted["selectedNode"] = good[0]
         same = set(spec.get("potentialNodes") or ()) == set(wanted["potentialNodes"])
         if context is None:
-            body: Object = {
+            body: JsonDict = {
                 "apiVersion": API_VERSION,
                 "kind": "PodSchedulingContext",
                 "metadata": {
@@ -233,17 +240,19 @@ class ClassicScheduling:
             raise Waits(f"0/{len(self.nodes)} nodes are available: {UNSUITABLE}.")
         raise Waits(WAITING)
 
-    def _allocate(self, pod: Object, claim: Object, class_: Object, allocation: Object) -> None:
+    def _allocate(
+        self, pod: JsonDict, claim: JsonDict, class_: JsonDict, allocation: JsonDict
+    ) -> None:
         """Give a claim what was found for it, for one pod; Waits where somebody was faster."""
 
-        def protect(latest: Object) -> bool:
+        def protect(latest: JsonDict) -> bool:
             finalizers = latest["metadata"].setdefault("finalizers", [])
             if FINALIZER in finalizers:
                 return False
             finalizers.append(FINALIZER)
             return True
 
-        def change(latest: Object) -> bool:
+        def change(latest: JsonDict) -> bool:
             status = latest.setdefault("status", {})
             if "allocation" in status:
                 raise Waits("resourceclaim in use")
@@ -257,10 +266,10 @@ class ClassicScheduling:
         claim = amend(self.client, CLASSIC_CLAIMS, claim, protect)
         self.claims.learn(amend(self.client, CLASSIC_CLAIMS, claim, change, subresource="status"))
 
-    def _reserve(self, pod: Object, claim: Object) -> None:
+    def _reserve(self, pod: JsonDict, claim: JsonDict) -> None:
         user = _user(pod)
 
-        def change(latest: Object) -> bool:
+        def change(latest: JsonDict) -> bool:
             status = latest.get("status") or {}
             if "allocation" not in status or not _may_reserve(latest, user["uid"]):
                 raise Waits("resourceclaim in use")
@@ -272,9 +281,9 @@ class ClassicScheduling:
 
         self.claims.learn(amend(self.client, CLASSIC_CLAIMS, claim, change, subresource="status"))
 
-    def _bind(self, pod: Object, node: str) -> None:
+    def _bind(self, pod: JsonDict, node: str) -> None:
         key = key_of(pod)
-        body: Object = {
+        body: JsonDict = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(pod)},
@@ -286,7 +295,7 @@ class ClassicScheduling:
         if context is not None and _controls(pod, context):
             self._delete(context)
 
-    def _delete(self, context: Object) -> None:
+    def _delete(self, context: JsonDict) -> None:
         key = key_of(context)
         try:
             self.client.delete(SCHEDULING_CONTEXTS, key.name, key.namespace)
@@ -294,7 +303,7 @@ class ClassicScheduling:
             if error.reason != "NotFound":
                 raise
 
-    def _give_up(self, pod: Object, claims: dict[str, Object]) -> None:
+    def _give_up(self, pod: JsonDict, claims: dict[str, JsonDict]) -> None:
         """Ask for the devices of one claim back that nobody uses and that ties the pod down."""
         for claim in claims.values():
             status = claim.get("status") or {}
@@ -304,7 +313,7 @@ class ClassicScheduling:
             if claim["spec"].get("allocationMode") == IMMEDIATE:
                 continue  # it would be given devices again, of any node
 
-            def change(latest: Object) -> bool:
+            def change(latest: JsonDict) -> bool:
                 held = latest.get("status") or {}
                 others = {user["uid"] for user in held.get("reservedFor") or ()} - {uid_of(pod)}
                 if "allocation" not in held or others or held.get("deallocationRequested"):
@@ -323,7 +332,7 @@ class ClassicScheduling:
             )
             return
 
-    def _tell(self, pod: Object, why: str) -> None:
+    def _tell(self, pod: JsonDict, why: str) -> None:
         """Say in the pod's condition why it waits; once for each reason."""
         conditions = (pod.get("status") or {}).get("conditions") or ()
         if any(c["type"] == "PodScheduled" and c.get("message") == why for c in conditions):
@@ -335,7 +344,7 @@ class ClassicScheduling:
             "reason": "Unschedulable",
             "message": shortened(why),
         }
-        patch: Object = {
+        patch: JsonDict = {
             "metadata": {"uid": uid_of(pod)},
             "status": {"conditions": [condition]},
         }
@@ -345,16 +354,16 @@ class ClassicScheduling:
         self.recorder.event(pod, "Pod", "FailedScheduling", why, type="Warning")
 
 
-def _user(pod: Object) -> Object:
+def _user(pod: JsonDict) -> JsonDict:
     return {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
 
 
-def _controls(pod: Object, context: Object) -> bool:
+def _controls(pod: JsonDict, context: JsonDict) -> bool:
     owners = context["metadata"].get("ownerReferences") or ()
     return any(owner["uid"] == uid_of(pod) for owner in owners)
 
 
-def _may_reserve(claim: Object, uid: str) -> bool:
+def _may_reserve(claim: JsonDict, uid: str) -> bool:
     """Return whether a pod has a claim already, or may have it beside those who do."""
     status = claim.get("status") or {}
     users = [user["uid"] for user in status.get("reservedFor") or ()]

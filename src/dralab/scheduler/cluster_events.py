@@ -8,7 +8,7 @@ from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.cycle import ClusterState
@@ -18,6 +18,7 @@ from dralab.scheduler.queue import Change
 from dralab.scheduler.queueing_hints import matters
 from dralab.scheduler.topology import is_awaited
 from dralab.scheduler.waiting_pods import WaitingPods
+from dralab.values.json_types import JsonDict
 
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
@@ -40,7 +41,7 @@ class Loop(Protocol):
         """Try the next pod soon."""
         ...
 
-    def info(self, obj: Object) -> PodInfo:
+    def info(self, obj: JsonDict) -> PodInfo:
         """Read a pod."""
         ...
 
@@ -76,16 +77,16 @@ class ClusterEvents:
         manager.cache(resources.POD_GROUPS).subscribe(self._group)
         pods.subscribe(self._pod)
 
-    def _follow(self, resource: Resource, put: Callable[[str, Object | None], None]) -> None:
+    def _follow(self, resource: Resource, put: Callable[[str, JsonDict | None], None]) -> None:
 
-        def change(old: Object | None, new: Object | None) -> None:
+        def change(old: JsonDict | None, new: JsonDict | None) -> None:
             obj = new if new is not None else old
             if obj is not None:
                 put(obj["metadata"]["name"], new)
 
         self.manager.cache(resource).subscribe(change)
 
-    def _node(self, old: Object | None, new: Object | None) -> None:
+    def _node(self, old: JsonDict | None, new: JsonDict | None) -> None:
         table = self.state.table
         if new is None:
             if old is not None:
@@ -94,31 +95,31 @@ class ClusterEvents:
         if table.put_node(new):
             self._loop.changed(Change.NODE)
 
-    def _slice(self, name: str, obj: Object | None) -> None:
+    def _slice(self, name: str, obj: JsonDict | None) -> None:
         self.state.devices.put_slice(name, obj)
         self._loop.changed(Change.DEVICES)
 
-    def _volume(self, name: str, obj: Object | None) -> None:
+    def _volume(self, name: str, obj: JsonDict | None) -> None:
         if self.state.volumes is not None:
             self.state.volumes.put_volume(name, obj)
         self._loop.changed(Change.VOLUMES)
 
-    def _volume_claim(self, old: Object | None, new: Object | None) -> None:
+    def _volume_claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         obj = new if new is not None else old
         if obj is not None:
             self._binder.check_pending(key_of(obj))
         self._loop.changed(Change.VOLUMES)
 
-    def _rule(self, name: str, obj: Object | None) -> None:
+    def _rule(self, name: str, obj: JsonDict | None) -> None:
         self.state.devices.put_rule(name, obj)
         self._loop.changed(Change.DEVICES)
 
-    def _class(self, name: str, obj: Object | None) -> None:
+    def _class(self, name: str, obj: JsonDict | None) -> None:
         self.state.demands.put_class(name, obj)
         self.state.devices.put_class(name, obj)
         self._loop.changed(Change.DEVICES)
 
-    def _claim(self, old: Object | None, new: Object | None) -> None:
+    def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is None:
             if old is not None and self.state.devices.remove_claim(old):
                 self._loop.changed(Change.DEVICES)
@@ -129,12 +130,12 @@ class ClusterEvents:
         self._binder.check_pending(key)
         self._waiting.wake_for_claim(key)
 
-    def _group(self, old: Object | None, new: Object | None) -> None:
+    def _group(self, old: JsonDict | None, new: JsonDict | None) -> None:
         group = new if new is not None else old
         if group is not None:
             self._waiting.wake_for_group(key_of(group))
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is None or is_finished(new):
             gone = new if new is not None else old
             if gone is not None:
@@ -167,7 +168,7 @@ class ClusterEvents:
             self._waiting.wake_for_group(Key(key_of(new).namespace, group))
         self._loop.wake()
 
-    def _pod_on(self, uid: str, node: str, old: Object | None, new: Object) -> None:
+    def _pod_on(self, uid: str, node: str, old: JsonDict | None, new: JsonDict) -> None:
         self._waiting.remove_pod(uid)
         self.state.nominees.pop(uid, None)
         assumed = self.state.placed.get(uid)
@@ -190,7 +191,7 @@ class ClusterEvents:
         if pod is not None:
             self._loop.changed(Change.POD_PLACED, lambda waiting: is_awaited(waiting, pod))
 
-    def _recount(self, uid: str, node: str, obj: Object) -> None:
+    def _recount(self, uid: str, node: str, obj: JsonDict) -> None:
         self.state.table.remove_pod(node, uid)
         self.state.table.add_pod(node, self._loop.info(obj))
         self.state.placed[uid] = node

@@ -6,7 +6,7 @@ resources), KEP-5729 (claims of pod groups).
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -19,11 +19,10 @@ from dralab.objects.claims import (
 )
 from dralab.objects.extended_resources import SYNTHETIC, claim_spec, classes_by_resource
 from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, owner_uids, uid_of
-from dralab.runtime.client import Object
 from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.volumes import VolumeDemand
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 MOST_CONSUMERS: Final = 256
 NOT_CREATED_YET: Final = "ResourceClaim not created yet"
 
@@ -32,10 +31,10 @@ NOT_CREATED_YET: Final = "ResourceClaim not created yet"
 class Wanted:
     """One claim of a pod, with whoever will be in its reservedFor."""
 
-    claim: Object
+    claim: JsonDict
     consumer: Mapping[str, str]
     # What was decided but is not yet written, or what the claim's status says.
-    allocation: Wire | None
+    allocation: JsonObject | None
 
     @property
     def key(self) -> Key:
@@ -82,19 +81,19 @@ class Demands:
 
     def __init__(
         self,
-        claim: Callable[[Key], Object | None],
-        group: Callable[[Key], Object | None],
-        in_flight: Callable[[str], Wire | None],
+        claim: Callable[[Key], JsonDict | None],
+        group: Callable[[Key], JsonDict | None],
+        in_flight: Callable[[str], JsonObject | None],
         volumes: Callable[[PodInfo], VolumeDemand | str] | None = None,
     ) -> None:
-        self.classes: dict[str, Object] = {}
+        self.classes: dict[str, JsonDict] = {}
         self._claim = claim
         self._group = group
         self._in_flight = in_flight
         self._volumes = volumes
         self._by_resource: dict[str, str] = {}
 
-    def put_class(self, name: str, obj: Object | None) -> None:
+    def put_class(self, name: str, obj: JsonDict | None) -> None:
         """Take a new or changed DeviceClass, or its end (None)."""
         if obj is None:
             self.classes.pop(name, None)
@@ -150,7 +149,7 @@ class Demands:
                 found[resource] = self._by_resource[resource]
         return found
 
-    def _entry(self, pod: PodInfo, entry: Wire) -> Wanted | Blocked | None:
+    def _entry(self, pod: PodInfo, entry: JsonObject) -> Wanted | Blocked | None:
         namespace, obj = pod.key.namespace, pod.obj
         name = entry.get("resourceClaimName")
         generated = not name
@@ -180,7 +179,7 @@ class Demands:
         allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
         return Wanted(claim, consumer, allocation)
 
-    def _consumer(self, pod: PodInfo, entry: Wire) -> dict[str, str] | Blocked:
+    def _consumer(self, pod: PodInfo, entry: JsonObject) -> dict[str, str] | Blocked:
         if pod.group:
             group = self._group(Key(pod.key.namespace, pod.group))
             if group is not None and is_shared(entry, group):
@@ -192,7 +191,7 @@ class Demands:
                 }
         return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
 
-    def _missing_class(self, requests: Iterable[Wire]) -> Blocked | None:
+    def _missing_class(self, requests: Iterable[JsonObject]) -> Blocked | None:
         for request in requests:
             alternatives = request.get("firstAvailable") or [request.get("exactly") or {}]
             for alternative in alternatives:
@@ -202,14 +201,14 @@ class Demands:
         return None
 
 
-def synthetic_claim(pod: PodInfo, provided: Mapping[str, str]) -> tuple[Object, list[Wire]]:
+def synthetic_claim(pod: PodInfo, provided: Mapping[str, str]) -> tuple[JsonDict, list[JsonObject]]:
     """Return the claim for a pod's extended resources, and which request is for which container.
 
     `provided` maps the resources that devices are to provide to their classes.
     """
     spec, mappings = claim_spec(pod.obj, provided)
     owner = owner_reference(pod.obj, api_version="v1", kind="Pod")
-    claim: Object = {
+    claim: JsonDict = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {

@@ -19,7 +19,6 @@ from dralab.allocation.pools import Catalog, PoolId
 from dralab.allocation.problem import Claim, Node, Problem, Slice
 from dralab.allocation.results import ShareIds
 from dralab.objects.metadata import key_of, uid_of
-from dralab.runtime.client import Object
 from dralab.scheduler.allocatable import (
     EXTENDED_CLAIM,
     Allocatable,
@@ -31,8 +30,8 @@ from dralab.scheduler.demands import Demand, synthetic_claim
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 # KEP-4816: so many points for the first of a request's alternatives, one less for each further.
 MOST_POINTS: Final = 8
 
@@ -72,20 +71,20 @@ class Devices:
         # Counts the changes, as `NodeTable.version` does.
         self.version = 0
         self._allocatable = Allocatable()
-        self._wires: dict[str, Object] = {}
+        self._wires: dict[str, JsonDict] = {}
         self._slices: dict[str, Slice] = {}
         self._pools: dict[PoolId, dict[str, Slice]] = {}
-        self._rules: dict[str, Object] = {}
+        self._rules: dict[str, JsonDict] = {}
         self._changed_pools: set[PoolId] = set()
         self._rows_seen = 0
         self._catalog: tuple[Catalog, tuple[Slice, ...]] | None = None
-        self._in_flight: dict[str, Wire] = {}
+        self._in_flight: dict[str, JsonObject] = {}
         # Pods that count on an allocation in flight: it is given up with the last of them.
         self._counting_on: dict[str, set[str]] = {}
 
     # --- what there is
 
-    def put_slice(self, name: str, wire: Object | None) -> None:
+    def put_slice(self, name: str, wire: JsonDict | None) -> None:
         """Take a new or changed ResourceSlice, or its end (None)."""
         old = self._slices.pop(name, None)
         if old is not None:
@@ -101,7 +100,7 @@ class Devices:
         self._pools.setdefault((found.driver, found.pool), {})[name] = found
         self._note_change(found)
 
-    def put_rule(self, name: str, rule: Object | None) -> None:
+    def put_rule(self, name: str, rule: JsonDict | None) -> None:
         """Take a new or changed DeviceTaintRule, or its end: the slices are read again."""
         if rule is None:
             self._rules.pop(name, None)
@@ -110,7 +109,7 @@ class Devices:
         for slice_name in sorted(self._wires):
             self.put_slice(slice_name, self._wires[slice_name])
 
-    def put_class(self, name: str, wire: Object | None) -> None:
+    def put_class(self, name: str, wire: JsonDict | None) -> None:
         """Take a new or changed DeviceClass, or its end."""
         if wire is None:
             self._fleet.remove_class(name)
@@ -120,7 +119,7 @@ class Devices:
 
     # --- who holds it
 
-    def put_claim(self, claim: Object) -> bool:
+    def put_claim(self, claim: JsonDict) -> bool:
         """Take a claim as the API has it; return whether devices became free."""
         uid = uid_of(claim)
         allocation = (claim.get("status") or {}).get("allocation")
@@ -130,12 +129,12 @@ class Devices:
         self._hold(claim, allocation)
         return False
 
-    def remove_claim(self, claim: Object) -> bool:
+    def remove_claim(self, claim: JsonDict) -> bool:
         """Take it that a claim is gone; return whether devices became free."""
         self._forget_flight(uid_of(claim))
         return self._release(uid_of(claim))
 
-    def in_flight(self, uid: str) -> Wire | None:
+    def in_flight(self, uid: str) -> JsonObject | None:
         """Return the allocation that was decided for a claim and is being written."""
         return self._in_flight.get(uid)
 
@@ -160,7 +159,7 @@ class Devices:
                 self._forget_flight(uid)
                 self._release(uid)
 
-    def adopt(self, pod: PodInfo, claim: Object) -> None:
+    def adopt(self, pod: PodInfo, claim: JsonDict) -> None:
         """Take it that the claim for a pod's extended resources now exists, as `claim`."""
         pending, uid = _pending_uid(pod), uid_of(claim)
         allocation = self._in_flight.get(pending)
@@ -193,10 +192,10 @@ class Devices:
             for item in demand.wanted
             if item.allocation is not None
         )
-        wanted: list[tuple[Object, Mapping[str, str], tuple[Wire, ...]]] = [
+        wanted: list[tuple[JsonDict, Mapping[str, str], tuple[JsonObject, ...]]] = [
             (item.claim, item.consumer, ()) for item in demand.open
         ]
-        claims: list[Object] = [item.claim for item in demand.open]
+        claims: list[JsonDict] = [item.claim for item in demand.open]
         if demand.extended:
             offered = self._table.objects[row] or {}
             own = (offered.get("status") or {}).get("allocatable") or {}
@@ -236,7 +235,7 @@ class Devices:
                 return shared(plan.name)
         return self._allocatable.charged(pod, plans)
 
-    def is_of_network(self, allocation: Wire) -> bool:
+    def is_of_network(self, allocation: JsonObject) -> bool:
         """Return whether some device of a claim can be had from more than one node."""
         return any(
             not each.node_scope.node
@@ -245,7 +244,7 @@ class Devices:
         )
 
     def find(
-        self, claims: Sequence[Object], row: int
+        self, claims: Sequence[JsonDict], row: int
     ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
         """Return allocations for several claims at once on one node, or why there are none."""
         if not claims:
@@ -304,7 +303,7 @@ class Devices:
         self._in_flight.pop(uid, None)
         self._counting_on.pop(uid, None)
 
-    def _hold(self, claim: Object, allocation: Wire, uid: str = "") -> None:
+    def _hold(self, claim: JsonDict, allocation: JsonObject, uid: str = "") -> None:
         uid = uid or uid_of(claim)
         results = [
             item
@@ -327,7 +326,7 @@ class Devices:
             self._fleet.release({"devices": {"results": results}})
         return bool(results)
 
-    def _selected(self, selector: Wire) -> Mask:
+    def _selected(self, selector: JsonObject) -> Mask:
         found = np.zeros(self._table.size, dtype=bool)
         for name in _named_nodes(selector):
             row = self._table.row_of.get(name)
@@ -343,7 +342,7 @@ def _pending_uid(pod: PodInfo) -> str:
     return f"extended/{pod.uid}"
 
 
-def _named(wire: Object) -> Object:
+def _named(wire: JsonDict) -> JsonDict:
     """Return the claim for extended resources with a name for sentences."""
     return {**wire, "metadata": {**wire["metadata"], "name": EXTENDED_CLAIM}}
 
@@ -355,7 +354,7 @@ def _mask_of(nodes: int, table: NodeTable) -> Mask:
     return np.unpackbits(packed, bitorder="little")[: table.size].astype(bool)
 
 
-def _points(claim: Object, allocation: Wire) -> int:
+def _points(claim: JsonDict, allocation: JsonObject) -> int:
     """Return how far the chosen alternatives of a claim are the preferred ones."""
     chosen = {item["request"] for item in allocation["devices"].get("results") or ()}
     return sum(
@@ -366,7 +365,7 @@ def _points(claim: Object, allocation: Wire) -> int:
     )
 
 
-def _named_nodes(selector: Wire) -> list[str]:
+def _named_nodes(selector: JsonObject) -> list[str]:
     return [
         name
         for term in selector.get("nodeSelectorTerms") or ()
@@ -376,7 +375,7 @@ def _named_nodes(selector: Wire) -> list[str]:
     ]
 
 
-def _names_only(selector: Wire) -> bool:
+def _names_only(selector: JsonObject) -> bool:
     return all(
         not term.get("matchExpressions")
         and len(term.get("matchFields") or ()) == 1

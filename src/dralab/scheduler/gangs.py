@@ -12,12 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from dralab.runtime.client import Object
 from dralab.scheduler import filters
 from dralab.scheduler.allocatable import ClaimPlan, NodeShortage
 from dralab.scheduler.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
 from dralab.scheduler.demands import Blocked, Demand
 from dralab.scheduler.pods import PodInfo, with_claimed
+from dralab.values.json_types import JsonDict
 
 # Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
 DEFAULT_BUDGET: Final = 2_000
@@ -55,7 +55,7 @@ def schedule_gang(
     return failed or Refusal(pod=members[0], nodes=state.table.count, blocked="the gang is empty")
 
 
-def least_members(group: Object) -> int | None:
+def least_members(group: JsonDict) -> int | None:
     """Return how many members of a pod group start together; None where it is no gang."""
     gang = ((group.get("spec") or {}).get("schedulingPolicy") or {}).get("gang")
     return None if gang is None else int(gang.get("minCount") or 1)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dralab.objects.nodes import PODS, offered
 from dralab.objects.requests import base_units
-from dralab.runtime.client import Object
 from dralab.scheduler.pods import PodInfo, PodMatcher
+from dralab.values.json_types import JsonDict
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -29,7 +29,7 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.objects: list[Object | None] = []
+        self.objects: list[JsonDict | None] = []
         self.labels: list[Mapping[str, str]] = []
         # Counts the changes: what was true of a state stays true while its versions do.
         self.version = 0
@@ -97,7 +97,7 @@ class NodeTable:
 
     # --- nodes
 
-    def put_node(self, obj: Object) -> bool:
+    def put_node(self, obj: JsonDict) -> bool:
         """Take a new or changed node; return whether it may serve pods that it did not before."""
         name = obj["metadata"]["name"]
         row = self.row_of.get(name)
@@ -223,7 +223,7 @@ class NodeTable:
         self._domains.clear()
         return row
 
-    def _fill(self, row: int, obj: Object) -> None:
+    def _fill(self, row: int, obj: JsonDict) -> None:
         self.objects[row] = obj
         self._put_images(row, (), _images(obj))
         self.labels[row] = obj["metadata"].get("labels") or {}

@@ -5,8 +5,8 @@ from typing import Any
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import key_of, uid_of
 from dralab.runtime import resources
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
+from dralab.values.json_types import JsonDict
 
 
 class PodReports:
@@ -18,7 +18,7 @@ class PodReports:
 
     def event(
         self,
-        pod: Object,
+        pod: JsonDict,
         reason: str,
         message: str,
         *,
@@ -30,7 +30,7 @@ class PodReports:
             pod, "Pod", reason, message, type="Warning" if warning else "Normal", at=at
         )
 
-    def unscheduled(self, pod: Object, reason: str, message: str, nominated: str = "") -> None:
+    def unscheduled(self, pod: JsonDict, reason: str, message: str, nominated: str = "") -> None:
         """Write down why a pod has no node, unless it says so already."""
         known = condition_of(pod, "PodScheduled") or {}
         same = (known.get("status"), known.get("reason"), known.get("message")) == (
@@ -53,7 +53,7 @@ class PodReports:
         if nominated:
             status["nominatedNodeName"] = nominated
         key = key_of(pod)
-        patch: Object = {"metadata": {"uid": uid_of(pod)}, "status": status}
+        patch: JsonDict = {"metadata": {"uid": uid_of(pod)}, "status": status}
         self._manager.engine.offload(
             lambda: self._manager.client.patch(
                 resources.PODS,

@@ -6,7 +6,7 @@ Source: kube-scheduler `framework.PodInfo`. The rules are those of `dralab.objec
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -16,10 +16,9 @@ from dralab.objects.nodes import required_affinity
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
 from dralab.objects.volumes import claims_of
-from dralab.runtime.client import Object
 from dralab.values import labels
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 # What a container that asks for nothing counts as in scores (schedutil.DefaultMilliCPURequest).
 SCORED_CPU, SCORED_MEMORY = 100, 200 * 1024 * 1024
@@ -72,7 +71,7 @@ class PodInfo:
     sake (selector, affinity, tolerations): pods that agree on it get the same answer.
     """
 
-    obj: Object
+    obj: JsonDict
     key: Key
     uid: str
     labels: Mapping[str, str]
@@ -82,9 +81,9 @@ class PodInfo:
     scored: tuple[int, int]
     placement: bytes
     node_selector: Mapping[str, str]
-    node_affinity: Wire | None
-    preferred_nodes: tuple[Wire, ...]
-    tolerations: tuple[Wire, ...]
+    node_affinity: JsonObject | None
+    preferred_nodes: tuple[JsonObject, ...]
+    tolerations: tuple[JsonObject, ...]
     affinity: tuple[AffinityTerm, ...]
     anti_affinity: tuple[AffinityTerm, ...]
     preferred_pods: tuple[AffinityTerm, ...]
@@ -97,7 +96,7 @@ class PodInfo:
     has_claims: bool
     gates: tuple[str, ...]
     # What devices take of the node, by claim: entries of nodeAllocatableResourceClaimStatuses.
-    claimed: tuple[Wire, ...] = ()
+    claimed: tuple[JsonObject, ...] = ()
     images: tuple[str, ...] = ()
     # Names of its persistent volume claims, and whether each is made for it.
     volume_claims: tuple[tuple[str, bool], ...] = ()
@@ -108,7 +107,9 @@ class PodInfo:
         return bool(self.obj["spec"].get("preemptionPolicy") != "Never")
 
 
-def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = None) -> PodInfo:
+def pod_info(
+    obj: JsonDict, namespaces: Callable[[JsonObject], Iterable[str]] | None = None
+) -> PodInfo:
     """Return a pod; `namespaces` names those that a namespace selector of a term selects."""
     spec, metadata = obj["spec"], obj["metadata"]
     key = key_of(obj)
@@ -165,7 +166,7 @@ def pod_info(obj: Object, namespaces: Callable[[Wire], Iterable[str]] | None = N
     )
 
 
-def with_claimed(pod: PodInfo, claimed: Iterable[Wire]) -> PodInfo:
+def with_claimed(pod: PodInfo, claimed: Iterable[JsonObject]) -> PodInfo:
     """Return a pod that also asks for what its devices take of the node."""
     spec = pod.obj["spec"]
     entries = tuple(claimed)
@@ -180,13 +181,13 @@ class _Terms:
         self,
         namespace: str,
         own_labels: Mapping[str, str],
-        namespaces: Callable[[Wire], Iterable[str]],
+        namespaces: Callable[[JsonObject], Iterable[str]],
     ) -> None:
         self.namespace = namespace
         self.labels = own_labels
         self.namespaces = namespaces
 
-    def term(self, wire: Wire, weight: int = 0) -> AffinityTerm:
+    def term(self, wire: JsonObject, weight: int = 0) -> AffinityTerm:
         named = wire.get("namespaces") or ()
         chooser = wire.get("namespaceSelector")
         found: frozenset[str] | None
@@ -200,7 +201,7 @@ class _Terms:
             PodMatcher(found, self.selector(wire)), wire.get("topologyKey", ""), weight
         )
 
-    def rule(self, wire: Wire) -> SpreadRule:
+    def rule(self, wire: JsonObject) -> SpreadRule:
         return SpreadRule(
             matcher=PodMatcher(frozenset((self.namespace,)), self.selector(wire)),
             key=wire["topologyKey"],
@@ -211,7 +212,7 @@ class _Terms:
             honor_taints=wire.get("nodeTaintsPolicy") == "Honor",
         )
 
-    def selector(self, wire: Wire) -> labels.Selector:
+    def selector(self, wire: JsonObject) -> labels.Selector:
         wanted = wire.get("labelSelector")
         if wanted is None:
             return _NOTHING
@@ -229,7 +230,7 @@ class _Terms:
 _NOTHING: Final = labels.Selector((labels.Requirement("", "In", ()),))
 
 
-def _scored(spec: Wire, requests: Mapping[str, int]) -> tuple[int, int]:
+def _scored(spec: JsonObject, requests: Mapping[str, int]) -> tuple[int, int]:
     count = len(spec.get("containers") or ())
     return (
         requests.get("cpu") or SCORED_CPU * count,
@@ -237,13 +238,13 @@ def _scored(spec: Wire, requests: Mapping[str, int]) -> tuple[int, int]:
     )
 
 
-def _image(container: Wire) -> str:
+def _image(container: JsonObject) -> str:
     """Return a container's image as nodes name it: `latest` where it has no tag."""
     name: str = container.get("image") or ""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
-def _ports(spec: Wire) -> frozenset[tuple[str, str, int]]:
+def _ports(spec: JsonObject) -> frozenset[tuple[str, str, int]]:
     return frozenset(
         (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])  # noqa: S104 - the API's word for every address
         for container in spec.get("containers") or ()

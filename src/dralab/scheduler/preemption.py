@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from dralab.kernel.clock import from_rfc3339
 from dralab.objects.metadata import is_deleting
-from dralab.runtime.client import Object
 from dralab.scheduler import filters, topology
 from dralab.scheduler.cycle import ClusterState, on_node
 from dralab.scheduler.demands import Blocked, Demand
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
+from dralab.values.json_types import JsonDict
 
 # Upstream compares 10 % of the nodes, at least 100 of them.
 LEAST_CANDIDATES: Final = 100
@@ -32,7 +32,7 @@ class Eviction:
 
 
 def eviction_for(
-    state: ClusterState, pod: PodInfo, budgets: Iterable[Object] = ()
+    state: ClusterState, pod: PodInfo, budgets: Iterable[JsonDict] = ()
 ) -> Eviction | None:
     """Return the cheapest eviction that makes a pod fit; None where none does, or none may.
 

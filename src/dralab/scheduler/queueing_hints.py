@@ -1,14 +1,14 @@
 """What a waiting pod listens for: its own changes, its claims', and what could help it."""
 
 from dralab.objects.claims import consumers_of
-from dralab.runtime.client import Object
 from dralab.scheduler.cycle import Refusal
 from dralab.scheduler.demands import Wanted
 from dralab.scheduler.queue import Change
 from dralab.scheduler.topology import NO_AFFINITY, NO_ANTI_AFFINITY, NO_SPREAD, REPELLED
+from dralab.values.json_types import JsonDict
 
 
-def matters(old: Object, new: Object) -> bool:
+def matters(old: JsonDict, new: JsonDict) -> bool:
     """Return whether a change of an unbound pod may make a difference to its scheduling."""
     one, other = old.get("status") or {}, new.get("status") or {}
     return bool(

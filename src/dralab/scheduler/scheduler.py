@@ -19,7 +19,6 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key, key_of, uid_of
 from dralab.runtime import resources
-from dralab.runtime.client import Object
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
 from dralab.scheduler import binding, gangs
@@ -41,6 +40,7 @@ from dralab.scheduler.reasons import Reasons
 from dralab.scheduler.volumes import Volumes
 from dralab.scheduler.waiting_pods import WaitingPods
 from dralab.values import labels
+from dralab.values.json_types import JsonDict
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 EARLY: Final = SECOND  # a pod's claims may come so much later than the pod
@@ -118,19 +118,19 @@ class Scheduler:
         """Watch only, ready to take over."""
         self.leads = False
 
-    def room_for(self, pod: Object) -> list[str]:
+    def room_for(self, pod: JsonDict) -> list[str]:
         """Return the nodes that a pod fits on but for its claims, the best first."""
         bare = {**pod, "spec": {k: v for k, v in pod["spec"].items() if k != "resourceClaims"}}
         return ranked(self.state, self.info(bare))
 
-    def why_not(self, pod: Object) -> str:
+    def why_not(self, pod: JsonDict) -> str:
         """Return all that can be said of why a pod fits nowhere now; empty where it fits."""
         found = schedule(self.state, self.info(pod))
         if isinstance(found, PodPlacement):
             return ""
         return Reasons(self.manager.engine.clock.now)(replace(found, repeated=False), self.state)
 
-    def info(self, obj: Object) -> PodInfo:
+    def info(self, obj: JsonDict) -> PodInfo:
         """Read a pod."""
         return pod_info(obj, self._select_namespaces)
 

@@ -5,14 +5,13 @@ back on a choice) and its texts. Mended: several claims of one pod never share a
 upstream checks each by itself.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from dralab.objects.metadata import Key, key_of
 from dralab.prototypes.classic.kinds import GROUP
 from dralab.prototypes.classic.selectors import SelectorError, accepts
 from dralab.prototypes.classic.structured import MODEL, held_by
-from dralab.runtime.client import Object
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     CLAIM_PARAMETERS,
@@ -20,11 +19,10 @@ from dralab.runtime.resources import (
     CLASSIC_CLAIMS,
     NAMED_SLICES,
 )
+from dralab.values.json_types import JsonDict, JsonObject
 
 UNSUITABLE: Final = "resourceclaim cannot be allocated for the node (unsuitable)"
 HOSTNAME: Final = "kubernetes.io/hostname"
-
-Wire = Mapping[str, Any]
 
 
 class Waits(Exception):  # noqa: N818 - a fact about a pod
@@ -42,7 +40,7 @@ class NamedResources:
         self.slices.index("node", lambda obj: filter(None, [obj.get("nodeName")]))
         self.claims.index("node", lambda claim: {node for node, _, _ in held_by(claim)})
 
-    def allocations(self, wanted: Sequence[tuple[Object, Object]], node: str) -> list[Object]:
+    def allocations(self, wanted: Sequence[tuple[JsonDict, JsonDict]], node: str) -> list[JsonDict]:
         """Return the allocation of each claim (given with its class) on a node, all together.
 
         Waits: not all of them fit there, or their parameters are not there yet.
@@ -61,8 +59,8 @@ class NamedResources:
         return found
 
     def _handles(
-        self, parameters: Wire, filters: Wire, node: str, taken: set[tuple[str, str]]
-    ) -> list[Object]:
+        self, parameters: JsonObject, filters: JsonObject, node: str, taken: set[tuple[str, str]]
+    ) -> list[JsonDict]:
         handles = []
         for asked in parameters.get("driverRequests") or ():
             driver = asked["driverName"]
@@ -82,7 +80,7 @@ class NamedResources:
                         MODEL: {"name": name},
                     }
                 )
-            data: Object = {"nodeName": node, "results": results}
+            data: JsonDict = {"nodeName": node, "results": results}
             if asked.get("vendorParameters"):
                 data["vendorClaimParameters"] = asked["vendorParameters"]
             for each in filters.get("vendorParameters") or ():
@@ -107,14 +105,14 @@ class NamedResources:
                 raise Waits(f"checking structured parameters failed: {error}") from error
         raise Waits(UNSUITABLE)
 
-    def _instances(self, driver: str, node: str) -> Iterator[Wire]:
+    def _instances(self, driver: str, node: str) -> Iterator[JsonObject]:
         for obj in self.slices.find("node", node):
             if obj["driverName"] == driver:
                 yield from (obj.get(MODEL) or {}).get("instances") or ()
 
     # --- parameters
 
-    def _of_claim(self, claim: Object, class_: Object) -> Wire:
+    def _of_claim(self, claim: JsonDict, class_: JsonDict) -> JsonObject:
         reference = claim["spec"].get("parametersRef")
         namespace = key_of(claim).namespace
         if reference is None:
@@ -138,7 +136,7 @@ class NamedResources:
             ],
         )  # fmt: skip
 
-    def _of_class(self, class_: Object) -> Wire:
+    def _of_class(self, class_: JsonDict) -> JsonObject:
         reference = class_.get("parametersRef")
         if reference is None:
             return {}
@@ -157,15 +155,15 @@ class NamedResources:
         )  # fmt: skip
 
 
-def _is_in_tree(reference: Wire, kind: str) -> bool:
+def _is_in_tree(reference: JsonObject, kind: str) -> bool:
     return (reference.get("apiGroup"), reference["kind"]) == (GROUP, kind)
 
 
-def _source(obj: Object, like: Wire) -> Wire:
+def _source(obj: JsonDict, like: JsonObject) -> JsonObject:
     return {name: (obj.get("generatedFrom") or {}).get(name, "") for name in like}
 
 
-def _only(what: str, source: Wire, namespace: str, found: Sequence[Object]) -> Object:
+def _only(what: str, source: JsonObject, namespace: str, found: Sequence[JsonDict]) -> JsonDict:
     """Return the one translation of a driver's parameters; Waits where there is not one."""
     where = f"{source['kind']}.{source['apiGroup']} {Key(namespace, source['name'])}"
     if not found:
@@ -176,9 +174,9 @@ def _only(what: str, source: Wire, namespace: str, found: Sequence[Object]) -> O
     return found[0]
 
 
-def _allocation(parameters: Wire, handles: list[Object], node: str) -> Object:
+def _allocation(parameters: JsonObject, handles: list[JsonDict], node: str) -> JsonDict:
     there = {"key": HOSTNAME, "operator": "In", "values": [node]}
-    found: Object = {
+    found: JsonDict = {
         "availableOnNodes": {"nodeSelectorTerms": [{"matchExpressions": [there]}]},
         "resourceHandles": handles,
     }

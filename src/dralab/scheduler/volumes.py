@@ -14,10 +14,10 @@ import numpy as np
 from dralab.objects import volumes as rules
 from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Object
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import parse_any
 
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
@@ -28,16 +28,16 @@ NONE_FREE: Final = "node(s) didn't find available persistent volumes to bind"
 class VolumePlan(NamedTuple):
     """What is to be written for one claim: its volume, or (None) the node for its provisioner."""
 
-    claim: Object
-    volume: Object | None
+    claim: JsonDict
+    volume: JsonDict | None
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeDemand:
     """The volumes that a pod has, and the claims that wait for its node."""
 
-    bound: tuple[Object, ...] = ()
-    open: tuple[Object, ...] = ()
+    bound: tuple[JsonDict, ...] = ()
+    open: tuple[JsonDict, ...] = ()
 
 
 class Volumes:
@@ -53,8 +53,8 @@ class Volumes:
 
     def of(self, pod: PodInfo) -> VolumeDemand | str:
         """Return what a pod needs in volumes, or why it cannot be tried, in upstream's words."""
-        bound: list[Object] = []
-        waiting: list[Object] = []
+        bound: list[JsonDict] = []
+        waiting: list[JsonDict] = []
         for name, made_for_it in pod.volume_claims:
             claim = self._claims.get(Key(pod.key.namespace, name))
             if claim is None:
@@ -139,22 +139,22 @@ class Volumes:
             if plan.volume is not None:
                 self._taken.discard(plan.volume["metadata"]["name"])
 
-    def put_volume(self, name: str, volume: Object | None) -> None:
+    def put_volume(self, name: str, volume: JsonDict | None) -> None:
         """Take a new or changed volume, or its end: what it says itself is no more assumed."""
         if volume is None or volume["spec"].get("claimRef") is not None:
             self._taken.discard(name)
 
-    def _waits(self, claim: Object) -> bool:
+    def _waits(self, claim: JsonDict) -> bool:
         found = self._classes.get(Key("", rules.class_of(claim))) or {}
         return found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
-    def _reaches(self, volume: Object, row: int) -> bool:
+    def _reaches(self, volume: JsonDict, row: int) -> bool:
         required = (volume["spec"].get("nodeAffinity") or {}).get("required")
         return required is None or labels.node_selector_accepts(
             required, self._table.labels[row], self._table.names[row]
         )
 
-    def _provides(self, claim: Object, row: int) -> bool:
+    def _provides(self, claim: JsonDict, row: int) -> bool:
         found = self._classes.get(Key("", rules.class_of(claim))) or {}
         if found.get("provisioner") in {None, rules.NO_PROVISIONER}:
             return False
@@ -169,5 +169,5 @@ class Volumes:
         )
 
 
-def _asked(claim: Object) -> int:
+def _asked(claim: JsonDict) -> int:
     return int(parse_any(rules.asked(claim)))

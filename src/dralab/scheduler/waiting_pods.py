@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from dralab.objects.claims import claim_names
 from dralab.objects.metadata import Key
-from dralab.runtime.client import Object
 from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.queue import SchedulingQueue, Waiting
+from dralab.values.json_types import JsonDict
 
 
 class WaitingPods:
@@ -16,7 +16,7 @@ class WaitingPods:
     """
 
     def __init__(
-        self, queue: SchedulingQueue, info: Callable[[Object], PodInfo], wake: Callable[[], None]
+        self, queue: SchedulingQueue, info: Callable[[JsonDict], PodInfo], wake: Callable[[], None]
     ) -> None:
         self.queue = queue
         self._info = info
@@ -24,7 +24,7 @@ class WaitingPods:
         self._by_claim: dict[Key, set[str]] = {}
         self._by_group: dict[Key, set[str]] = {}
 
-    def read(self, obj: Object) -> PodInfo:
+    def read(self, obj: JsonDict) -> PodInfo:
         """Return a waiting pod, having noted whose news it must hear."""
         pod = self._info(obj)
         for name in claim_names(obj):

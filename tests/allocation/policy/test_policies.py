@@ -1,7 +1,6 @@
 """Policies choose among what is right, and never what is not."""
 
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,12 +31,11 @@ from dralab.allocation.policy.policies import (
 )
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Problem
+from dralab.values.json_types import JsonDict
 
-Wire = dict[str, Any]
 
-
-def ask(count: int = 1, size: str = "") -> Wire:
-    request: Wire = {"deviceClassName": "any", "count": count}
+def ask(count: int = 1, size: str = "") -> JsonDict:
+    request: JsonDict = {"deviceClassName": "any", "count": count}
     if size:
         request["selectors"] = [{"cel": {"expression": f'device.attributes["d"].size == "{size}"'}}]
     return {
@@ -46,7 +44,7 @@ def ask(count: int = 1, size: str = "") -> Wire:
     }
 
 
-def gpu(node: str, gpus: int = 1) -> list[Wire]:
+def gpu(node: str, gpus: int = 1) -> list[JsonDict]:
     """GPUs of four units, cut into one half and two quarters each, or all four quarters."""
     devices, counters = [], {}
     for number in range(gpus):
@@ -72,11 +70,11 @@ def gpu(node: str, gpus: int = 1) -> list[Wire]:
     return slices_of(node, {"nodeName": node}, devices, counters)
 
 
-def plain(node: str, count: int) -> list[Wire]:
+def plain(node: str, count: int) -> list[JsonDict]:
     return slices_of(node, {"nodeName": node}, [{"name": f"d{i}"} for i in range(count)])
 
 
-def where(fleet: Fleet, policy: Policy | None, *claims: Wire) -> list[str]:
+def where(fleet: Fleet, policy: Policy | None, *claims: JsonDict) -> list[str]:
     found = []
     for claim in claims:
         placed = fleet.allocate([claim], policy=policy)
@@ -147,7 +145,7 @@ def test_a_fleet_ranks_nodes_as_if_it_judged_each_of_them(policy: Policy, seed: 
     slices = [each for each in slices if each["metadata"]["name"] != "half-a"]
     fleet, rebuilt = Fleet(nodes, slices, CLASSES), Rebuilt(nodes, slices)
     kinds = [random_claim(chance, i) for i in range(3)]
-    living: list[Wire] = []
+    living: list[JsonDict] = []
     for number in range(8):
         if living and chance.random() < 0.3:
             fleet.release(living.pop(chance.randrange(len(living)))["status"]["allocation"])

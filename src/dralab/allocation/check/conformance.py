@@ -5,7 +5,7 @@ Three shapes are told apart by what their cases expect: allocations to the lette
 minimal problem (`expect`). Each case names the feature gates that are on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,9 @@ from dralab.allocation.problem import (
     ShareId,
 )
 from dralab.allocation.selectors import CelEnvironment
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import parse_any
 
-Wire = Mapping[str, Any]
 BUDGET = 1_000_000
 
 
@@ -38,7 +38,7 @@ class Judged:
     problems: tuple[str, ...]
 
 
-def judged(cases: Sequence[Wire]) -> Iterator[Judged]:
+def judged(cases: Sequence[JsonObject]) -> Iterator[Judged]:
     """Yield the verdict on every case, in order."""
     reader = v1.Reader(CelEnvironment())
     for case in cases:
@@ -55,7 +55,7 @@ def readable(case: object) -> bool:
     return any(key in case for key in ("expectResults", "expectFeasible", "expect"))
 
 
-def solved(case: Wire, reader: v1.Reader) -> tuple[list[dict[str, Any]], str | None]:
+def solved(case: JsonObject, reader: v1.Reader) -> tuple[list[dict[str, Any]], str | None]:
     """Return the allocations of a case, one per claim or none at all, and the error if any."""
     outcome = allocate(problem_of(case, reader), v1.node(case["node"]), budget=BUDGET)
     match outcome:
@@ -67,7 +67,7 @@ def solved(case: Wire, reader: v1.Reader) -> tuple[list[dict[str, Any]], str | N
             return [], f"unknown within {outcome.budget} steps"
 
 
-def problem_of(case: Wire, reader: v1.Reader) -> Problem:
+def problem_of(case: JsonObject, reader: v1.Reader) -> Problem:
     """Return the allocation problem of a case."""
     consumed: dict[DeviceId, dict[str, Any]] = {}
     for item in case.get("allocatedCapacity") or ():
@@ -88,12 +88,12 @@ def problem_of(case: Wire, reader: v1.Reader) -> Problem:
     )
 
 
-def _id(item: Wire) -> DeviceId:
+def _id(item: JsonObject) -> DeviceId:
     return DeviceId(item["driver"], item["pool"], item["device"])
 
 
 def _problems(
-    case: Wire, results: list[dict[str, Any]], error: str | None, reader: v1.Reader
+    case: JsonObject, results: list[dict[str, Any]], error: str | None, reader: v1.Reader
 ) -> Iterator[str]:
     if "expectResults" in case:
         yield from _to_the_letter(case, results, error)
@@ -116,7 +116,7 @@ def _problems(
 
 
 def _verdict(
-    case: Wire, results: Sequence[Wire], error: str | None, *, feasible: bool
+    case: JsonObject, results: Sequence[JsonObject], error: str | None, *, feasible: bool
 ) -> Iterator[str]:
     met = len(results) == len(case["claims"]) and error is None
     if met != feasible:
@@ -124,7 +124,9 @@ def _verdict(
         yield f"{found}, want {'all claims allocated' if feasible else 'nothing allocated'}"
 
 
-def _to_the_letter(case: Wire, results: Sequence[Wire], error: str | None) -> Iterator[str]:
+def _to_the_letter(
+    case: JsonObject, results: Sequence[JsonObject], error: str | None
+) -> Iterator[str]:
     wanted = case["expectErrorSubstring"]
     if wanted is None and error is not None:
         yield f"unexpected error: {error}"
@@ -148,7 +150,7 @@ def _to_the_letter(case: Wire, results: Sequence[Wire], error: str | None) -> It
             rest.remove(found)
 
 
-def _comparable(allocation: Wire, *, unordered: bool) -> tuple[object, ...]:
+def _comparable(allocation: JsonObject, *, unordered: bool) -> tuple[object, ...]:
     devices = allocation.get("devices") or {}
     results = [_comparable_result(item) for item in devices.get("results") or ()]
     if unordered:
@@ -165,7 +167,7 @@ def _comparable(allocation: Wire, *, unordered: bool) -> tuple[object, ...]:
     return results, _plain(devices.get("config") or []), selector
 
 
-def _comparable_result(item: Wire) -> object:
+def _comparable_result(item: JsonObject) -> object:
     amounts = item.get("consumedCapacity") or {}
     return _plain(
         dict(item)
@@ -182,14 +184,14 @@ def _plain(value: object) -> object:
     return [_plain(part) for part in value] if isinstance(value, list) else value
 
 
-def _devices(allocation: Wire) -> list[list[str]]:
+def _devices(allocation: JsonObject) -> list[list[str]]:
     return [
         [item["request"], item["driver"], item["pool"], item["device"]]
         for item in allocation["devices"].get("results") or ()
     ]
 
 
-def _chosen_alternatives(case: Wire, results: Sequence[Wire]) -> dict[str, str]:
+def _chosen_alternatives(case: JsonObject, results: Sequence[JsonObject]) -> dict[str, str]:
     return {
         f"{claim['metadata']['name']}/{request}": alternative
         for claim, allocation in zip(case["claims"], results, strict=True)
@@ -200,7 +202,9 @@ def _chosen_alternatives(case: Wire, results: Sequence[Wire]) -> dict[str, str]:
     }
 
 
-def _violations(case: Wire, results: Sequence[Wire], reader: v1.Reader) -> Iterator[str]:
+def _violations(
+    case: JsonObject, results: Sequence[JsonObject], reader: v1.Reader
+) -> Iterator[str]:
     """Hold the allocations against the objects, by code that shares nothing with the search."""
     held = [Held(Key(*_id(item))) for item in case.get("allocatedDevices") or ()]
     held += [
@@ -219,8 +223,8 @@ def _violations(case: Wire, results: Sequence[Wire], reader: v1.Reader) -> Itera
     yield from verifier.violations(results)
 
 
-def _matches(reader: v1.Reader) -> Callable[[str, str, Wire], bool]:
-    def matches(expression: str, driver: str, device: Wire) -> bool:
+def _matches(reader: v1.Reader) -> Callable[[str, str, JsonObject], bool]:
+    def matches(expression: str, driver: str, device: JsonObject) -> bool:
         try:
             return reader.environment.selector(expression).matches(reader.device(driver, device))
         except DeviceSelectorError:

@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from dralab.values import quantity
+from dralab.values.json_types import JsonObject
 from dralab.values.labels import node_selector_accepts
 
-Wire = Mapping[str, Any]
-Matches = Callable[[str, str, Wire], bool]
+Matches = Callable[[str, str, JsonObject], bool]
 """(expression, driver, device) → whether the selector accepts the device."""
 
 LIMIT: Final = 32
@@ -53,8 +53,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offer:
-    device: Wire
-    slice: Wire
+    device: JsonObject
+    slice: JsonObject
     here: bool
 
 
@@ -67,10 +67,10 @@ class Verifier:
     def __init__(
         self,
         *,
-        claims: Sequence[Wire],
-        classes: Sequence[Wire],
-        slices: Sequence[Wire],
-        node: Wire,
+        claims: Sequence[JsonObject],
+        classes: Sequence[JsonObject],
+        slices: Sequence[JsonObject],
+        node: JsonObject,
         matches: Matches,
         held: Sequence[Held] = (),
         gates: frozenset[str] | None = None,
@@ -83,7 +83,7 @@ class Verifier:
         self.gates = gates
         self.offers: dict[Key, _Offer] = {}
         self.counters: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = {}
-        self.drawing: dict[tuple[str, str], list[Wire]] = {}
+        self.drawing: dict[tuple[str, str], list[JsonObject]] = {}
         self.unusable: set[tuple[str, str]] = set()
         self._accepted: dict[tuple[int, str, Key], bool] = {}
         self._read(slices)
@@ -92,7 +92,7 @@ class Verifier:
         """Return whether a feature is on."""
         return self.gates is None or any(gate in item.split("+") for item in self.gates)
 
-    def violations(self, allocations: Sequence[Wire]) -> list[str]:
+    def violations(self, allocations: Sequence[JsonObject]) -> list[str]:
         """Return everything that finished allocations, one per claim, break."""
         if len(allocations) != len(self.claims):
             return [f"{len(self.claims)} claims have {len(allocations)} allocations"]
@@ -145,24 +145,24 @@ class Verifier:
             and self._has_room(asked, key)
         ]
 
-    def asked(self, claim: int, request: str) -> Wire:
+    def asked(self, claim: int, request: str) -> JsonObject:
         """Return what a request, or an alternative, of a claim asks for."""
         name, _, alternative = request.partition("/")
         for item in _devices(self.claims[claim]).get("requests") or ():
             if item["name"] == name:
                 if not alternative:
-                    exactly: Wire = item["exactly"]
+                    exactly: JsonObject = item["exactly"]
                     return exactly
                 for sub in item["firstAvailable"]:
                     if sub["name"] == alternative:
-                        found: Wire = sub
+                        found: JsonObject = sub
                         return found
         raise KeyError(f"claim {claim} has no request {request}")
 
     # --- what is there
 
-    def _read(self, slices: Sequence[Wire]) -> None:
-        pools: dict[tuple[str, str], list[Wire]] = {}
+    def _read(self, slices: Sequence[JsonObject]) -> None:
+        pools: dict[tuple[str, str], list[JsonObject]] = {}
         for item in slices:
             spec = item["spec"]
             pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(item)
@@ -186,7 +186,7 @@ class Verifier:
             self._read_pool(pool, sorted(here, key=lambda item: item["metadata"]["name"]), current)
 
     def _read_pool(
-        self, pool: tuple[str, str], here: Sequence[Wire], current: Sequence[Wire]
+        self, pool: tuple[str, str], here: Sequence[JsonObject], current: Sequence[JsonObject]
     ) -> None:
         offers: dict[Key, _Offer] = {}
         counters: dict[tuple[str, str], Fraction] = {}
@@ -216,7 +216,7 @@ class Verifier:
         self.counters[pool] = counters
         self.drawing[pool] = drawing
 
-    def _is_seen(self, spec: Wire) -> bool:
+    def _is_seen(self, spec: JsonObject) -> bool:
         special = spec.get("perDeviceNodeSelection") or spec.get("sharedCounters")
         if special and not self.on("DRAPartitionableDevices"):
             return False
@@ -224,10 +224,10 @@ class Verifier:
             return any(self._reaches(device) for device in spec.get("devices") or ())
         return self._reaches(spec)
 
-    def _is_here(self, spec: Wire, device: Wire) -> bool:
+    def _is_here(self, spec: JsonObject, device: JsonObject) -> bool:
         return self._reaches(device if spec.get("perDeviceNodeSelection") else spec)
 
-    def _reaches(self, where: Wire) -> bool:
+    def _reaches(self, where: JsonObject) -> bool:
         metadata = self.node["metadata"]
         if where.get("nodeName"):
             return bool(where["nodeName"] == metadata["name"])
@@ -265,7 +265,7 @@ class Verifier:
             self._accepted[memo] = self._select(self.asked(claim, request), key)
         return self._accepted[memo]
 
-    def _select(self, asked: Wire, key: Key) -> bool:
+    def _select(self, asked: JsonObject, key: Key) -> bool:
         device = self.offers[key].device
         if device.get("bindingConditions") and not self.on("DRADeviceBindingConditions"):
             return False
@@ -378,7 +378,7 @@ class Verifier:
                 if total.get(name, 0) > _number(item["value"]):
                     yield f"device {key}: capacity {name} is overdrawn"
 
-    def _constraint(self, constraint: Wire, choices: Sequence[Choice]) -> Iterator[str]:
+    def _constraint(self, constraint: JsonObject, choices: Sequence[Choice]) -> Iterator[str]:
         named = constraint.get("requests") or ()
         bound = [
             choice
@@ -422,7 +422,7 @@ class Verifier:
             return frozenset({(kind, item)})
         return frozenset()
 
-    def _amounts(self, asked: Wire, key: Key) -> dict[str, Fraction] | None:
+    def _amounts(self, asked: JsonObject, key: Key) -> dict[str, Fraction] | None:
         """Return what is taken of each capacity, None where the device has not what is asked."""
         if asked.get("adminAccess"):
             return {}
@@ -448,7 +448,7 @@ class Verifier:
                     total[name] = total.get(name, Fraction(0)) + _number(amount)
         return total
 
-    def _has_room(self, asked: Wire, key: Key) -> bool:
+    def _has_room(self, asked: JsonObject, key: Key) -> bool:
         """Return whether a shared device has what is asked left; All passes over it otherwise."""
         if not self._shared(key):
             return True
@@ -462,7 +462,7 @@ class Verifier:
             for name, amount in amounts.items()
         )
 
-    def _copied(self, claim: int, result: Wire, key: Key) -> Iterator[str]:
+    def _copied(self, claim: int, result: JsonObject, key: Key) -> Iterator[str]:
         """Yield what a result should have copied from its request and its device, and has not."""
         said = f"claim {claim}, request {result['request']}, device {key}"
         offer = self.offers.get(key)
@@ -486,7 +486,7 @@ class Verifier:
                 yield f"{said}: consumed capacity is not what the request takes"
 
 
-def held_by(claims: Sequence[Wire]) -> list[Held]:
+def held_by(claims: Sequence[JsonObject]) -> list[Held]:
     """Return what allocated claims hold; admin access holds nothing."""
     found = []
     for claim in claims:
@@ -499,7 +499,7 @@ def held_by(claims: Sequence[Wire]) -> list[Held]:
     return found
 
 
-def _amount(item: Wire, asked: Any) -> Fraction | None:
+def _amount(item: JsonObject, asked: Any) -> Fraction | None:
     policy = item.get("requestPolicy") or {}
     if asked is None:
         default = policy.get("default")
@@ -523,7 +523,7 @@ def _amount(item: Wire, asked: Any) -> Fraction | None:
     return amount
 
 
-def _tolerates(toleration: Wire, taint: Wire) -> bool:
+def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -534,12 +534,12 @@ def _tolerates(toleration: Wire, taint: Wire) -> bool:
     return bool(operator == "Exists")
 
 
-def _devices(claim: Wire) -> Wire:
-    found: Wire = (claim.get("spec") or {}).get("devices") or {}
+def _devices(claim: JsonObject) -> JsonObject:
+    found: JsonObject = (claim.get("spec") or {}).get("devices") or {}
     return found
 
 
-def _generation(item: Wire) -> int:
+def _generation(item: JsonObject) -> int:
     return int(item["spec"]["pool"].get("generation") or 0)
 
 

@@ -6,8 +6,8 @@ from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names, quantity
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 SYSTEM_PREFIX: Final = "system-"
@@ -17,12 +17,12 @@ HIGHEST_PRIORITY: Final = 1_000_000_000
 class NamespaceStrategy(Strategy):
     """Namespaces end in steps: their finalizers are a part of the spec."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """The name is a label, too."""
         if value["metadata"].get("name"):
             self._label(value)
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin active, with the finalizer of the namespace controller and the name as label."""
         spec = value.setdefault("spec", {})
         finalizers = spec.setdefault("finalizers", [])
@@ -31,16 +31,16 @@ class NamespaceStrategy(Strategy):
         value["status"] = {"phase": "Active"}
         self._label(value)
 
-    def prepare_update(self, new: Object, old: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
         """Keep the finalizers: they go through their own path."""
         new["spec"] = dict(old.get("spec") or {})
         self._label(new)
 
-    def _label(self, value: Object) -> None:
+    def _label(self, value: JsonDict) -> None:
         meta = value["metadata"]
         meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: meta.get("name", "")}
 
-    def marked(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def marked(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Show that the namespace is going."""
         value["status"] = {**(value.get("status") or {}), "phase": "Terminating"}
 
@@ -54,20 +54,20 @@ class NodeStrategy(Strategy):
 
     keeps_status = True
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """What can be allocated is what there is."""
         status = value.get("status") or {}
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Keep pods away until someone says that the node is ready (TaintNodesByCondition)."""
         spec = value.setdefault("spec", {})
         taints = spec.setdefault("taints", [])
         if not any(_same_taint(taint) for taint in taints):
             taints.append(dict(NOT_READY))
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         errors = []
         seen = set()
@@ -87,7 +87,7 @@ class NodeStrategy(Strategy):
             seen.add((key, effect))
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: some facts are said once."""
         errors = self.validate(new)
         before, after = old.get("spec") or {}, new.get("spec") or {}
@@ -100,7 +100,7 @@ class NodeStrategy(Strategy):
         return errors
 
 
-def _same_taint(taint: Object) -> bool:
+def _same_taint(taint: JsonDict) -> bool:
     return all(taint.get(part) == NOT_READY[part] for part in ("key", "effect"))
 
 
@@ -110,7 +110,7 @@ class LeaseStrategy(Strategy):
     unconditional = False
     creates_on_update = True
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value.get("spec") or {}
         errors = []
@@ -130,7 +130,7 @@ class EventStrategy(Strategy):
 
     creates_on_update = True
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong: an event lives beside what it is about."""
         about = (value.get("involvedObject") or {}).get("namespace") or ""
         mine = value["metadata"].get("namespace") or ""
@@ -140,9 +140,9 @@ class EventStrategy(Strategy):
         return []
 
 
-def event_to_core(value: Object) -> Object:
+def event_to_core(value: JsonDict) -> JsonDict:
     """Return an events.k8s.io event in its core form."""
-    found: Object = {"kind": "Event", "apiVersion": "v1", "metadata": value["metadata"]}
+    found: JsonDict = {"kind": "Event", "apiVersion": "v1", "metadata": value["metadata"]}
     for theirs, ours in CORE_NAMES.items():
         if theirs in value:
             found[ours] = value[theirs]
@@ -154,9 +154,9 @@ def event_to_core(value: Object) -> Object:
     return found
 
 
-def event_from_core(value: Object) -> Object:
+def event_from_core(value: JsonDict) -> JsonDict:
     """Return a core event in the form of events.k8s.io."""
-    found: Object = {
+    found: JsonDict = {
         "kind": "Event",
         "apiVersion": "events.k8s.io/v1",
         "metadata": value["metadata"],
@@ -211,7 +211,7 @@ class LimitRangeStrategy(Strategy):
 
     creates_on_update = True
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         for limit in (value.get("spec") or {}).get("limits") or ():
             if limit.get("type") != "Container":
@@ -232,7 +232,7 @@ class LimitRangeStrategy(Strategy):
 class ResourceQuotaStrategy(Strategy):
     """Quotas."""
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         return [
             fields.invalid_value(f"spec.hard[{name}]", amount, "must be greater than or equal to 0")
@@ -244,12 +244,12 @@ class ResourceQuotaStrategy(Strategy):
 class PriorityClassStrategy(Strategy):
     """Priority classes: values stay."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         value.setdefault("value", 0)
         value.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the class."""
         name, number = value["metadata"].get("name", ""), value.get("value", 0)
         if name.startswith(SYSTEM_PREFIX):
@@ -261,7 +261,7 @@ class PriorityClassStrategy(Strategy):
             return [fields.forbidden("value", why)]
         return []
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
         return [
             fields.forbidden(part, "may not be changed in an update.")

@@ -7,8 +7,8 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 MAX_SIZE: Final = 1024 * 1024
 FROZEN: Final = "field is immutable when `immutable` is set"
@@ -42,7 +42,7 @@ def _key_problems(keys: Any, path: str) -> list[FieldError]:
     return errors
 
 
-def _frozen_problems(new: Object, old: Object, parts: tuple[str, ...]) -> list[FieldError]:
+def _frozen_problems(new: JsonDict, old: JsonDict, parts: tuple[str, ...]) -> list[FieldError]:
     if not old.get("immutable"):
         return []
     errors = []
@@ -55,7 +55,7 @@ def _frozen_problems(new: Object, old: Object, parts: tuple[str, ...]) -> list[F
 class ConfigMapStrategy(Strategy):
     """Config maps."""
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the data."""
         data, binary = value.get("data") or {}, value.get("binaryData") or {}
         if not data and not binary:
@@ -71,7 +71,7 @@ class ConfigMapStrategy(Strategy):
             errors.append(fields.too_long("", MAX_SIZE))
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
         return _frozen_problems(new, old, ("data", "binaryData")) + self.validate(new)
 
@@ -79,7 +79,7 @@ class ConfigMapStrategy(Strategy):
 class SecretStrategy(Strategy):
     """Secrets; `stringData` is written, never read."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in the type, and fold the plain text in."""
         plain = value.pop("stringData", None)
         if plain:
@@ -87,12 +87,12 @@ class SecretStrategy(Strategy):
             data |= {key: b64encode(text.encode()).decode() for key, text in plain.items()}
         value.setdefault("type", "Opaque")
 
-    def prepare_update(self, new: Object, old: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
         """Keep the type where the client left it out."""
         if not new.get("type"):
             new["type"] = old.get("type", "Opaque")
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the data."""
         data = value.get("data") or {}
         errors = _key_problems(data, "data")
@@ -110,7 +110,7 @@ class SecretStrategy(Strategy):
             errors.append(fields.too_long("data", MAX_SIZE))
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
         errors = []
         if new.get("type") != old.get("type"):

@@ -11,8 +11,8 @@ from dralab.api import fields, structural
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 HUB: Final = "apiextensions.k8s.io/customresourcedefinitions"
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 SCOPES: Final = ("Cluster", "Namespaced")
@@ -25,7 +25,7 @@ class DefinitionStrategy(Strategy):
     unconditional = False
     status_keeps = frozenset()
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Derive the names that were left out."""
         spec = value.setdefault("spec", {})
         given = spec.setdefault("names", {})
@@ -35,7 +35,7 @@ class DefinitionStrategy(Strategy):
             given.setdefault("listKind", f"{kind}List")
         spec.setdefault("conversion", {}).setdefault("strategy", "None")
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without accepted names; the stored version is known already."""
         value["status"] = {
             "conditions": None,
@@ -51,7 +51,7 @@ class DefinitionStrategy(Strategy):
         """Return what keeps a definition until its objects are gone."""
         return [FINALIZER]
 
-    def marked(self, value: Object, now: str) -> None:
+    def marked(self, value: JsonDict, now: str) -> None:
         """Note that the objects will go, too."""
         status = dict(value.get("status") or {})
         status["conditions"] = [
@@ -67,7 +67,7 @@ class DefinitionStrategy(Strategy):
         ]
         value["status"] = status
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a definition."""
         spec = value["spec"]
         given = spec.get("names") or {}
@@ -96,13 +96,13 @@ class DefinitionStrategy(Strategy):
         errors += _version_errors(spec.get("versions") or ())
         return errors
 
-    def warnings(self, value: Object) -> list[str]:
+    def warnings(self, value: JsonDict) -> list[str]:
         """Say what is not done."""
         if (value["spec"].get("conversion") or {}).get("strategy") == "Webhook":
             return ["conversion webhooks are not called: versions differ in apiVersion alone"]
         return []
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: group, scope and names of the kind stay."""
         errors = self.validate(new)
         before, after = old["spec"], new["spec"]
@@ -120,7 +120,7 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _names_errors(given: Object) -> Iterator[FieldError]:
+def _names_errors(given: JsonDict) -> Iterator[FieldError]:
     for part in ("plural", "singular", "kind", "listKind"):
         name = given.get(part) or ""
         where = f"spec.names.{part}"

@@ -5,18 +5,18 @@ way of every pod that is created, so it is code and no table.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from dralab.values import quantity
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 DEFAULT_MODE: Final = 0o644
 MODE_VOLUMES: Final = ("configMap", "secret", "downwardAPI", "projected")
 QOS_RESOURCES: Final = ("cpu", "memory")
 
 
-def default_pod_spec(spec: Object) -> None:
+def default_pod_spec(spec: JsonDict) -> None:
     """Fill in what a pod's spec leaves out, in place."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
@@ -35,7 +35,7 @@ def default_pod_spec(spec: Object) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
-def default_pod(spec: Object) -> None:
+def default_pod(spec: JsonDict) -> None:
     """Fill in what only pods have, not the templates of other kinds."""
     spec.setdefault("enableServiceLinks", True)
     for name in CONTAINER_LISTS[:2]:
@@ -48,7 +48,7 @@ def default_pod(spec: Object) -> None:
                     requests.setdefault(resource, amount)
 
 
-def _default_container(container: Object, *, host_network: bool) -> None:
+def _default_container(container: JsonDict, *, host_network: bool) -> None:
     container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
@@ -79,7 +79,7 @@ def _is_latest(image: str) -> bool:
     return tag in {"", "latest"}
 
 
-def _default_probe(probe: Object) -> None:
+def _default_probe(probe: JsonDict) -> None:
     probe.setdefault("timeoutSeconds", 1)
     probe.setdefault("periodSeconds", 10)
     probe.setdefault("successThreshold", 1)
@@ -90,12 +90,12 @@ def _default_probe(probe: Object) -> None:
         probe["grpc"]["service"] = probe["grpc"].get("service") or ""
 
 
-def _default_http(action: Object) -> None:
+def _default_http(action: JsonDict) -> None:
     action.setdefault("path", "/")
     action.setdefault("scheme", "HTTP")
 
 
-def _default_volume(volume: Object) -> None:
+def _default_volume(volume: JsonDict) -> None:
     if len(volume) <= 1:
         volume["emptyDir"] = {}
         return
@@ -120,7 +120,7 @@ def _default_volume(volume: Object) -> None:
         template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
-def _downward_sources(volume: Object) -> Iterator[Object]:
+def _downward_sources(volume: JsonDict) -> Iterator[JsonDict]:
     if "downwardAPI" in volume:
         yield volume["downwardAPI"]
     for source in (volume.get("projected") or {}).get("sources") or ():
@@ -128,7 +128,7 @@ def _downward_sources(volume: Object) -> Iterator[Object]:
             yield source["downwardAPI"]
 
 
-def qos_class(spec: Object) -> str:
+def qos_class(spec: JsonDict) -> str:
     """Return the quality of service of a pod: Guaranteed, Burstable or BestEffort.
 
     Quantities are canonical; requests are not larger than limits.

@@ -4,14 +4,14 @@ Source: pkg/apis/core/validation/validation.go; of its many rules those that cli
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.values import names, quantity
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import is_decimal_integer
 
-Object = dict[str, Any]
 RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 DNS_POLICIES: Final = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
@@ -26,7 +26,7 @@ IMMUTABLE: Final = (
 )
 
 
-def pod_spec_problems(spec: Object, path: str, *, comparing: bool) -> list[FieldError]:
+def pod_spec_problems(spec: JsonDict, path: str, *, comparing: bool) -> list[FieldError]:
     """Return what is wrong with a pod's spec."""
     errors: list[FieldError] = []
     volumes = _volume_problems(spec.get("volumes") or (), f"{path}.volumes", errors)
@@ -78,7 +78,7 @@ def _label_problems(name: str, path: str) -> list[FieldError]:
 
 
 def _choice(
-    holder: Object, name: str, known: Sequence[str], path: str, errors: list[FieldError]
+    holder: JsonDict, name: str, known: Sequence[str], path: str, errors: list[FieldError]
 ) -> None:
     value = holder.get(name)
     if not value:
@@ -88,9 +88,9 @@ def _choice(
 
 
 def _volume_problems(
-    volumes: Sequence[Object], path: str, errors: list[FieldError]
-) -> Mapping[str, Object]:
-    found: dict[str, Object] = {}
+    volumes: Sequence[JsonDict], path: str, errors: list[FieldError]
+) -> Mapping[str, JsonDict]:
+    found: dict[str, JsonDict] = {}
     for index, volume in enumerate(volumes):
         at = f"{path}[{index}]"
         name = volume.get("name") or ""
@@ -109,7 +109,7 @@ def _volume_problems(
     return found
 
 
-def _has_classic_source(claim: Object) -> bool:
+def _has_classic_source(claim: JsonDict) -> bool:
     """Return whether an entry says where it comes from as before Kubernetes 1.31.
 
     The field reaches the rules only where a server was told to serve classic DRA.
@@ -119,7 +119,7 @@ def _has_classic_source(claim: Object) -> bool:
 
 
 def _claim_problems(
-    claims: Sequence[Object], path: str, errors: list[FieldError]
+    claims: Sequence[JsonDict], path: str, errors: list[FieldError]
 ) -> frozenset[str]:
     found: set[str] = set()
     for index, claim in enumerate(claims):
@@ -157,9 +157,9 @@ def _claim_problems(
 
 
 def _container_problems(
-    container: Object,
+    container: JsonDict,
     path: str,
-    volumes: Mapping[str, Object],
+    volumes: Mapping[str, JsonDict],
     claims: frozenset[str],
     errors: list[FieldError],
 ) -> None:
@@ -197,7 +197,7 @@ def _container_problems(
         _resource_problems(resources, f"{path}.resources", claims, errors)
 
 
-def _handler_problems(probe: Object, path: str, errors: list[FieldError]) -> None:
+def _handler_problems(probe: JsonDict, path: str, errors: list[FieldError]) -> None:
     given = [name for name in HANDLERS if name in probe]
     if not given:
         errors.append(fields.required(path, "must specify a handler type"))
@@ -207,7 +207,7 @@ def _handler_problems(probe: Object, path: str, errors: list[FieldError]) -> Non
     ]
 
 
-def _port_problems(ports: Sequence[Object], path: str, errors: list[FieldError]) -> None:
+def _port_problems(ports: Sequence[JsonDict], path: str, errors: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         at = f"{path}[{index}]"
@@ -240,9 +240,9 @@ def _port_number(number: int, path: str, errors: list[FieldError]) -> None:
 
 
 def _mount_problems(
-    mounts: Sequence[Object],
+    mounts: Sequence[JsonDict],
     path: str,
-    volumes: Mapping[str, Object],
+    volumes: Mapping[str, JsonDict],
     errors: list[FieldError],
 ) -> None:
     seen: set[str] = set()
@@ -261,7 +261,7 @@ def _mount_problems(
 
 
 def _resource_problems(
-    resources: Object, path: str, claims: frozenset[str], errors: list[FieldError]
+    resources: JsonDict, path: str, claims: frozenset[str], errors: list[FieldError]
 ) -> None:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for kind, amounts in (("limits", limits), ("requests", requests)):
@@ -298,7 +298,7 @@ def _resource_problems(
 
 
 def _toleration_problems(
-    toleration: Object, path: str, errors: list[FieldError], *, comparing: bool
+    toleration: JsonDict, path: str, errors: list[FieldError], *, comparing: bool
 ) -> None:
     operator, key = toleration.get("operator") or "Equal", toleration.get("key") or ""
     if key:
@@ -336,7 +336,7 @@ def _integer_problems(text: str) -> list[str]:
     return ["must be a valid decimal integer in canonical form" if text else "must be non-empty"]
 
 
-def _gate_problems(spec: Object, path: str, errors: list[FieldError]) -> None:
+def _gate_problems(spec: JsonDict, path: str, errors: list[FieldError]) -> None:
     gates = spec.get("schedulingGates")
     if not gates:
         return
@@ -357,7 +357,7 @@ def _gate_problems(spec: Object, path: str, errors: list[FieldError]) -> None:
         seen.add(name)
 
 
-def pod_update_problems(new: Object, old: Object) -> list[FieldError]:
+def pod_update_problems(new: JsonDict, old: JsonDict) -> list[FieldError]:
     """Return what a change of a pod's spec may not do."""
     if new == old:
         return []
@@ -387,18 +387,18 @@ def pod_update_problems(new: Object, old: Object) -> list[FieldError]:
     return errors
 
 
-def _without_image(container: Object) -> Object:
+def _without_image(container: JsonDict) -> JsonDict:
     return {key: value for key, value in container.items() if key != "image"}
 
 
-def _deadline(before: Object, after: Object, errors: list[FieldError]) -> None:
+def _deadline(before: JsonDict, after: JsonDict, errors: list[FieldError]) -> None:
     had, has = before.pop("activeDeadlineSeconds", None), after.pop("activeDeadlineSeconds", None)
     if had is not None and (has is None or has > had):
         why = "must be less than or equal to previous value"
         errors.append(fields.invalid_value("spec.activeDeadlineSeconds", has, why))
 
 
-def _gates(before: Object, after: Object, errors: list[FieldError]) -> None:
+def _gates(before: JsonDict, after: JsonDict, errors: list[FieldError]) -> None:
     """Gates may only go; while there are some, more of the scheduling may be narrowed."""
     had, has = before.pop("schedulingGates", None) or [], after.pop("schedulingGates", None) or []
     if had:

@@ -11,8 +11,8 @@ from dralab.api.metadata import label_problems
 from dralab.api.resource.features import COMPARING_TOLERATIONS, DEFAULT_1_36, Features
 from dralab.api.strategy import Strategy
 from dralab.values import labels
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
 
@@ -31,7 +31,7 @@ class WithPods(Strategy):
 
     def template_problems(
         self,
-        template: Object,
+        template: JsonDict,
         path: str,
         before: Mapping[str, Any] | None,
         *,
@@ -53,17 +53,17 @@ class WithPods(Strategy):
 class PodStrategy(WithPods):
     """Pods: most of a spec is fixed once it is there."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         default_pod_spec(spec)
         default_pod(spec)
 
-    def prepare_create(self, value: Object, now: str) -> None:
+    def prepare_create(self, value: JsonDict, now: str) -> None:
         """Begin pending; gates show in a condition."""
         spec = value["spec"]
         spec.pop("ephemeralContainers", None)
-        status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
+        status: JsonDict = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             status["conditions"] = [
                 {
@@ -77,25 +77,25 @@ class PodStrategy(WithPods):
             ]
         value["status"] = status
 
-    def prepare_status(self, new: Object, old: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
         """Keep what the status may not lose."""
         before = old.get("status") or {}
         status = new.setdefault("status", {})
         if "qosClass" in before:
             status.setdefault("qosClass", before["qosClass"])
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new pod."""
         return pod_spec_problems(value["spec"], "spec", comparing=self.may_compare(None))
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what a change may not do."""
         errors = pod_update_problems(new["spec"], old["spec"])
         comparing = self.may_compare(old["spec"])
         return errors or pod_spec_problems(new["spec"], "spec", comparing=comparing)
 
 
-def default_template(holder: Object, name: str = "template") -> None:
+def default_template(holder: JsonDict, name: str = "template") -> None:
     """Fill in a pod template."""
     template = holder.setdefault(name, {})
     template.setdefault("metadata", {})
@@ -103,7 +103,7 @@ def default_template(holder: Object, name: str = "template") -> None:
 
 
 def selector_problems(
-    selector: Object | None, template: Object, path: str = "spec"
+    selector: JsonDict | None, template: JsonDict, path: str = "spec"
 ) -> list[FieldError]:
     """Return whether a selector is missing, empty, or selects other pods than the template's."""
     errors: list[FieldError] = []
@@ -128,7 +128,7 @@ def selector_problems(
     return errors
 
 
-def label_selector_problems(selector: Object, path: str) -> list[FieldError]:
+def label_selector_problems(selector: JsonDict, path: str) -> list[FieldError]:
     """Return what is wrong with a metav1.LabelSelector."""
     errors = label_problems(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for index, item in enumerate(selector.get("matchExpressions") or ()):

@@ -1,13 +1,13 @@
 """Scaling, budgets, access, networking and what hooks into the server."""
 
-from typing import Any, Final
+from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.pods import label_selector_problems
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 RBAC: Final = "rbac.authorization.k8s.io"
 DEFAULT_CPU: Final = 80
 
@@ -22,7 +22,7 @@ def any_name(name: str) -> list[str]:
 class AutoscalerStrategy(Strategy):
     """Horizontal autoscalers, in the form of v2."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         spec.setdefault("minReplicas", 1)
@@ -38,11 +38,11 @@ class AutoscalerStrategy(Strategy):
             _default_scaling(behavior, "scaleUp", [("Pods", 4), ("Percent", 100)], window=0)
             _default_scaling(behavior, "scaleDown", [("Percent", 100)], window=None)
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a status."""
         value["status"] = {"desiredReplicas": 0, "currentMetrics": None}
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors = []
@@ -65,7 +65,7 @@ class AutoscalerStrategy(Strategy):
 
 
 def _default_scaling(
-    behavior: Object, name: str, policies: list[tuple[str, int]], *, window: int | None
+    behavior: JsonDict, name: str, policies: list[tuple[str, int]], *, window: int | None
 ) -> None:
     rules = behavior.setdefault(name, {})
     rules.setdefault("selectPolicy", "Max")
@@ -77,7 +77,7 @@ def _default_scaling(
         ]
 
 
-def autoscaler_to_v2(value: Object) -> Object:
+def autoscaler_to_v2(value: JsonDict) -> JsonDict:
     """Return an autoscaling/v1 autoscaler in the form of v2."""
     spec = dict(value.get("spec") or {})
     found = {**value, "apiVersion": "autoscaling/v2", "spec": spec}
@@ -98,7 +98,7 @@ def autoscaler_to_v2(value: Object) -> Object:
     return found
 
 
-def autoscaler_to_v1(value: Object) -> Object:
+def autoscaler_to_v1(value: JsonDict) -> JsonDict:
     """Return an autoscaler in the form of autoscaling/v1; other metrics than CPU are lost."""
     spec = dict(value.get("spec") or {})
     found = {**value, "apiVersion": "autoscaling/v1", "spec": spec}
@@ -127,13 +127,13 @@ class BudgetStrategy(Strategy):
 
     unconditional = False
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a status."""
         value["status"] = dict.fromkeys(
             ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
         )
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value.get("spec") or {}
         errors = []
@@ -150,7 +150,7 @@ class RoleStrategy(Strategy):
 
     creates_on_update = True
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the rules."""
         errors = []
         for index, rule in enumerate(value.get("rules") or ()):
@@ -176,7 +176,7 @@ class BindingStrategy(Strategy):
 
     creates_on_update = True
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in the groups of references."""
         reference = value.setdefault("roleRef", {})
         reference["apiGroup"] = reference.get("apiGroup") or RBAC
@@ -184,7 +184,7 @@ class BindingStrategy(Strategy):
             if not subject.get("apiGroup") and subject.get("kind") in {"User", "Group"}:
                 subject["apiGroup"] = RBAC
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the references."""
         reference = value["roleRef"]
         errors = []
@@ -200,7 +200,7 @@ class BindingStrategy(Strategy):
         ]
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
         errors = self.validate(new)
         if new["roleRef"] != old.get("roleRef"):
@@ -216,7 +216,7 @@ class BindingStrategy(Strategy):
 class IngressStrategy(Strategy):
     """Ingresses."""
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a load balancer."""
         value["status"] = {"loadBalancer": {}}
 
@@ -224,7 +224,7 @@ class IngressStrategy(Strategy):
 class NetworkPolicyStrategy(Strategy):
     """Network policies."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         for direction in ("ingress", "egress"):
@@ -244,7 +244,7 @@ class WebhookStrategy(Strategy):
     def __init__(self, *, mutating: bool) -> None:
         self.mutating = mutating
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         for hook in value.get("webhooks") or ():
             hook.setdefault("failurePolicy", "Fail")
@@ -266,7 +266,7 @@ class AdmissionPolicyStrategy(Strategy):
 
     unconditional = False
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         spec.setdefault("failurePolicy", "Fail")

@@ -1,21 +1,21 @@
 """Services and what they lead to."""
 
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
 class ServiceStrategy(Strategy):
     """Services; addresses and node ports are given out by admission."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         kind = spec.setdefault("type", "ClusterIP")
@@ -34,11 +34,11 @@ class ServiceStrategy(Strategy):
         if kind == "LoadBalancer":
             spec.setdefault("allocateLoadBalancerNodePorts", True)
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a load balancer."""
         value["status"] = {"loadBalancer": {}}
 
-    def prepare_update(self, new: Object, old: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
         """Keep the addresses that a client left out: they were given out once."""
         before, after = old.get("spec") or {}, new["spec"]
         if after.get("type") == "ExternalName" or before.get("type") == "ExternalName":
@@ -56,7 +56,7 @@ class ServiceStrategy(Strategy):
                 if not port.get("nodePort") and found:
                     port["nodePort"] = found
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors: list[FieldError] = []
@@ -86,7 +86,7 @@ class ServiceStrategy(Strategy):
             errors.append(fields.invalid_value("spec.clusterIPs[0]", address, why))
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: an address stays."""
         errors = self.validate(new)
         before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
@@ -124,13 +124,13 @@ class EndpointsStrategy(Strategy):
 
     creates_on_update = True
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         for subset in value.get("subsets") or ():
             for port in subset.get("ports") or ():
                 port.setdefault("protocol", "TCP")
 
-    def warnings(self, value: Object) -> list[str]:  # noqa: ARG002 - whatever it holds
+    def warnings(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - whatever it holds
         """Say that there is a newer form."""
         return ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
 
@@ -140,13 +140,13 @@ class EndpointSliceStrategy(Strategy):
 
     counted = ("labels",)
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         for port in value.get("ports") or ():
             port.setdefault("name", "")
             port.setdefault("protocol", "TCP")
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the slice."""
         kind = value.get("addressType")
         known = ["FQDN", "IPv4", "IPv6"]

@@ -1,12 +1,12 @@
 """Storage: claims, volumes, classes and drivers."""
 
-from typing import Any, Final
+from typing import Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 CSI_DRIVER: Final = {
     "attachRequired": True,
     "podInfoOnMount": False,
@@ -20,16 +20,16 @@ CSI_DRIVER: Final = {
 class ClaimStrategy(Strategy):
     """Persistent volume claims."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         value.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin pending, and stay while a pod uses the claim."""
         value["status"] = {"phase": "Pending"}
         _protect(value, "kubernetes.io/pvc-protection")
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors = []
@@ -39,7 +39,7 @@ class ClaimStrategy(Strategy):
             errors.append(fields.required("spec.resources[storage]"))
         return errors
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: only the size of a bound claim may grow."""
         before, after = dict(old["spec"]), dict(new["spec"])
         for spec in (before, after):
@@ -60,7 +60,7 @@ class ClaimStrategy(Strategy):
         return []
 
 
-def _protect(value: Object, finalizer: str) -> None:
+def _protect(value: JsonDict, finalizer: str) -> None:
     meta = value["metadata"]
     finalizers = list(meta.get("finalizers") or [])
     if finalizer not in finalizers:
@@ -70,7 +70,7 @@ def _protect(value: Object, finalizer: str) -> None:
 class VolumeStrategy(Strategy):
     """Persistent volumes."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
@@ -78,18 +78,18 @@ class VolumeStrategy(Strategy):
         if "hostPath" in spec:
             spec["hostPath"].setdefault("type", "")
 
-    def prepare_create(self, value: Object, now: str) -> None:
+    def prepare_create(self, value: JsonDict, now: str) -> None:
         """Begin pending, and stay while a claim is bound."""
         value["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}
         _protect(value, "kubernetes.io/pv-protection")
 
-    def prepare_status(self, new: Object, old: Object, now: str) -> None:
+    def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """Note when the phase changed."""
         status = new.setdefault("status", {})
         if status.get("phase") != (old.get("status") or {}).get("phase"):
             status["lastPhaseTransitionTime"] = now
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors = []
@@ -103,16 +103,16 @@ class VolumeStrategy(Strategy):
 class StorageClassStrategy(Strategy):
     """Storage classes: what they stand for stays."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         value.setdefault("reclaimPolicy", "Delete")
         value.setdefault("volumeBindingMode", "Immediate")
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the class."""
         return [] if value.get("provisioner") else [fields.required("provisioner")]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
         errors = self.validate(new)
         for part in ("parameters", "provisioner", "reclaimPolicy"):
@@ -126,7 +126,7 @@ class CsiDriverStrategy(Strategy):
 
     unconditional = False
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         for name, item in CSI_DRIVER.items():

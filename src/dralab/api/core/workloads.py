@@ -1,19 +1,19 @@
 """apps/v1 and batch/v1: what keeps pods running, or runs them to their end."""
 
-from typing import Any, Final
+from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.pods import WithPods, default_template, selector_problems
 from dralab.api.fields import FieldError
 from dralab.values import cron, labels, names
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 QUARTER: Final = "25%"
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
 
 
-def _not_negative(spec: Object, name: str) -> list[FieldError]:
+def _not_negative(spec: JsonDict, name: str) -> list[FieldError]:
     value = spec.get(name)
     if isinstance(value, int) and value < 0:
         why = "must be greater than or equal to 0"
@@ -21,7 +21,7 @@ def _not_negative(spec: Object, name: str) -> list[FieldError]:
     return []
 
 
-def _template(obj: Object | None) -> Object | None:
+def _template(obj: JsonDict | None) -> JsonDict | None:
     """Return the template of pods that an object had."""
     return None if obj is None else (obj.get("spec") or {}).get("template")
 
@@ -29,17 +29,17 @@ def _template(obj: Object | None) -> Object | None:
 class TemplateStrategy(WithPods):
     """What kinds with a selector and a template of pods have in common."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in the template, one replica, ten revisions."""
         spec = value.setdefault("spec", {})
         spec.setdefault("replicas", 1)
         default_template(spec)
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin with no replicas."""
         value["status"] = {"replicas": 0}
 
-    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         template = spec.get("template") or {}
@@ -50,7 +50,7 @@ class TemplateStrategy(WithPods):
             *self.template_problems(template, "spec.template", _template(old)),
         ]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: selectors stay."""
         errors = self.validate(new, old)
         selector = new["spec"].get("selector")
@@ -66,7 +66,7 @@ class DeploymentStrategy(TemplateStrategy):
     counted = ("annotations",)
     status_keeps = frozenset({"annotations", "finalizers"})
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         super().default(value)
         spec = value["spec"]
@@ -79,11 +79,11 @@ class DeploymentStrategy(TemplateStrategy):
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("progressDeadlineSeconds", 600)
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a status."""
         value["status"] = {}
 
-    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         errors = super().validate(value, old)
         strategy = value["spec"].get("strategy") or {}
@@ -104,7 +104,7 @@ class ReplicaSetStrategy(TemplateStrategy):
 class ReplicationControllerStrategy(TemplateStrategy):
     """Replication controllers: selector and labels come from the template."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         super().default(value)
         spec = value["spec"]
@@ -115,7 +115,7 @@ class ReplicationControllerStrategy(TemplateStrategy):
             if not value["metadata"].get("labels"):
                 value["metadata"]["labels"] = dict(mine)
 
-    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec; the selector is a plain map."""
         spec = value["spec"]
         template = spec.get("template") or {}
@@ -129,7 +129,7 @@ class ReplicationControllerStrategy(TemplateStrategy):
             errors.append(fields.invalid_value("spec.template.metadata.labels", mine, why))
         return errors + self.template_problems(template, "spec.template", _template(old))
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change; this kind's selector may change."""
         return self.validate(new, old)
 
@@ -137,7 +137,7 @@ class ReplicationControllerStrategy(TemplateStrategy):
 class StatefulSetStrategy(TemplateStrategy):
     """Stateful sets."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         super().default(value)
         spec = value["spec"]
@@ -156,11 +156,11 @@ class StatefulSetStrategy(TemplateStrategy):
             claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
             claim["status"] = {"phase": "Pending"}
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin with no replicas."""
         value["status"] = {"replicas": 0, "availableReplicas": 0}
 
-    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec; pods mount the claims made for them by name."""
         spec = value["spec"]
         made = {
@@ -185,7 +185,7 @@ class StatefulSetStrategy(TemplateStrategy):
 class DaemonSetStrategy(TemplateStrategy):
     """Daemon sets."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         default_template(spec)
@@ -197,7 +197,7 @@ class DaemonSetStrategy(TemplateStrategy):
             rolling.setdefault("maxSurge", 0)
         spec.setdefault("revisionHistoryLimit", 10)
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin with nothing scheduled, and the first generation of the template."""
         value["status"] = dict.fromkeys(
             (
@@ -218,7 +218,7 @@ ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 class JobStrategy(WithPods):
     """Jobs: the server makes the selector, and most of a spec is fixed."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         default_template(spec)
@@ -236,7 +236,7 @@ class JobStrategy(WithPods):
             for pattern in rule.get("onPodConditions") or ():
                 pattern["status"] = pattern.get("status") or "True"
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Give the job a selector that no other has."""
         value["status"] = {}
         spec, meta = value["spec"], value["metadata"]
@@ -250,7 +250,7 @@ class JobStrategy(WithPods):
             meta["labels"] = dict(template["labels"])
         spec["selector"] = {"matchLabels": {JOB_LABELS[0]: meta["uid"]}}
 
-    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors = [
@@ -275,7 +275,7 @@ class JobStrategy(WithPods):
         before = _template(old)
         return errors + self.template_problems(template, "spec.template", before, restart=known)
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: selector, template and completions stay."""
         errors = self.validate(new, old)
         before, after = old["spec"], new["spec"]
@@ -292,7 +292,7 @@ class JobStrategy(WithPods):
         return errors
 
 
-def _failure_problems(spec: Object, restart: str | None) -> list[FieldError]:
+def _failure_problems(spec: JsonDict, restart: str | None) -> list[FieldError]:
     """Return what is wrong with how a job counts its failures."""
     errors: list[FieldError] = []
     indexed = spec.get("completionMode") == "Indexed"
@@ -357,7 +357,7 @@ def _zone_problem(zone: str) -> str | None:
 class CronJobStrategy(WithPods):
     """Cron jobs."""
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         spec.setdefault("concurrencyPolicy", "Allow")
@@ -368,11 +368,11 @@ class CronJobStrategy(WithPods):
         job.setdefault("metadata", {})
         default_template(job.setdefault("spec", {}))
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a status."""
         value["status"] = {}
 
-    def validate(self, value: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
         errors = []
@@ -391,7 +391,7 @@ class CronJobStrategy(WithPods):
             template, path, before, restart=("OnFailure", "Never")
         )
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
         return self.validate(new, old)
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from dralab.api.fields import FieldError
 from dralab.api.resource.types import GROUP, KINDS, structs
-
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 EXACT_FIELDS: Final = tuple(structs("v1")["ExactDeviceRequest"])
 DEVICE_FIELDS: Final = tuple(structs("v1beta1")["BasicDevice"])
@@ -31,7 +30,7 @@ def hub_version(kind: str) -> str:
     return KINDS[kind][0]
 
 
-def convert(obj: Mapping[str, Any], version: str) -> Object:
+def convert(obj: Mapping[str, Any], version: str) -> JsonDict:
     """Return the object in another version of its group; `obj` itself stays as it is.
 
     >>> device = {"name": "d", "basic": {"attributes": {"a": {"int": 1}}}}
@@ -74,7 +73,7 @@ def _path_in_v1beta1(kind: str, path: str) -> str:
     return _REQUEST_PATH.sub(r"\1", path)
 
 
-def _slice_from_v1beta1(spec: Mapping[str, Any]) -> Object:
+def _slice_from_v1beta1(spec: Mapping[str, Any]) -> JsonDict:
     result = dict(spec)
     for name in ("nodeName", "allNodes"):
         if not result.get(name):
@@ -84,13 +83,13 @@ def _slice_from_v1beta1(spec: Mapping[str, Any]) -> Object:
     return result
 
 
-def _device_from_v1beta1(device: Mapping[str, Any] | None) -> Object:
+def _device_from_v1beta1(device: Mapping[str, Any] | None) -> JsonDict:
     device = device or {}
     result = {name: value for name, value in device.items() if name != "basic"}
     return result | (device.get("basic") or {})
 
 
-def _slice_to_v1beta1(spec: Mapping[str, Any]) -> Object:
+def _slice_to_v1beta1(spec: Mapping[str, Any]) -> JsonDict:
     result = dict(spec)
     for name in ("nodeName", "allNodes"):
         if not result.get(name):
@@ -100,15 +99,15 @@ def _slice_to_v1beta1(spec: Mapping[str, Any]) -> Object:
     return result
 
 
-def _device_to_v1beta1(device: Mapping[str, Any] | None) -> Object:
+def _device_to_v1beta1(device: Mapping[str, Any] | None) -> JsonDict:
     device = device or {}
     basic = {name: device[name] for name in DEVICE_FIELDS if name in device}
     rest = {name: value for name, value in device.items() if name not in basic}
     return rest | {"basic": basic}
 
 
-def _claim_with(change: Callable[[Mapping[str, Any]], Object]) -> Callable[[Any], Object]:
-    def changed(spec: Mapping[str, Any]) -> Object:
+def _claim_with(change: Callable[[Mapping[str, Any]], JsonDict]) -> Callable[[Any], JsonDict]:
+    def changed(spec: Mapping[str, Any]) -> JsonDict:
         devices = spec.get("devices")
         if not devices or not devices.get("requests"):
             return dict(spec)
@@ -118,7 +117,7 @@ def _claim_with(change: Callable[[Mapping[str, Any]], Object]) -> Callable[[Any]
     return changed
 
 
-def _request_from_v1beta1(request: Mapping[str, Any]) -> Object:
+def _request_from_v1beta1(request: Mapping[str, Any]) -> JsonDict:
     # A request with any of the fields becomes `exactly`, even where that makes it invalid:
     # validation then says so (conversion must not lose what was written).
     exact = {name: request[name] for name in EXACT_FIELDS if _is_set(request.get(name))}
@@ -129,7 +128,7 @@ def _request_from_v1beta1(request: Mapping[str, Any]) -> Object:
     return first | {"exactly": exact} | result
 
 
-def _request_to_v1beta1(request: Mapping[str, Any]) -> Object:
+def _request_to_v1beta1(request: Mapping[str, Any]) -> JsonDict:
     result = {name: value for name, value in request.items() if name != "exactly"}
     alternatives = result.pop("firstAvailable", None)
     result |= request.get("exactly") or {}
@@ -141,20 +140,20 @@ def _is_set(value: Any) -> bool:
     return value is not None and (isinstance(value, (bool, dict)) or bool(value))
 
 
-def _template_with(change: Callable[[Any], Object]) -> Callable[[Any], Object]:
-    def changed(spec: Mapping[str, Any]) -> Object:
+def _template_with(change: Callable[[Any], JsonDict]) -> Callable[[Any], JsonDict]:
+    def changed(spec: Mapping[str, Any]) -> JsonDict:
         inner = spec.get("spec")
         return dict(spec) | ({"spec": change(inner)} if inner is not None else {})
 
     return changed
 
 
-_FROM_V1BETA1: Final[Mapping[str, Callable[[Any], Object]]] = {
+_FROM_V1BETA1: Final[Mapping[str, Callable[[Any], JsonDict]]] = {
     "ResourceSlice": _slice_from_v1beta1,
     "ResourceClaim": _claim_with(_request_from_v1beta1),
     "ResourceClaimTemplate": _template_with(_claim_with(_request_from_v1beta1)),
 }
-_TO_V1BETA1: Final[Mapping[str, Callable[[Any], Object]]] = {
+_TO_V1BETA1: Final[Mapping[str, Callable[[Any], JsonDict]]] = {
     "ResourceSlice": _slice_to_v1beta1,
     "ResourceClaim": _claim_with(_request_to_v1beta1),
     "ResourceClaimTemplate": _template_with(_claim_with(_request_to_v1beta1)),

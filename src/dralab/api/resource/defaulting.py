@@ -9,13 +9,12 @@ from typing import Any, Final
 from dralab.api.resource.structure import normalised
 from dralab.api.resource.types import KINDS
 from dralab.api.resource.validation.claim_status import SharedDevice
-
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 POOL_STATUS_LIMIT: Final = 100
 
 
-def default(obj: Mapping[str, Any], *, now: str) -> Object:
+def default(obj: Mapping[str, Any], *, now: str) -> JsonDict:
     """Return an object in the form in which a server stores it: defaults set, nulls dropped.
 
     `obj` is in the hub version of its kind; `now` is the RFC 3339 time at which taints without
@@ -47,7 +46,7 @@ def default(obj: Mapping[str, Any], *, now: str) -> Object:
     return result
 
 
-def default_update(new: Mapping[str, Any], old: Mapping[str, Any], *, now: str) -> Object:
+def default_update(new: Mapping[str, Any], old: Mapping[str, Any], *, now: str) -> JsonDict:
     """Return the object with defaults, where it replaces `old`.
 
     A rule whose effect changed gets a new `timeAdded` unless the writer gave one. What drivers
@@ -65,7 +64,7 @@ def default_update(new: Mapping[str, Any], old: Mapping[str, Any], *, now: str) 
     return result
 
 
-def requests_of(spec: Mapping[str, Any]) -> Iterator[Object]:
+def requests_of(spec: Mapping[str, Any]) -> Iterator[JsonDict]:
     """Yield every `exactly` and every alternative of a claim's spec, in order."""
     for request in (spec.get("devices") or {}).get("requests") or ():
         if request.get("exactly") is not None:
@@ -91,7 +90,7 @@ def _tolerations_of_results(status: Mapping[str, Any]) -> None:
             _operator(toleration)
 
 
-def _forget_deallocated(new: Object, old: Mapping[str, Any]) -> None:
+def _forget_deallocated(new: JsonDict, old: Mapping[str, Any]) -> None:
     """Drop the status of devices that the claim had before and has no more.
 
     Writers of another age know nothing of it: they take away the allocation alone.
@@ -113,7 +112,7 @@ def _allocated(claim: Mapping[str, Any]) -> set[SharedDevice]:
     return {SharedDevice.of(result) for result in results}
 
 
-def _operator(toleration: Object) -> None:
+def _operator(toleration: JsonDict) -> None:
     if not toleration.get("operator"):
         _insert_before(toleration, "operator", "Equal", frozenset({"value", "effect"}))
 
@@ -122,7 +121,7 @@ _AFTER_COUNT: Final = frozenset({"adminAccess", "tolerations", "capacity", "deri
 _AFTER_MODE: Final = _AFTER_COUNT | {"count"}
 
 
-def _insert_before(mapping: Object, name: str, value: Any, later: frozenset[str]) -> None:
+def _insert_before(mapping: JsonDict, name: str, value: Any, later: frozenset[str]) -> None:
     """Set a field where the API's order has it: before the fields that come later."""
     moved = {key: mapping.pop(key) for key in list(mapping) if key in later}
     mapping[name] = value

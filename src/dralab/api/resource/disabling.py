@@ -11,8 +11,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.resource.features import Features
-
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 _BINDING: Final = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
 _RESULTS: Final = "status.allocation.devices.results.*"
@@ -90,8 +89,8 @@ _OF_KIND: Final[Mapping[str, tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
 
 def without_disabled(
-    obj: Object, features: Features, old: Mapping[str, Any] | None = None
-) -> Object:
+    obj: JsonDict, features: Features, old: Mapping[str, Any] | None = None
+) -> JsonDict:
     """Return the object without the fields of features that are off and that `old` does not use.
 
     The object itself is returned where there is nothing to drop.

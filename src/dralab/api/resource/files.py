@@ -16,9 +16,8 @@ from dralab.api.resource.features import ALL, Features
 from dralab.api.resource.rules import Expressions, validate_create, validate_update
 from dralab.api.resource.structure import problems
 from dralab.api.resource.types import GROUP, KINDS
+from dralab.values.json_types import JsonDict
 from dralab.values.names import label_problems, subdomain_problems
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class ResourceCheck:
     features: Features = ALL
     expressions: Expressions | None = None
 
-    def __call__(self, given: Object) -> Checked | None:
+    def __call__(self, given: JsonDict) -> Checked | None:
         """Return the stored form and all errors, or None for another group."""
         group, _, version = str(given.get("apiVersion", "")).partition("/")
         if group != GROUP:
@@ -129,7 +128,7 @@ def _names(of: Mapping[str, Any]) -> str:
     return ", ".join(sorted(of)) or "none"
 
 
-def _name_errors(given: Object) -> list[FieldError]:
+def _name_errors(given: JsonDict) -> list[FieldError]:
     metadata = given["metadata"]
     found = [
         invalid_value("metadata.name", metadata["name"], text)

@@ -5,8 +5,7 @@ or `validate_update`; errors go back through `errors_in` with the paths of the w
 All of it is pure: time comes in as a text, CEL as a compiler, gates as a set.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.fields import FieldError, forbidden, invalid_value, too_long
 from dralab.api.resource.conversion import convert, errors_in, hub_version
@@ -32,6 +31,7 @@ from dralab.api.resource.validation.requests import (
 )
 from dralab.api.resource.validation.slices import slice_errors
 from dralab.api.resource.validation.taints import rule_errors, rule_status_errors
+from dralab.values.json_types import JsonObject
 
 __all__ = [
     "DEFAULT_1_36", "Compiled", "Expressions", "Features", "convert", "default",
@@ -39,12 +39,11 @@ __all__ = [
     "validate_update", "without_disabled",
 ]  # fmt: skip
 
-Object = Mapping[str, Any]
 MAX_ANNOTATIONS: Final = 256 * 1024
 
 
 def validate_create(
-    obj: Object,
+    obj: JsonObject,
     features: Features = DEFAULT_1_36,
     expressions: Expressions | None = None,
 ) -> list[FieldError]:
@@ -57,7 +56,7 @@ def validate_create(
     >>> [str(e) for e in validate_create({"kind": "ResourceSlice", "spec": slice_})]
     ['spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero']
     """
-    spec: Object = obj.get("spec") or {}
+    spec: JsonObject = obj.get("spec") or {}
     match obj.get("kind"):
         case "ResourceClaim":
             return claim_errors(spec, "spec", features, expressions)
@@ -78,8 +77,8 @@ def validate_create(
 
 
 def validate_update(
-    new: Object,
-    old: Object,
+    new: JsonObject,
+    old: JsonObject,
     subresource: str = "",
     features: Features = DEFAULT_1_36,
     expressions: Expressions | None = None,
@@ -90,8 +89,8 @@ def validate_update(
     """
     if subresource == "status":
         return _status_errors(new, old)
-    spec: Object = new.get("spec") or {}
-    before: Object = old.get("spec") or {}
+    spec: JsonObject = new.get("spec") or {}
+    before: JsonObject = old.get("spec") or {}
     match new.get("kind"):
         case "ResourceClaim":
             return _immutable_spec("ResourceClaimSpec", spec, before)
@@ -109,13 +108,13 @@ def validate_update(
             raise ValueError(f"resource.k8s.io has no kind {kind!r}")
 
 
-def _status_errors(new: Object, old: Object) -> list[FieldError]:
-    status: Object = new.get("status") or {}
+def _status_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    status: JsonObject = new.get("status") or {}
     match new.get("kind"):
         case "ResourceClaim":
             deleting = bool((new.get("metadata") or {}).get("deletionTimestamp"))
-            spec: Object = new.get("spec") or {}
-            before: Object = old.get("status") or {}
+            spec: JsonObject = new.get("spec") or {}
+            before: JsonObject = old.get("status") or {}
             return claim_status_errors(status, before, spec, "status", deleting=deleting)
         case "DeviceTaintRule":
             return rule_status_errors(status, "status")
@@ -126,18 +125,18 @@ def _status_errors(new: Object, old: Object) -> list[FieldError]:
             raise ValueError(f"{kind!r} of resource.k8s.io has no status")
 
 
-def _immutable_spec(struct: str, spec: Object, old: Object) -> list[FieldError]:
+def _immutable_spec(struct: str, spec: JsonObject, old: JsonObject) -> list[FieldError]:
     if spec == old:
         return []
     return [invalid_value("spec", go_form(struct, spec), "field is immutable")]
 
 
 def _class_errors(
-    spec: Object,
+    spec: JsonObject,
     path: str,
     features: Features,
     expressions: Expressions | None,
-    old: Object | None = None,
+    old: JsonObject | None = None,
 ) -> list[FieldError]:
     # A list that is as it was holds stored expressions; merely another order makes them new.
     same = old is not None and old.get("selectors") == spec.get("selectors")
@@ -158,9 +157,9 @@ def _class_errors(
     return found
 
 
-def _template_metadata_errors(metadata: Object, path: str) -> list[FieldError]:
+def _template_metadata_errors(metadata: JsonObject, path: str) -> list[FieldError]:
     found: list[FieldError] = []
-    annotations: Object = metadata.get("annotations") or {}
+    annotations: JsonObject = metadata.get("annotations") or {}
     for key in sorted(annotations):
         found += label_key_errors(f"{path}.annotations", key.lower())
     size = sum(len(key.encode()) + len(str(value).encode()) for key, value in annotations.items())

@@ -7,8 +7,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.pods import new_pod
 from dralab.values import quantity
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 HUB: Final = "limitranges"
 LISTS: Final = ("initContainers", "containers")
 
@@ -42,13 +42,13 @@ class LimitRanges:
             raise ApiError.forbidden("pods", review.name, shown)
 
 
-def _default(resources: Object, limit: Mapping[str, Any]) -> None:
+def _default(resources: JsonDict, limit: Mapping[str, Any]) -> None:
     for part, defaults in (("limits", "default"), ("requests", "defaultRequest")):
         for name, amount in (limit.get(defaults) or {}).items():
             resources.setdefault(part, {}).setdefault(name, amount)
 
 
-def _problems(limit: Mapping[str, Any], containers: list[Object]) -> Iterator[str]:
+def _problems(limit: Mapping[str, Any], containers: list[JsonDict]) -> Iterator[str]:
     kind = limit.get("type")
     if kind == "Container":
         for container in containers:
@@ -57,7 +57,7 @@ def _problems(limit: Mapping[str, Any], containers: list[Object]) -> Iterator[st
         yield from _outside(limit, _total(containers), "Pod")
 
 
-def _total(containers: list[Object]) -> Object:
+def _total(containers: list[JsonDict]) -> JsonDict:
     total: dict[str, dict[str, quantity.Number]] = {"requests": {}, "limits": {}}
     for container in containers:
         for part, amounts in total.items():
@@ -69,7 +69,7 @@ def _total(containers: list[Object]) -> Object:
     }
 
 
-def _outside(limit: Mapping[str, Any], resources: Object, kind: str) -> Iterator[str]:
+def _outside(limit: Mapping[str, Any], resources: JsonDict, kind: str) -> Iterator[str]:
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, least in sorted((limit.get("min") or {}).items()):
         words = f"minimum {name} usage per {kind} is {least}"

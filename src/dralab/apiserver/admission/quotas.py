@@ -5,15 +5,15 @@ controller writes a moment later.
 """
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Store
 from dralab.objects import quota
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number, form_of, parse_any, render
 
-Object = dict[str, Any]
 HUB: Final = "resourcequotas"
 PODS, CLAIMS = "pods", "resource.k8s.io/resourceclaims"
 COMPUTE: Final = frozenset(
@@ -30,7 +30,7 @@ class QuotaLimits:
         self.store = store
         self.namespaces: Counter[str] = Counter()
 
-    def stored(self, before: Object | None, after: Object | None) -> None:
+    def stored(self, before: JsonDict | None, after: JsonDict | None) -> None:
         """Take note of a quota that came or went."""
         for obj, change in ((before, -1), (after, 1)):
             if obj is not None:
@@ -50,7 +50,7 @@ class QuotaLimits:
                 self._check(review, stored.value, spec.get("hard") or {}, asked)
 
     def _check(
-        self, review: Review, limits: Object, hard: Object, asked: dict[str, Number]
+        self, review: Review, limits: JsonDict, hard: JsonDict, asked: dict[str, Number]
     ) -> None:
         name = limits["metadata"]["name"]
         if review.kind.hub == PODS:
@@ -75,7 +75,7 @@ class QuotaLimits:
                 group=review.kind.group,
             )
 
-    def _objects(self, review: Review, names: list[str]) -> list[tuple[str, str, Object]]:
+    def _objects(self, review: Review, names: list[str]) -> list[tuple[str, str, JsonDict]]:
         hubs = {review.kind.hub: (review.kind.plural, review.kind.group)}
         if any(quota.is_device(item) for item in names):
             hubs |= {PODS: ("pods", ""), CLAIMS: ("resourceclaims", "resource.k8s.io")}
@@ -85,7 +85,7 @@ class QuotaLimits:
             for stored in self.store.list(hub, review.namespace).items
         ]
 
-    def _must_say(self, review: Review, name: str, hard: Object) -> None:
+    def _must_say(self, review: Review, name: str, hard: JsonDict) -> None:
         """Every container says what it needs of the computing resources that a quota limits."""
         missing: dict[str, list[str]] = {}
         for container in (review.value or {})["spec"].get("containers") or ():

@@ -8,8 +8,8 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 NODE_PORTS: Final = range(30000, 32768)
 NETWORK: Final = "10.0.0.0/24"
 TRIES: Final = 1000
@@ -29,14 +29,14 @@ class ServiceAddresses:
         self.addresses: dict[str, int] = {}
         self.ports: dict[int, int] = {}
 
-    def reset(self, services: Iterable[Object]) -> None:
+    def reset(self, services: Iterable[JsonDict]) -> None:
         """Forget everything but what these services have."""
         self.addresses.clear()
         self.ports.clear()
         for service in services:
             self.stored(None, service)
 
-    def stored(self, before: Object | None, after: Object | None) -> None:
+    def stored(self, before: JsonDict | None, after: JsonDict | None) -> None:
         """Take note of a change of a service: what it has now, and no longer has."""
         for service, change in ((before, -1), (after, 1)):
             spec = (service or {}).get("spec") or {}
@@ -60,7 +60,7 @@ class ServiceAddresses:
         if kind in {"NodePort", "LoadBalancer"}:
             self._node_ports(review, spec, before)
 
-    def _address(self, review: Review, spec: Object, before: Object) -> None:
+    def _address(self, review: Review, spec: JsonDict, before: JsonDict) -> None:
         address = spec.get("clusterIP") or before.get("clusterIP") or ""
         if address == "None":
             spec["clusterIP"], spec["clusterIPs"] = "None", ["None"]
@@ -87,7 +87,7 @@ class ServiceAddresses:
                 return str(host)
         raise _full("serviceIP")
 
-    def _families(self, spec: Object) -> None:
+    def _families(self, spec: JsonDict) -> None:
         if spec["clusterIP"] == "None" and not spec.get("selector"):
             # Headless without a selector: somebody else brings the endpoints, of any family.
             spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
@@ -96,7 +96,7 @@ class ServiceAddresses:
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 
-    def _node_ports(self, review: Review, spec: Object, before: Object) -> None:
+    def _node_ports(self, review: Review, spec: JsonDict, before: JsonDict) -> None:
         if (
             spec.get("type") == "LoadBalancer"
             and spec.get("allocateLoadBalancerNodePorts") is False

@@ -3,11 +3,11 @@
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.kinds import ALL_VERBS, Kind, Kinds
+from dralab.values.json_types import JsonDict
 
-Document = dict[str, Any]
 AGGREGATED: Final = "apidiscovery.k8s.io/v2"
 CUSTOM_VERBS: Final = (
     "delete", "deletecollection", "get", "list", "patch", "create", "update", "watch",
@@ -24,7 +24,7 @@ def groups_of(kinds: Kinds) -> list[str]:
     return [group for group in kinds.groups() if group]
 
 
-def aggregated(kinds: Kinds, *, core: bool) -> Document:
+def aggregated(kinds: Kinds, *, core: bool) -> JsonDict:
     """Return everything about the core group, or about all the others."""
     groups = [""] if core else groups_of(kinds)
     return {
@@ -35,7 +35,7 @@ def aggregated(kinds: Kinds, *, core: bool) -> Document:
     }
 
 
-def _group_discovery(kinds: Kinds, group: str) -> Document:
+def _group_discovery(kinds: Kinds, group: str) -> JsonDict:
     return {
         "metadata": {"name": group, "creationTimestamp": None} if group else {},
         "versions": [
@@ -51,8 +51,8 @@ def _group_discovery(kinds: Kinds, group: str) -> Document:
     }
 
 
-def _resource_discovery(kind: Kind) -> Document:
-    found: Document = {
+def _resource_discovery(kind: Kind) -> JsonDict:
+    found: JsonDict = {
         "resource": kind.plural,
         # Empty group and version stand for the parent's.
         "responseKind": {"group": "", "version": "", "kind": kind.kind},
@@ -76,7 +76,7 @@ def _resource_discovery(kind: Kind) -> Document:
     return found
 
 
-def api_versions(address: str) -> Document:
+def api_versions(address: str) -> JsonDict:
     """Return the old answer of `/api`."""
     return {
         "kind": "APIVersions",
@@ -85,7 +85,7 @@ def api_versions(address: str) -> Document:
     }
 
 
-def api_groups(kinds: Kinds) -> Document:
+def api_groups(kinds: Kinds) -> JsonDict:
     """Return the old answer of `/apis`."""
     return {
         "kind": "APIGroupList",
@@ -94,12 +94,12 @@ def api_groups(kinds: Kinds) -> Document:
     }
 
 
-def api_group(kinds: Kinds, group: str) -> Document:
+def api_group(kinds: Kinds, group: str) -> JsonDict:
     """Return the answer of `/apis/GROUP`."""
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, group)}
 
 
-def _group(kinds: Kinds, group: str) -> Document:
+def _group(kinds: Kinds, group: str) -> JsonDict:
     versions = [
         {"groupVersion": f"{group}/{version}", "version": version}
         for version in kinds.versions(group)
@@ -107,9 +107,9 @@ def _group(kinds: Kinds, group: str) -> Document:
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def api_resources(kinds: Kinds, group: str, version: str) -> Document:
+def api_resources(kinds: Kinds, group: str, version: str) -> JsonDict:
     """Return the answer of `/api/v1` or `/apis/GROUP/VERSION`."""
-    resources: list[Document] = []
+    resources: list[JsonDict] = []
     for kind in kinds.in_version(group, version):
         resources += _resources(kind)
     return {
@@ -120,9 +120,9 @@ def api_resources(kinds: Kinds, group: str, version: str) -> Document:
     }
 
 
-def _resources(kind: Kind) -> list[Document]:
+def _resources(kind: Kind) -> list[JsonDict]:
     order = ALL_VERBS if kind.custom is None else CUSTOM_VERBS
-    main: Document = {
+    main: JsonDict = {
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
@@ -136,7 +136,7 @@ def _resources(kind: Kind) -> list[Document]:
     main["storageVersionHash"] = _storage_hash(kind)
     found = [main]
     for sub in kind.subresources.values():
-        entry: Document = {
+        entry: JsonDict = {
             "name": f"{kind.plural}/{sub.name}",
             "singularName": "",
             "namespaced": kind.namespaced,
@@ -158,7 +158,7 @@ def _storage_hash(kind: Kind) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
-def root_paths(kinds: Kinds) -> Document:
+def root_paths(kinds: Kinds) -> JsonDict:
     """Return the answer of `/`."""
     paths = []
     for group in sorted(groups_of(kinds)):

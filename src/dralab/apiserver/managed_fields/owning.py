@@ -26,8 +26,8 @@ from dralab.apiserver.managed_fields.entries import (
 from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.managed_fields.paths import FieldSet
 from dralab.apiserver.managed_fields.shapes import Shapes, shape_of
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL: Final = "kubectl"
 BEFORE: Final = "before-first-apply"
@@ -122,7 +122,7 @@ def _compared(
     return typed.compared(_trackable(live), _trackable(new), form)
 
 
-def _trackable(obj: Mapping[str, Any]) -> Object:
+def _trackable(obj: Mapping[str, Any]) -> JsonDict:
     found = {key: value for key, value in obj.items() if key not in OWN}
     metadata = obj.get("metadata") or {}
     found["metadata"] = {key: value for key, value in metadata.items() if key not in OWN_METADATA}
@@ -158,7 +158,7 @@ def apply(
     writer: Writer,
     *,
     force: bool = False,
-) -> Object:
+) -> JsonDict:
     """Return the object after a server-side apply, its managedFields included.
 
     `live` is the object as stored, None where there is none. ApiError with reason Conflict where
@@ -232,7 +232,7 @@ def _applied(
     writer: Writer,
     *,
     force: bool,
-) -> Object:
+) -> JsonDict:
     before = dict(live or {})
     owners = read((before.get("metadata") or {}).get("managedFields"))
     if live is not None and not owners:
@@ -266,7 +266,7 @@ def _applied(
     return after
 
 
-def _fresh(config: Mapping[str, Any]) -> Object:
+def _fresh(config: Mapping[str, Any]) -> JsonDict:
     found = typed.merged(typed.MISSING, dict(config), Form.of(None))
     return dict(found)
 
@@ -284,7 +284,7 @@ def _without_own(fields: FieldSet) -> FieldSet:
     return found | {"f:metadata": below} if below else found
 
 
-def _with_own(after: Any, before: Object, config: Mapping[str, Any]) -> Object:
+def _with_own(after: Any, before: JsonDict, config: Mapping[str, Any]) -> JsonDict:
     """Return the object with the fields that nobody owns, which no pruning may take."""
     found = dict(after or {})
     for key in OWN:
@@ -355,7 +355,7 @@ def _from_last_applied(conflict: ConflictError, live: Mapping[str, Any], form: F
     return all(path in allowed for found in conflict.conflicts.values() for path in found)
 
 
-def _keep_last_applied(result: Object, config: Mapping[str, Any]) -> None:
+def _keep_last_applied(result: JsonDict, config: Mapping[str, Any]) -> None:
     """Keep what client-side apply will compare with in step with what kubectl applied."""
     metadata = result["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -365,7 +365,7 @@ def _keep_last_applied(result: Object, config: Mapping[str, Any]) -> None:
     result["metadata"] = metadata | {"annotations": annotations | {LAST_APPLIED: text + "\n"}}
 
 
-def _bare(config: Mapping[str, Any]) -> Object:
+def _bare(config: Mapping[str, Any]) -> JsonDict:
     metadata = dict(config.get("metadata") or {})
     metadata.pop("managedFields", None)
     annotations = dict(metadata.pop("annotations", None) or {})

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from dralab.api.kinds import Kind
 from dralab.api.schemas import OBJECT_META, Schemas, descriptions
+from dralab.values.json_types import JsonObject
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS: Final = META + "DeleteOptions"
@@ -19,8 +20,6 @@ MARKS: Final = {
     "mergeKey": "x-kubernetes-patch-merge-key",
 }
 PLAIN: Final = ("type", "format", "required", "default", "enum", "nullable")
-
-Raw = Mapping[str, Any]
 
 
 class Components:
@@ -89,7 +88,7 @@ class Components:
         if type_ not in known:
             known.append(type_)
 
-    def _definition(self, name: str, raw: Raw) -> dict[str, Any]:
+    def _definition(self, name: str, raw: JsonObject) -> dict[str, Any]:
         texts = self._texts.get(name, {})
         found = self._schema(raw)
         if texts.get(""):
@@ -99,7 +98,7 @@ class Components:
                 schema["description"] = texts[field]
         return found
 
-    def _schema(self, raw: Raw) -> dict[str, Any]:
+    def _schema(self, raw: JsonObject) -> dict[str, Any]:
         found: dict[str, Any] = {key: raw[key] for key in PLAIN if key in raw}
         found |= {mark: raw[key] for key, mark in MARKS.items() if key in raw}
         if "strategy" in raw:
@@ -129,13 +128,13 @@ class Components:
             }
         return found
 
-    def _field(self, raw: Raw) -> dict[str, Any]:
+    def _field(self, raw: JsonObject) -> dict[str, Any]:
         """Return a field's schema: room for its description beside a reference."""
         if "$ref" in raw and self.composed:
             return {"allOf": [self.reference(raw["$ref"])]} | self._beside(raw)
         return self._schema(raw)
 
-    def _beside(self, raw: Raw) -> dict[str, Any]:
+    def _beside(self, raw: JsonObject) -> dict[str, Any]:
         return self._schema({key: value for key, value in raw.items() if key != "$ref"})
 
     def _referring(self, name: str, beside: dict[str, Any]) -> dict[str, Any]:

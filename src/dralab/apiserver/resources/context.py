@@ -15,8 +15,8 @@ from dralab.apiserver.resources.tokens import TokenIssuer
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
@@ -51,7 +51,7 @@ class Context:
         # Make anew what was derived from objects, after writes were taken back.
         self.reloads: list[Callable[[], None]] = []
 
-    def stored(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+    def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Tell whoever observes a collection that an object of it was written."""
         self.wrote()
         self.rules.stored(kind, before, after)

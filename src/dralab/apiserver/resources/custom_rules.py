@@ -13,8 +13,8 @@ from dralab.api.decoding import Decoder, DecodingError
 from dralab.api.fields import FieldError
 from dralab.api.schemas import OBJECT_META, Schema, Schemas
 from dralab.api.strategy import ScalePaths, Strategy
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation"
@@ -52,7 +52,7 @@ class CustomStrategy(Strategy):
         """Return the schema of a version, for managed fields."""
         return self._schemas.get(version)
 
-    def decode(self, value: Object, version: str) -> tuple[Object, list[str]] | None:
+    def decode(self, value: JsonDict, version: str) -> tuple[JsonDict, list[str]] | None:
         """Return the object without the fields that its schema does not know."""
         unknown: list[str] = []
         meta = value.get("metadata")
@@ -70,13 +70,13 @@ class CustomStrategy(Strategy):
             unknown += structural.prune(raw, value)
         return value, unknown
 
-    def default(self, value: Object) -> None:
+    def default(self, value: JsonDict) -> None:
         """Fill in the defaults of the schema."""
         raw = self._raw.get(value["apiVersion"].rpartition("/")[2])
         if raw is not None:
             structural.apply_defaults(raw, value)
 
-    def prepare_create(self, value: Object, now: str) -> None:  # noqa: ARG002
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Drop the status where it has a path of its own."""
         if value.get("status") == {}:
             del value["status"]
@@ -90,19 +90,19 @@ class CustomStrategy(Strategy):
             selector=_path(scale.get("labelSelectorPath", "")),
         )
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new object."""
         return self._errors(value, None)
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change."""
         return self._errors(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change of the status."""
         return self._errors(new, old)
 
-    def _errors(self, value: Object, old: Object | None) -> list[FieldError]:
+    def _errors(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
         raw = self._raw.get(value["apiVersion"].rpartition("/")[2])
         if raw is None:
             return []
@@ -143,7 +143,7 @@ def _has_rules(schema: Any) -> bool:
 class CheckedDefinitions(DefinitionStrategy):
     """Definitions, whose rules in CEL must compile."""
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a definition."""
         found = super().validate(value)
         versions = value["spec"].get("versions") or ()

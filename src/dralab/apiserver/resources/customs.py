@@ -9,10 +9,11 @@ from typing import Any, Final
 from dralab.api.core.definitions import FINALIZER, HUB
 from dralab.api.kinds import ALL_VERBS, Kind, kind_of
 from dralab.apiserver.resources import deleting, writing
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.options import DeleteOptions, WriteOptions
 from dralab.apiserver.storage import Damaged, Key
+from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
 SERVER: Final = "kube-apiserver"
@@ -43,7 +44,7 @@ class CustomResources:
         self._own[name] = spec
         self.serve(name, spec)
 
-    def definition_changed(self, before: Object | None, after: Object | None) -> None:
+    def definition_changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
         """Bring everything in line with a definition that was written."""
         if after is None:
             if before is not None:
@@ -63,7 +64,7 @@ class CustomResources:
 
     # --- coming ---------------------------------------------------------------------------
 
-    def _establish(self, definition: Object) -> None:
+    def _establish(self, definition: JsonDict) -> None:
         """Accept the names of a definition, or say whose they are, and serve its kinds."""
         spec, now = definition["spec"], self.context.now()
         conflict = self._conflict(definition)
@@ -86,7 +87,7 @@ class CustomResources:
             },
         ]
 
-        def edit(value: Object) -> Object:
+        def edit(value: JsonDict) -> JsonDict:
             status = value.setdefault("status", {})
             before = {each["type"]: each for each in status.get("conditions") or ()}
             for condition in conditions:
@@ -116,7 +117,7 @@ class CustomResources:
         if not conflict:
             self.serve(name, spec)
 
-    def _conflict(self, definition: Object) -> tuple[str, str] | None:
+    def _conflict(self, definition: JsonDict) -> tuple[str, str] | None:
         """Return the reason and the sentence where another kind of the group has a name."""
         spec = definition["spec"]
         given, group = spec["names"], spec["group"]
@@ -176,7 +177,7 @@ class CustomResources:
 
     # --- going ----------------------------------------------------------------------------
 
-    def _clean_up(self, definition: Object) -> None:
+    def _clean_up(self, definition: JsonDict) -> None:
         """Delete the objects of a definition, then let it go."""
         spec, meta = definition["spec"], definition["metadata"]
         if FINALIZER not in (meta.get("finalizers") or ()):
@@ -192,7 +193,7 @@ class CustomResources:
             self._release(meta["name"])
 
     def _release(self, name: str) -> None:
-        def edit(value: Object) -> Object:
+        def edit(value: JsonDict) -> JsonDict:
             finalizers = value["metadata"].get("finalizers") or []
             value["metadata"]["finalizers"] = [each for each in finalizers if each != FINALIZER]
             return value
@@ -201,7 +202,7 @@ class CustomResources:
         how = WriteOptions(agent=SERVER, manager=SERVER)
         writing.change(self.context, kind, name, "", edit, options=how)
 
-    def _object_changed(self, name: str, after: Object | None) -> None:
+    def _object_changed(self, name: str, after: JsonDict | None) -> None:
         """Let a definition go when the last of its objects has gone."""
         if after is not None or name in self._busy:
             return
@@ -221,14 +222,14 @@ class CustomResources:
         self._tell()
 
 
-def _is_established(definition: Object) -> bool:
+def _is_established(definition: JsonDict) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(
         each.get("type") == "Established" and each.get("status") == "True" for each in conditions
     )
 
 
-def _in_order(versions: list[Object]) -> list[Object]:
+def _in_order(versions: list[JsonDict]) -> list[JsonDict]:
     """Return versions as discovery prefers them: v2 before v1, v1 before v1beta1."""
     return sorted(versions, key=lambda version: _rank(version["name"]))
 

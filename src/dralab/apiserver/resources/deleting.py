@@ -10,12 +10,13 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import reading
-from dralab.apiserver.resources.context import Context, Object, key_of, raise_conflict
+from dralab.apiserver.resources.context import Context, key_of, raise_conflict
 from dralab.apiserver.resources.options import ADMIN, DeleteOptions, ListOptions, User
 from dralab.apiserver.resources.reading import Page
 from dralab.apiserver.storage import Key, RevisionConflict, Stored
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects import pods
+from dralab.values.json_types import JsonDict
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -81,7 +82,7 @@ def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions, user:
 def _admit(
     context: Context,
     kind: Kind,
-    object_: tuple[Key, Object | None],
+    object_: tuple[Key, JsonDict | None],
     options: DeleteOptions,
     user: User,
 ) -> None:
@@ -127,7 +128,7 @@ def _delete(
 ) -> tuple[Stored, bool]:
     old = live.value
     meta: dict[str, Any] = dict(old["metadata"])
-    value: Object = {**old, "metadata": meta}
+    value: JsonDict = {**old, "metadata": meta}
     grace = _grace(kind, old, options)
     finalizers = _finalizers(meta, options)
     finalizers += [
@@ -158,7 +159,7 @@ def _delete(
     return remove(context, kind, live), True
 
 
-def _mark(context: Context, kind: Kind, value: Object, grace: int) -> None:
+def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
     """Write into an object that it is being deleted."""
     meta = value["metadata"]
     before = meta.get("deletionGracePeriodSeconds")
@@ -190,7 +191,7 @@ def _is_graceful(kind: Kind) -> bool:
     return kind.hub == "pods"
 
 
-def _grace(kind: Kind, value: Object, options: DeleteOptions) -> int:
+def _grace(kind: Kind, value: JsonDict, options: DeleteOptions) -> int:
     """Return the seconds that an object may take to end: pods alone have any."""
     if not _is_graceful(kind):
         return 0
@@ -205,7 +206,7 @@ def _grace(kind: Kind, value: Object, options: DeleteOptions) -> int:
     return 30 if own is None else max(int(own), 0)
 
 
-def _finalizers(meta: Object, options: DeleteOptions) -> list[str]:
+def _finalizers(meta: JsonDict, options: DeleteOptions) -> list[str]:
     found = [name for name in meta.get("finalizers") or [] if name not in {ORPHAN, FOREGROUND}]
     before = meta.get("finalizers") or []
     policy = options.policy
@@ -220,11 +221,11 @@ def _finalizers(meta: Object, options: DeleteOptions) -> list[str]:
     return found
 
 
-def _has_spec_finalizers(kind: Kind, value: Object) -> bool:
+def _has_spec_finalizers(kind: Kind, value: JsonDict) -> bool:
     return kind.hub == "namespaces" and bool((value.get("spec") or {}).get("finalizers"))
 
 
-def is_finished(kind: Kind, value: Object) -> bool:
+def is_finished(kind: Kind, value: JsonDict) -> bool:
     """Return whether an object that is being deleted has nothing left to wait for."""
     meta = value["metadata"]
     return (
@@ -235,7 +236,7 @@ def is_finished(kind: Kind, value: Object) -> bool:
     )
 
 
-def _update(context: Context, kind: Kind, live: Stored, value: Object) -> Stored:
+def _update(context: Context, kind: Kind, live: Stored, value: JsonDict) -> Stored:
     try:
         stored = context.store.update(live.key, value, expect=live.revision)
     except RevisionConflict as error:

@@ -5,16 +5,16 @@ They are imported with the first object that needs them, so that servers start f
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.strategy import Strategy
+from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.api.resource import rules
 
-Object = dict[str, Any]
 HUBS = (
     "resource.k8s.io/deviceclasses",
     "resource.k8s.io/devicetaintrules",
@@ -41,45 +41,45 @@ class DeviceStrategy(Strategy):
 
         return rules.DEFAULT_1_36 if self._features is None else self._features
 
-    def prepare_create(self, value: Object, now: str) -> None:
+    def prepare_create(self, value: JsonDict, now: str) -> None:
         """Fill in defaults; drop the status and the fields of features that are off."""
         from dralab.api.resource import rules
 
         value.pop("status", None)
         self._become(value, rules.default(value, now=now), None)
 
-    def prepare_update(self, new: Object, old: Object, now: str) -> None:
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """Fill in defaults; drop the fields of features that are off and were not used."""
         from dralab.api.resource import rules
 
         self._become(new, rules.default_update(new, old, now=now), old)
 
-    def prepare_status(self, new: Object, old: Object, now: str) -> None:
+    def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """The same for the status."""
         from dralab.api.resource import rules
 
         self._become(new, rules.default_update(new, old, now=now), old)
 
-    def _become(self, value: Object, wanted: Object, old: Object | None) -> None:
+    def _become(self, value: JsonDict, wanted: JsonDict, old: JsonDict | None) -> None:
         from dralab.api.resource import rules
 
         wanted = dict(rules.without_disabled(wanted, self.features, old))
         value.clear()
         value.update(wanted)
 
-    def validate(self, value: Object) -> list[FieldError]:
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new object."""
         from dralab.api.resource import rules
 
         return rules.validate_create(value, self.features, compiled)
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change."""
         from dralab.api.resource import rules
 
         return rules.validate_update(new, old, "", self.features, compiled)
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change of the status."""
         from dralab.api.resource import rules
 
@@ -100,14 +100,14 @@ def compiled(expression: str, features: "rules.Features", *, derived: bool) -> "
     return expressions.compiled(expression, features, derived=derived)
 
 
-def to_hub(kind: Kind, value: Object) -> Object:
+def to_hub(kind: Kind, value: JsonDict) -> JsonDict:
     """Return an object in the version in which its kind is stored."""
     from dralab.api.resource import rules
 
     return rules.convert(value, rules.hub_version(kind.kind))
 
 
-def from_hub(kind: Kind, value: Object) -> Object:
+def from_hub(kind: Kind, value: JsonDict) -> JsonDict:
     """Return a stored object in another version."""
     from dralab.api.resource import rules
 

@@ -8,12 +8,13 @@ from typing import Any, Final
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.resources import deleting, writing
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions, delete_options
 from dralab.apiserver.storage import Stored
 from dralab.objects.metadata import is_deleting
 from dralab.objects.pods import is_finished
 from dralab.values import labels
+from dralab.values.json_types import JsonDict
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
 REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -24,7 +25,7 @@ def evict(  # noqa: PLR0917 - the shape of every handler
     kind: Kind,
     name: str,
     namespace: str,
-    body: Object,
+    body: JsonDict,
     options: WriteOptions,
 ) -> None:
     """Delete a pod if its budget allows; ApiError TooManyRequests where it does not."""
@@ -43,12 +44,12 @@ def evict(  # noqa: PLR0917 - the shape of every handler
         deleting.delete(context, kind, name, namespace, how, user=options.user)
 
 
-def _needs_no_budget(pod: Object) -> bool:
+def _needs_no_budget(pod: JsonDict) -> bool:
     pending = (pod.get("status") or {}).get("phase") == "Pending"
     return pending or is_finished(pod) or is_deleting(pod)
 
 
-def _spend(context: Context, pod: Object, namespace: str, *, dry_run: bool) -> None:
+def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) -> None:
     budgets = [
         stored
         for stored in context.store.list(BUDGETS, namespace).items
@@ -73,7 +74,7 @@ def _spend(context: Context, pod: Object, namespace: str, *, dry_run: bool) -> N
     kind = context.kinds.find("policy", "v1", "poddisruptionbudgets")
     now = context.now()
 
-    def edit(value: Object) -> Object:
+    def edit(value: JsonDict) -> JsonDict:
         found = value["status"]
         found["disruptionsAllowed"] -= 1
         found["disruptedPods"] = {**(found.get("disruptedPods") or {}), name: now}
@@ -85,7 +86,7 @@ def _spend(context: Context, pod: Object, namespace: str, *, dry_run: bool) -> N
     )
 
 
-def _covers(budget: Object, pod: Object) -> bool:
+def _covers(budget: JsonDict, pod: JsonDict) -> bool:
     selector = (budget.get("spec") or {}).get("selector")
     if selector is None:
         return False
@@ -110,7 +111,7 @@ def _refusal(budget: Stored, status: Any) -> ApiError:
 def _note(context: Context, kind: Kind, name: str, namespace: str, options: WriteOptions) -> None:
     now = context.now()
 
-    def edit(pod: Object) -> Object:
+    def edit(pod: JsonDict) -> JsonDict:
         status = pod.setdefault("status", {})
         conditions = [
             each for each in status.get("conditions") or [] if each["type"] != "DisruptionTarget"

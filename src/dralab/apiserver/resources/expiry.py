@@ -8,9 +8,10 @@ from collections import deque
 from typing import Final
 
 from dralab.apiserver.resources import deleting
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.storage import Key
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.values.json_types import JsonDict
 
 HUB: Final = "events"
 TTL: Final = 3600 * SECOND
@@ -55,7 +56,7 @@ class EventLeases:
             kind = self.context.kinds.find("", "v1", "events")
             deleting.remove(self.context, kind, found)
 
-    def _follow(self, _: Object | None, after: Object | None) -> None:
+    def _follow(self, _: JsonDict | None, after: JsonDict | None) -> None:
         if after is None:
             return
         metadata = after["metadata"]
@@ -72,7 +73,7 @@ class EventLeases:
         )
 
 
-def last_seen(event: Object, now: int) -> int:
+def last_seen(event: JsonDict, now: int) -> int:
     """Return when an event was seen last: between its creation and now, whatever its times say.
 
     No recorder's clock ends it early or keeps it for ever.

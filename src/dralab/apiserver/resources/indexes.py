@@ -5,12 +5,12 @@ candidates: whoever asks still checks each of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Key, Store, Stored
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 # Collections and the fields of theirs that are indexed, as dotted paths.
 INDEXED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "pods": {"spec.nodeName": ("spec", "nodeName"), "spec.host": ("spec", "nodeName")},
@@ -62,8 +62,8 @@ class Indexes:
                 index.setdefault(place, {})[stored.key] = None
         return index
 
-    def _follower(self, hub: str) -> Callable[[Object | None, Object | None], None]:
-        def follow(before: Object | None, after: Object | None) -> None:
+    def _follower(self, hub: str) -> Callable[[JsonDict | None, JsonDict | None], None]:
+        def follow(before: JsonDict | None, after: JsonDict | None) -> None:
             index = self._found.get(hub)
             if index is None:
                 return
@@ -86,12 +86,12 @@ class Indexes:
         return follow
 
 
-def _key(hub: str, value: Object) -> Key:
+def _key(hub: str, value: JsonDict) -> Key:
     metadata = value["metadata"]
     return Key(hub, metadata.get("namespace", ""), metadata["name"])
 
 
-def _places(hub: str, value: Object) -> Sequence[tuple[tuple[str, str], str]]:
+def _places(hub: str, value: JsonDict) -> Sequence[tuple[tuple[str, str], str]]:
     """Return under which values of which fields an object is found."""
     found = []
     for path in dict.fromkeys(INDEXED[hub].values()):

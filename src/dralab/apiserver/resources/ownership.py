@@ -8,8 +8,9 @@ from dralab.api.kinds import Kind
 from dralab.api.schemas import Schema, Schemas
 from dralab.apiserver import managed_fields
 from dralab.apiserver.managed_fields import Writer
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
+from dralab.values.json_types import JsonDict
 
 # Ways of writing after which nobody owns more than before.
 UNTRACKED: Final = frozenset({"binding", "eviction"})
@@ -45,7 +46,7 @@ def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ..
 
 
 def created(
-    context: Context, kind: Kind, value: Object, options: WriteOptions, *, now: str
+    context: Context, kind: Kind, value: JsonDict, options: WriteOptions, *, now: str
 ) -> None:
     """Note who made a new object; call it before admission."""
     if options.applied:
@@ -61,8 +62,8 @@ def created(
 def updated(
     context: Context,
     kind: Kind,
-    value: Object,
-    old: Object,
+    value: JsonDict,
+    old: JsonDict,
     options: WriteOptions,
     *,
     subresource: str,
@@ -80,7 +81,7 @@ def updated(
     _set(meta, managed_fields.update(old, value, schema_of(context, kind), who))
 
 
-def settled(value: Object, old: Object) -> None:
+def settled(value: JsonDict, old: JsonDict) -> None:
     """Where nothing changed but the times of entries, take these back: nothing was written."""
     meta, before = value["metadata"], old["metadata"]
     mine, theirs = meta.get("managedFields"), before.get("managedFields")
@@ -98,7 +99,7 @@ def settled(value: Object, old: Object) -> None:
 
 def asked(
     context: Context, kind: Kind, value: Mapping[str, Any], options: WriteOptions
-) -> list[Object]:
+) -> list[JsonDict]:
     """Return who owns the fields of an object that is asked and not stored."""
     if not context.managed_fields:
         return []
@@ -106,7 +107,7 @@ def asked(
     return managed_fields.update(None, value, schema_of(context, kind), who)
 
 
-def _set(meta: Object, entries: list[Object] | None) -> None:
+def _set(meta: JsonDict, entries: list[JsonDict] | None) -> None:
     if entries:
         meta["managedFields"] = entries
     else:

@@ -12,10 +12,11 @@ from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
 from dralab.apiserver.managed_fields import Writer
 from dralab.apiserver.resources import ownership, typing, writing
-from dralab.apiserver.resources.context import Context, Object, key_of
+from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import Stored
 from dralab.values import patches
+from dralab.values.json_types import JsonDict
 from dralab.values.patches import PatchError, TooManyOperations
 from dralab.values.strategic import strategic_merge
 
@@ -40,7 +41,7 @@ def patch(
             context, kind, name, patch, namespace, options=options, subresource=subresource
         )
 
-    def edit(current: Object) -> Object:
+    def edit(current: JsonDict) -> JsonDict:
         return edited(context, kind, current, patch, type, options)
 
     stored = writing.change(
@@ -52,11 +53,11 @@ def patch(
 def edited(  # noqa: PLR0917 - all of it decides
     context: Context,
     kind: Kind,
-    current: Object,
+    current: JsonDict,
     patch: Any,
     type: PatchType,
     options: WriteOptions,
-) -> Object:
+) -> JsonDict:
     """Return a fresh object after a patch, in its typed form; ApiError where it does not fit."""
     try:
         if type == "json":
@@ -97,9 +98,9 @@ def edited(  # noqa: PLR0917 - all of it decides
     return value
 
 
-def merged_copy(value: Object) -> Object:
+def merged_copy(value: JsonDict) -> JsonDict:
     """Return a copy of an object that shares nothing with it."""
-    found: Object = orjson.loads(orjson.dumps(value))
+    found: JsonDict = orjson.loads(orjson.dumps(value))
     return found
 
 
@@ -155,7 +156,7 @@ def _apply(
             made = _applied(None, config, schema, who, force=options.force)
             return writing.create(context, kind, made, namespace, options), True
 
-        def edit(current: Object) -> Object:
+        def edit(current: JsonDict) -> JsonDict:
             given = (config.get("metadata") or {}).get("uid")
             if given and given != current["metadata"]["uid"]:
                 raise ApiError.conflict(
@@ -174,8 +175,8 @@ def _apply(
 
 
 def _applied(
-    live: Object | None, config: Object, schema: Schema | None, who: Writer, *, force: bool
-) -> Object:
+    live: JsonDict | None, config: JsonDict, schema: Schema | None, who: Writer, *, force: bool
+) -> JsonDict:
     try:
         return managed_fields.apply(live, config, schema, who, force=force)
     except ApiError as error:

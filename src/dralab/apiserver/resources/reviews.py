@@ -9,16 +9,17 @@ from typing import Final
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import ownership, subresources, typing
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import User, WriteOptions
 from dralab.apiserver.resources.tokens import ISSUER
+from dralab.values.json_types import JsonDict
 
-Answer = Callable[[Context, Object, User], Object]
+Answer = Callable[[Context, JsonDict, User], JsonDict]
 
 
 def ask(
-    context: Context, kind: Kind, value: Object, namespace: str, options: WriteOptions
-) -> Object:
+    context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
+) -> JsonDict:
     """Answer a review, or bind a pod by the old path `bindings`."""
     meta = value.get("metadata")
     value["metadata"] = meta if isinstance(meta, dict) else {}
@@ -52,8 +53,8 @@ def ask(
     return found
 
 
-def _user_info(user: User) -> Object:
-    found: Object = {"username": user.name}
+def _user_info(user: User) -> JsonDict:
+    found: JsonDict = {"username": user.name}
     if user.uid:
         found["uid"] = user.uid
     if user.groups:
@@ -61,12 +62,12 @@ def _user_info(user: User) -> Object:
     return found
 
 
-def _access(context: Context, value: Object, user: User) -> Object:
+def _access(context: Context, value: JsonDict, user: User) -> JsonDict:
     del context, user
     return {"spec": value.get("spec") or {}, "status": {"allowed": True}}
 
 
-def _rules(context: Context, value: Object, user: User) -> Object:
+def _rules(context: Context, value: JsonDict, user: User) -> JsonDict:
     del context, value, user
     return {
         "spec": {},
@@ -78,12 +79,12 @@ def _rules(context: Context, value: Object, user: User) -> Object:
     }
 
 
-def _self(context: Context, value: Object, user: User) -> Object:
+def _self(context: Context, value: JsonDict, user: User) -> JsonDict:
     del context, value
     return {"status": {"userInfo": _user_info(user)}}
 
 
-def _token(context: Context, value: Object, user: User) -> Object:
+def _token(context: Context, value: JsonDict, user: User) -> JsonDict:
     del user
     spec = value.get("spec")
     spec = spec if isinstance(spec, dict) else {}

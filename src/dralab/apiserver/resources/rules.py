@@ -1,7 +1,7 @@
 """Which rules hold for which kind, and how the versions of one store become each other."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.core import definitions
 from dralab.api.core.cluster import event_from_core, event_to_core
@@ -12,12 +12,12 @@ from dralab.api.resource.features import Features
 from dralab.api.strategy import Strategy
 from dralab.apiserver.resources import devices
 from dralab.apiserver.resources.custom_rules import CheckedDefinitions
+from dralab.values.json_types import JsonDict
 
-Object = dict[str, Any]
 # (kind of the version asked for, object) → the same object in another version, a new mapping.
-Conversion = Callable[[Kind, Object], Object]
+Conversion = Callable[[Kind, JsonDict], JsonDict]
 # (state before, state after) of a stored object; None where there is none.
-Observer = Callable[[Object | None, Object | None], None]
+Observer = Callable[[JsonDict | None, JsonDict | None], None]
 PLAIN: Final = Strategy()
 
 
@@ -61,7 +61,7 @@ class Rules:
         """Return the rules of a kind."""
         return self.strategies.get(kind.hub, PLAIN)
 
-    def default(self, kind: Kind, value: Object) -> None:
+    def default(self, kind: Kind, value: JsonDict) -> None:
         """Fill in what the client left out."""
         self.of(kind).default(value)
 
@@ -69,7 +69,7 @@ class Rules:
         """Call `observer` after each write to a collection, with the store's lock held."""
         self._observers.setdefault(hub, []).append(observer)
 
-    def stored(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+    def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Tell the observers of a collection."""
         for observer in self._observers.get(kind.hub, ()):
             observer(before, after)
@@ -82,14 +82,14 @@ class Rules:
         """Return whether objects of that version are stored as they are."""
         return self.hub_type(kind)[0] == kind.api_version
 
-    def to_hub(self, kind: Kind, value: Object) -> Object:
+    def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
         """Return an object in its stored form."""
         found = self.conversions.get(kind.hub)
         if found is None or self.is_hub(kind):
             return value
         return found[0](kind, value)
 
-    def from_hub(self, kind: Kind, value: Object) -> Object:
+    def from_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
         """Return a stored object in the version of `kind`; the stored one is not changed."""
         if self.is_hub(kind):
             return value

@@ -8,22 +8,23 @@ from dralab.api import fields
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import patching, writing
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.storage import Stored
+from dralab.values.json_types import JsonDict
 
 
-def scale_of(context: Context, kind: Kind, stored: Stored) -> Object:
+def scale_of(context: Context, kind: Kind, stored: Stored) -> JsonDict:
     """Return the Scale of an object."""
     value = context.rules.from_hub(kind, stored.value)
     paths = context.rules.of(kind).scale_paths(kind.version)
     meta = value["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    spec: Object = {}
+    spec: JsonDict = {}
     if replicas := _at(value, paths.spec):
         spec["replicas"] = replicas
-    status: Object = {"replicas": _at(value, paths.status) or 0}
+    status: JsonDict = {"replicas": _at(value, paths.status) or 0}
     selector = _at(value, paths.selector) if paths.selector else None
     if selector:
         status["selector"] = selector if isinstance(selector, str) else selector_text(selector)
@@ -36,14 +37,14 @@ def scale_of(context: Context, kind: Kind, stored: Stored) -> Object:
     }
 
 
-def selector_text(selector: Object) -> str:
+def selector_text(selector: JsonDict) -> str:
     """Return a label selector as a query has it; a plain map of labels counts as one.
 
     >>> selector_text({"matchLabels": {"b": "2", "a": "1"}})
     'a=1,b=2'
     """
     plain = selector
-    expressions: list[Object] = []
+    expressions: list[JsonDict] = []
     if "matchLabels" in selector or "matchExpressions" in selector:
         plain = selector.get("matchLabels") or {}
         expressions = selector.get("matchExpressions") or []
@@ -61,7 +62,7 @@ def selector_text(selector: Object) -> str:
     return ",".join(text for _, text in sorted(parts))
 
 
-def get(context: Context, kind: Kind, name: str, namespace: str) -> Object:
+def get(context: Context, kind: Kind, name: str, namespace: str) -> JsonDict:
     """Return an object's Scale."""
     return scale_of(context, kind, context.live(kind, namespace, name))
 
@@ -71,10 +72,10 @@ def put(
     kind: Kind,
     name: str,
     namespace: str,
-    scale: Object,
+    scale: JsonDict,
     *,
     options: WriteOptions,
-) -> Object:
+) -> JsonDict:
     """Set the replicas of an object to those of a Scale."""
     given = scale.get("metadata") or {}
     if given.get("name") and given["name"] != name:
@@ -94,7 +95,7 @@ def put(
         raise fields.invalid("Scale", name, [error], group="autoscaling")
     paths = context.rules.of(kind).scale_paths(kind.version)
 
-    def edit(value: Object) -> Object:
+    def edit(value: JsonDict) -> JsonDict:
         if revision := given.get("resourceVersion"):
             value["metadata"]["resourceVersion"] = revision
         _set(value, paths.spec, replicas)
@@ -115,7 +116,7 @@ def patch(
     *,
     options: WriteOptions,
     type: PatchType,
-) -> Object:
+) -> JsonDict:
     """Patch an object's Scale."""
     scale_kind = SCALE
     with context.store.lock:
@@ -141,14 +142,14 @@ SCALE = Kind(
 )
 
 
-def _at(value: Object, path: tuple[str, ...]) -> Any:
+def _at(value: JsonDict, path: tuple[str, ...]) -> Any:
     found: Any = value
     for part in path:
         found = found.get(part) if isinstance(found, dict) else None
     return found
 
 
-def _set(value: Object, path: tuple[str, ...], item: Any) -> None:
+def _set(value: JsonDict, path: tuple[str, ...], item: Any) -> None:
     found = value
     for part in path[:-1]:
         below = found.get(part)

@@ -14,9 +14,9 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Stored
 from dralab.values import labels
+from dralab.values.json_types import JsonObject
 
-Value = Mapping[str, Any]
-Getter = Callable[[Value], str]
+Getter = Callable[[JsonObject], str]
 # Values that JSON writes as they are, and that no field has by default (as "0" and "false").
 LITERAL: Final = re.compile(r"(?!(?:true|false)$)[A-Za-z][A-Za-z0-9._/-]*")
 TERM: Final = re.compile(r"(?P<field>[^=!]+?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
@@ -92,7 +92,7 @@ def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection
     """
     if not label_selector and not field_selector:
         return EVERYTHING
-    checks: list[Callable[[Value], bool]] = []
+    checks: list[Callable[[JsonObject], bool]] = []
     name = ""
     exact: tuple[str, Getter, str] | None = None
     needles: list[str] = []
@@ -133,16 +133,16 @@ def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection
     return Selection(accepts=accepts, name=name, exact=exact, empty=False)
 
 
-def _is(expected: str, get: Getter) -> Callable[[Value], bool]:
+def _is(expected: str, get: Getter) -> Callable[[JsonObject], bool]:
     return lambda value: get(value) == expected
 
 
-def _none_of(refused: set[str], get: Getter) -> Callable[[Value], bool]:
+def _none_of(refused: set[str], get: Getter) -> Callable[[JsonObject], bool]:
     return lambda value: get(value) not in refused
 
 
 def _all(
-    checks: Sequence[Callable[[Value], bool]], needles: Sequence[bytes]
+    checks: Sequence[Callable[[JsonObject], bool]], needles: Sequence[bytes]
 ) -> Callable[[Stored], bool]:
     """Return all checks as one. A state that is kept as JSON is parsed only if it may pass.
 
@@ -186,7 +186,7 @@ def getter(kind: Kind, field: str) -> Getter:
 def _path(field: str) -> Getter:
     parts = field.split(".")
 
-    def get(value: Value) -> str:
+    def get(value: JsonObject) -> str:
         found: Any = value
         for part in parts:
             if not isinstance(found, Mapping):
@@ -211,7 +211,7 @@ def _count(field: str) -> Getter:
     return lambda value: read(value) or "0"
 
 
-def _pod_ips(value: Value) -> str:
+def _pod_ips(value: JsonObject) -> str:
     ips = (value.get("status") or {}).get("podIPs") or ()
     return ",".join(entry.get("ip", "") for entry in ips)
 

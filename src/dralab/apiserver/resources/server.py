@@ -9,7 +9,7 @@ from dralab.api.extended import Extended, Fields
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import deleting, patching, reading, reviews, subresources, writing
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.customs import CustomResources
 from dralab.apiserver.resources.options import (
     ADMIN,
@@ -22,6 +22,7 @@ from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.reading import Page
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Stored
+from dralab.values.json_types import JsonDict
 
 EVERYTHING: Final = ListOptions()
 PLAINLY: Final = DeleteOptions()
@@ -55,7 +56,7 @@ class Resources:
             )
         return found
 
-    def view(self, kind: Kind, stored: Stored) -> Object:
+    def view(self, kind: Kind, stored: Stored) -> JsonDict:
         """Return a stored object in the version of `kind`."""
         return self.context.rules.from_hub(kind, stored.value)
 
@@ -85,7 +86,7 @@ class Resources:
         return reading.watch(self.context, kind, namespace, options, name=name)
 
     def create(
-        self, kind: Kind, value: Object, namespace: str = "", options: WriteOptions | None = None
+        self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
     ) -> Stored:
         """Store a new object."""
         # What admission has seen (names, addresses, the namespace) is still so when it is stored.
@@ -96,7 +97,7 @@ class Resources:
     def update(
         self,
         kind: Kind,
-        value: Object,
+        value: JsonDict,
         name: str,
         namespace: str = "",
         options: WriteOptions | None = None,
@@ -109,7 +110,7 @@ class Resources:
     def put(
         self,
         kind: Kind,
-        value: Object,
+        value: JsonDict,
         name: str,
         namespace: str = "",
         options: WriteOptions | None = None,
@@ -185,7 +186,7 @@ class Resources:
         namespace: str = "",
         options: WriteOptions | None = None,
         type: PatchType = "merge",
-    ) -> Object:
+    ) -> JsonDict:
         """Do get, create, update or patch on a subresource other than `status`.
 
         Returns the object that the server answers with, in the version of `kind`.
@@ -203,8 +204,8 @@ class Resources:
         )
 
     def ask(
-        self, kind: Kind, value: Object, namespace: str = "", options: WriteOptions | None = None
-    ) -> Object:
+        self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
+    ) -> JsonDict:
         """Answer a kind that is asked and not stored: reviews, bindings."""
         return reviews.ask(self.context, kind, value, namespace, options or WriteOptions())
 

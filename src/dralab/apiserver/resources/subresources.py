@@ -8,11 +8,12 @@ from dralab.api.decoding import DecodingError, decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import eviction, patching, scaling, typing, writing
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.tokens import ISSUER, LIFETIME
 from dralab.kernel.clock import rfc3339
+from dralab.values.json_types import JsonDict
 
 SUCCESS: Final[Mapping[str, Any]] = {
     "kind": "Status",
@@ -22,7 +23,7 @@ SUCCESS: Final[Mapping[str, Any]] = {
     "code": 201,
 }
 # (context, kind, name, namespace, body, options) → what the server answers.
-Handler = Callable[[Context, Kind, str, str, Object, WriteOptions], Object]
+Handler = Callable[[Context, Kind, str, str, JsonDict, WriteOptions], JsonDict]
 # Subresources that are the object itself, and the part of it that they may change.
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "approval": ("status", "conditions"),
@@ -43,7 +44,7 @@ def call(
     namespace: str,
     options: WriteOptions,
     type: PatchType,
-) -> Object:
+) -> JsonDict:
     """Do one verb on one subresource; ApiError."""
     if subresource == "scale":
         match verb:
@@ -79,7 +80,7 @@ def call(
     return handler(context, kind, name, namespace, _object(body), options)
 
 
-def _object(body: Any) -> Object:
+def _object(body: Any) -> JsonDict:
     if not isinstance(body, dict):
         raise ApiError.bad_request("the body of the request must be an object")
     for part in ("metadata", "spec"):
@@ -90,14 +91,14 @@ def _object(body: Any) -> Object:
     return body
 
 
-def _typed(body: Any, api_version: str, kind: str) -> Object:
+def _typed(body: Any, api_version: str, kind: str) -> JsonDict:
     """Return the body of a request in its typed form; fields that nobody knows are dropped."""
     value = _object(body)
     decoder = decoder_of(api_version, kind)
     if decoder is None:
         return value
     try:
-        found: Object = decoder.decode(value)[0]
+        found: JsonDict = decoder.decode(value)[0]
     except DecodingError as error:
         version = api_version.rpartition("/")[2]
         raise ApiError.bad_request(
@@ -117,10 +118,10 @@ def _part(
     namespace: str,
     options: WriteOptions,
     type: PatchType | None,
-) -> Object:
+) -> JsonDict:
     """Change the one part of an object that a subresource stands for."""
 
-    def edit(current: Object) -> Object:
+    def edit(current: JsonDict) -> JsonDict:
         if type is None:
             # In its typed form: what a client sends as `status` may be anything.
             changed = typing.decoded(context, kind, _object(body), options)
@@ -149,7 +150,7 @@ def _part(
     return context.rules.from_hub(kind, stored.value)
 
 
-def _resize(containers: list[Object], wanted: list[Object]) -> None:
+def _resize(containers: list[JsonDict], wanted: list[JsonDict]) -> None:
     resources = {each.get("name"): each.get("resources") for each in wanted}
     for container in containers:
         if found := resources.get(container.get("name")):
@@ -157,8 +158,8 @@ def _resize(containers: list[Object], wanted: list[Object]) -> None:
 
 
 def _bind(  # noqa: PLR0917 - the shape of every handler
-    context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
-) -> Object:
+    context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
+) -> JsonDict:
     """Give a pod its node, once."""
     body = _typed(body, "v1", "Binding")
     target = body["target"]
@@ -167,7 +168,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
         raise ApiError.bad_request("Binding: target must be a Node with a name")
     now = context.now()
 
-    def edit(pod: Object) -> Object:
+    def edit(pod: JsonDict) -> JsonDict:
         if pod["metadata"].get("deletionTimestamp"):
             raise _bind_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
         spec = pod["spec"]
@@ -207,7 +208,7 @@ def _bind_conflict(name: str, why: str) -> ApiError:
     return ApiError.conflict("pods/binding", name, why)
 
 
-def with_condition(conditions: list[Object], condition: Object) -> list[Object]:
+def with_condition(conditions: list[JsonDict], condition: JsonDict) -> list[JsonDict]:
     """Return conditions with one of them set; the time of its last change stays if it did not."""
     found = []
     for each in conditions:
@@ -219,16 +220,16 @@ def with_condition(conditions: list[Object], condition: Object) -> list[Object]:
 
 
 def _evict(  # noqa: PLR0917 - the shape of every handler
-    context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
-) -> Object:
+    context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
+) -> JsonDict:
     wanted = _typed(body, "policy/v1", "Eviction")
     eviction.evict(context, kind, name, namespace, wanted, options)
     return dict(SUCCESS)
 
 
 def _token(  # noqa: PLR0917 - the shape of every handler
-    context: Context, kind: Kind, name: str, namespace: str, body: Object, options: WriteOptions
-) -> Object:
+    context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
+) -> JsonDict:
     """Give out a token of a service account."""
     account = context.live(kind, namespace, name).value
     spec = _typed(body, "authentication.k8s.io/v1", "TokenRequest").get("spec") or {}

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dralab.api.decoding import DecodingError, decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.resources.context import Context, Object
+from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
+from dralab.values.json_types import JsonDict
 
 
-def decoded(context: Context, kind: Kind, value: Object, options: WriteOptions) -> Object:
+def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions) -> JsonDict:
     """Return an object as the server keeps it, before defaults.
 
     Unknown and repeated fields are dropped, and refused or warned of as the options say.
@@ -25,7 +26,7 @@ def decoded(context: Context, kind: Kind, value: Object, options: WriteOptions) 
     return value
 
 
-def typed(context: Context, kind: Kind, value: Object) -> tuple[Object, list[str]]:
+def typed(context: Context, kind: Kind, value: JsonDict) -> tuple[JsonDict, list[str]]:
     """Return an object in its typed form and the paths of unknown fields; DecodingError."""
     custom = context.rules.of(kind).decode(value, kind.version)
     if custom is not None:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dralab.apiserver.storage import Change, Stored, Value
+from dralab.apiserver.storage import Change, Stored
 from dralab.apiserver.watching.seams import EventType
+from dralab.values.json_types import JsonDict
 
 Filter = Callable[[Stored], bool]
 
@@ -24,7 +25,7 @@ class Watching:
     namespace: str = ""
     name: str = ""
     accepts: Filter | None = None
-    exact: tuple[str, Callable[[Value], str], str] | None = None
+    exact: tuple[str, Callable[[JsonDict], str], str] | None = None
     initial: Sequence[Stored] = ()
     initial_end: bool = False
     since: int = 0

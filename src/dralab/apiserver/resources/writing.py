@@ -18,7 +18,6 @@ from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import deleting, ownership, typing
 from dralab.apiserver.resources.context import (
     Context,
-    Object,
     conflict,
     key_of,
     metadata_of,
@@ -27,6 +26,7 @@ from dralab.apiserver.resources.context import (
 )
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import Damaged, KeyExists, RevisionConflict, Stored
+from dralab.values.json_types import JsonDict
 
 # What only the server writes; an update keeps the stored values.
 NAME_TRIES = 8
@@ -36,7 +36,7 @@ SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodS
 
 
 def create(
-    context: Context, kind: Kind, value: Object, namespace: str, options: WriteOptions
+    context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
 ) -> Stored:
     """Store a new object. `value` is in the version of `kind` and belongs to the server now."""
     rules = context.rules.of(kind)
@@ -101,7 +101,9 @@ def _free_name(context: Context, kind: Kind, namespace: str, prefix: str) -> str
     return name
 
 
-def _given_metadata(context: Context, kind: Kind, value: Object, options: WriteOptions) -> Object:
+def _given_metadata(
+    context: Context, kind: Kind, value: JsonDict, options: WriteOptions
+) -> JsonDict:
     """Return the metadata that a client sent, an empty one where it sent none."""
     given = value.get("metadata")
     if isinstance(given, dict):
@@ -110,12 +112,12 @@ def _given_metadata(context: Context, kind: Kind, value: Object, options: WriteO
         # Not to be read at all: decoding says so in its own words.
         value = typing.decoded(context, kind, value, options)
         raise typing.unusable(kind, "metadata is no object")
-    meta: Object = {}
+    meta: JsonDict = {}
     value["metadata"] = meta
     return meta
 
 
-def _check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
+def _check_namespace(kind: Kind, meta: JsonDict, namespace: str) -> None:
     given = meta.get("namespace") or ""
     if not kind.namespaced:
         if given:
@@ -138,10 +140,12 @@ def _exists(kind: Kind, current: Stored) -> ApiError:
     return error
 
 
-def _new_metadata(context: Context, kind: Kind, value: Object, namespace: str, *, now: str) -> None:
+def _new_metadata(
+    context: Context, kind: Kind, value: JsonDict, namespace: str, *, now: str
+) -> None:
     """Give a new object its identity; the parts in the order in which servers write them."""
     given = value["metadata"]
-    meta: Object = {}
+    meta: JsonDict = {}
     if name := given.pop("name", None):
         meta["name"] = name
     if prefix := given.pop("generateName", None):
@@ -163,12 +167,12 @@ def _new_metadata(context: Context, kind: Kind, value: Object, namespace: str, *
     value["metadata"] = meta
 
 
-def _ordered(kind: Kind, context: Context, value: Object) -> Object:
+def _ordered(kind: Kind, context: Context, value: JsonDict) -> JsonDict:
     """Return the object with kind and apiVersion first: lists cut them off by their length."""
     version, name = context.rules.hub_type(kind)
     value.pop("kind", None)
     value.pop("apiVersion", None)
-    ordered: Object = {"kind": name, "apiVersion": version}
+    ordered: JsonDict = {"kind": name, "apiVersion": version}
     ordered.update(value)
     return ordered
 
@@ -180,8 +184,8 @@ def _admit(
     *,
     namespace: str,
     name: str,
-    value: Object | None,
-    old: Object | None,
+    value: JsonDict | None,
+    old: JsonDict | None,
     options: WriteOptions,
     subresource: str = "",
 ) -> None:
@@ -209,7 +213,7 @@ def _admit(
 def update(
     context: Context,
     kind: Kind,
-    value: Object,
+    value: JsonDict,
     name: str,
     namespace: str,
     *,
@@ -249,7 +253,7 @@ def change(
     kind: Kind,
     name: str,
     namespace: str,
-    edit: Callable[[Object], Object],
+    edit: Callable[[JsonDict], JsonDict],
     *,
     options: WriteOptions,
     subresource: str = "",
@@ -276,7 +280,7 @@ def _replace(
     context: Context,
     kind: Kind,
     live: Stored,
-    value: Object,
+    value: JsonDict,
     options: WriteOptions,
     *,
     subresource: str,
@@ -351,7 +355,7 @@ def _invalid(context: Context, kind: Kind, name: str, errors: Sequence[FieldErro
     return fields.invalid(kind.kind, name, shown, group=kind.group)
 
 
-def _check_revision(kind: Kind, live: Stored, meta: Object, *, unconditional: bool) -> None:
+def _check_revision(kind: Kind, live: Stored, meta: JsonDict, *, unconditional: bool) -> None:
     given = meta.get("resourceVersion")
     if not given or given == "0":
         if not unconditional:
@@ -366,8 +370,8 @@ def _check_revision(kind: Kind, live: Stored, meta: Object, *, unconditional: bo
 
 
 def _carried_over(
-    context: Context, kind: Kind, value: Object, old: Object, subresource: str
-) -> Object:
+    context: Context, kind: Kind, value: JsonDict, old: JsonDict, subresource: str
+) -> JsonDict:
     """Return the new object with what this path may not change taken from the old one."""
     rules = context.rules.of(kind)
     given, before = value["metadata"], old["metadata"]
@@ -407,7 +411,7 @@ def _carried_over(
     return _ordered(kind, context, value)
 
 
-def _wanted_changed(counted: tuple[str, ...], new: Object, old: Object) -> bool:
+def _wanted_changed(counted: tuple[str, ...], new: JsonDict, old: JsonDict) -> bool:
     """Return whether anything but metadata and status is different."""
     for part in (*new, *old):
         if part in {"metadata", "status", "kind", "apiVersion"}:

@@ -20,7 +20,7 @@ from dralab.apiserver.storage.errors import (
     Unstorable,
 )
 from dralab.apiserver.storage.memory import MemoryStore
-from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value
+from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
 from dralab.apiserver.storage.store import Store
 
 __all__ = [
@@ -40,5 +40,4 @@ __all__ = [
     "StoreDamaged",
     "Stored",
     "Unstorable",
-    "Value",
 ]

@@ -23,8 +23,9 @@ from dralab.apiserver.storage.errors import (
     StorageUnavailable,
     Unstorable,
 )
-from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value, stamped
+from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, stamped
 from dralab.apiserver.storage.store import Filter, Listener
+from dralab.values.json_types import JsonDict
 
 # Changes kept per collection. kube-apiserver keeps five minutes of etcd history and a window of
 # at least 100 and at most 102,400 events per collection; this is some seconds of its top speed.
@@ -227,7 +228,7 @@ class MemoryStore:
         with self.lock:
             return sorted(name for name, found in self._collections.items() if found.spaces)
 
-    def create(self, key: Key, value: Value) -> Stored:
+    def create(self, key: Key, value: JsonDict) -> Stored:
         """Store a new object; its `metadata.resourceVersion` is set. KeyExists."""
         with self.lock:
             collection = self._collection(key.resource)
@@ -241,7 +242,7 @@ class MemoryStore:
             self._write(collection, Change(key, revision, None, stored))
             return stored
 
-    def update(self, key: Key, value: Value, *, expect: int | None = None) -> Stored:
+    def update(self, key: Key, value: JsonDict, *, expect: int | None = None) -> Stored:
         """Replace an object, at revision `expect` if given. KeyMissing, RevisionConflict."""
         with self.lock:
             collection = self._collection(key.resource)
@@ -252,7 +253,9 @@ class MemoryStore:
             self._write(collection, Change(key, revision, current, stored))
             return stored
 
-    def delete(self, key: Key, value: Value | None = None, *, expect: int | None = None) -> Stored:
+    def delete(
+        self, key: Key, value: JsonDict | None = None, *, expect: int | None = None
+    ) -> Stored:
         """Remove an object; return its last state. KeyMissing, RevisionConflict."""
         with self.lock:
             collection = self._collection(key.resource)

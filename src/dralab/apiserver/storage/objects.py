@@ -4,11 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
-Value = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 
 class Key(NamedTuple):
@@ -45,7 +45,7 @@ class Stored:
     def __init__(
         self,
         key: Key,
-        value: Value | None,
+        value: JsonDict | None,
         revision: int,
         created: int,
         encoded: bytes | None = None,
@@ -57,7 +57,7 @@ class Stored:
         self._encoded = encoded
 
     @property
-    def value(self) -> Value:
+    def value(self) -> JsonDict:
         """The object as a mapping. Whoever changes it breaks the store."""
         found = self._value
         if found is None:
@@ -183,7 +183,7 @@ class Listing:
     more: bool = False
 
 
-def _encoded(value: Value | None) -> bytes:
+def _encoded(value: JsonDict | None) -> bytes:
     """Return an object as compact JSON, in no more memory than it needs.
 
     What orjson returns keeps the room in which it was written, 8 KiB at the least: a copy of an
@@ -192,7 +192,7 @@ def _encoded(value: Value | None) -> bytes:
     return bytes(memoryview(orjson.dumps(value)))
 
 
-def stamped(value: Value, revision: int) -> Value:
+def stamped(value: JsonDict, revision: int) -> JsonDict:
     """Return a shallow copy of an object with another `metadata.resourceVersion`."""
     metadata = {**(value.get("metadata") or {}), "resourceVersion": str(revision)}
     return {**value, "metadata": metadata}

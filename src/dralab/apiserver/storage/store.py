@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from typing import Protocol
 
-from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, Value
+from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
+from dralab.values.json_types import JsonDict
 
 Listener = Callable[[Sequence[Change]], None]
 Filter = Callable[[Stored], bool]
@@ -67,18 +68,20 @@ class Store(Protocol):
         """Return the collections that hold objects, sorted."""
         ...
 
-    def create(self, key: Key, value: Value) -> Stored:
+    def create(self, key: Key, value: JsonDict) -> Stored:
         """Store a new object; its `metadata.resourceVersion` is set. KeyExists, Damaged."""
         ...
 
-    def update(self, key: Key, value: Value, *, expect: int | None = None) -> Stored:
+    def update(self, key: Key, value: JsonDict, *, expect: int | None = None) -> Stored:
         """Replace an object, at revision `expect` if given.
 
         KeyMissing, RevisionConflict, Damaged.
         """
         ...
 
-    def delete(self, key: Key, value: Value | None = None, *, expect: int | None = None) -> Stored:
+    def delete(
+        self, key: Key, value: JsonDict | None = None, *, expect: int | None = None
+    ) -> Stored:
         """Remove an object and return its last state, at the revision of the removal.
 
         `value` is the last state to show watchers where it differs from the one stored. An

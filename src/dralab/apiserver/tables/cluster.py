@@ -4,36 +4,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, UNKNOWN, UNSET, age, human, joined
-from dralab.apiserver.tables.printers import (
-    Cells,
-    Object,
-    condition,
-    name_of,
-    printer,
-    spec_of,
-    status_of,
-)
+from dralab.apiserver.tables.printers import Cells, condition, name_of, printer, spec_of, status_of
 from dralab.kernel.clock import SECOND
 from dralab.objects.nodes import is_unschedulable
+from dralab.values.json_types import JsonObject
 
 ROLE = "node-role.kubernetes.io/"
 
 
-def named(obj: Object, now: int) -> Sequence[Any]:
+def named(obj: JsonObject, now: int) -> Sequence[Any]:
     """Return the cells of a kind with nothing to show but its age."""
     return [name_of(obj), age(obj, now)]
 
 
-def dated(obj: Object, now: int) -> Sequence[Any]:
+def dated(obj: JsonObject, now: int) -> Sequence[Any]:
     """Return the cells of a kind without a printer of its own."""
     del now
     return [name_of(obj), obj["metadata"].get("creationTimestamp")]
 
 
-def _with_age(*parts: Callable[[Object], Any]) -> Cells:
+def _with_age(*parts: Callable[[JsonObject], Any]) -> Cells:
     """Return cells: the name, some parts of the object, and its age."""
 
-    def cells(obj: Object, now: int) -> Sequence[Any]:
+    def cells(obj: JsonObject, now: int) -> Sequence[Any]:
         return [
             name_of(obj),
             *(part(obj) for part in parts),
@@ -43,16 +36,16 @@ def _with_age(*parts: Callable[[Object], Any]) -> Cells:
     return cells
 
 
-def _spec(name: str, absent: Any = "") -> Callable[[Object], Any]:
-    def part(obj: Object) -> Any:
+def _spec(name: str, absent: Any = "") -> Callable[[JsonObject], Any]:
+    def part(obj: JsonObject) -> Any:
         value = spec_of(obj).get(name)
         return absent if value is None else value
 
     return part
 
 
-def _top(name: str, absent: Any = "") -> Callable[[Object], Any]:
-    def part(obj: Object) -> Any:
+def _top(name: str, absent: Any = "") -> Callable[[JsonObject], Any]:
+    def part(obj: JsonObject) -> Any:
         value = obj.get(name)
         return absent if value is None else value
 
@@ -62,7 +55,7 @@ def _top(name: str, absent: Any = "") -> Callable[[Object], Any]:
 # --- Nodes and storage ------------------------------------------------------------------------
 
 
-def _node(obj: Object, now: int) -> Sequence[Any]:
+def _node(obj: JsonObject, now: int) -> Sequence[Any]:
     status = status_of(obj)
     info = status.get("nodeInfo") or {}
     addresses = status.get("addresses") or ()
@@ -84,7 +77,7 @@ def _node(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _node_word(obj: Object) -> str:
+def _node_word(obj: JsonObject) -> str:
     ready = condition(obj, "Ready")
     word = "Unknown"
     if ready is not None:
@@ -92,7 +85,7 @@ def _node_word(obj: Object) -> str:
     return f"{word},SchedulingDisabled" if is_unschedulable(obj) else word
 
 
-def _roles(obj: Object) -> set[str]:
+def _roles(obj: JsonObject) -> set[str]:
     found = set()
     for key, value in (obj["metadata"].get("labels") or {}).items():
         if key.startswith(ROLE) and key != ROLE:
@@ -114,13 +107,13 @@ def _modes(found: Sequence[str] | None) -> str:
     return joined([short for mode, short in MODES.items() if mode in (found or ())])
 
 
-def _phase(obj: Object) -> str:
+def _phase(obj: JsonObject) -> str:
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
     return str(status_of(obj).get("phase", ""))
 
 
-def _claim(obj: Object, now: int) -> Sequence[Any]:
+def _claim(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     bound = bool(spec.get("volumeName"))
     return [
@@ -136,7 +129,7 @@ def _claim(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _volume(obj: Object, now: int) -> Sequence[Any]:
+def _volume(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     claim = spec.get("claimRef")
     return [
@@ -154,14 +147,14 @@ def _volume(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _storage_class_name(obj: Object) -> str:
+def _storage_class_name(obj: JsonObject) -> str:
     notes = obj["metadata"].get("annotations") or {}
     keys = ("storageclass.kubernetes.io/is-default-class",)
     default = any(notes.get(key) == "true" for key in keys)
     return f"{name_of(obj)} (default)" if default else name_of(obj)
 
 
-def _storage_class(obj: Object, now: int) -> Sequence[Any]:
+def _storage_class(obj: JsonObject, now: int) -> Sequence[Any]:
     return [
         _storage_class_name(obj),
         obj.get("provisioner", ""),
@@ -172,7 +165,7 @@ def _storage_class(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _csi_driver(obj: Object, now: int) -> Sequence[Any]:
+def _csi_driver(obj: JsonObject, now: int) -> Sequence[Any]:
     spec = spec_of(obj)
     tokens = [request.get("audience", "") for request in spec.get("tokenRequests") or ()]
     return [
@@ -190,7 +183,7 @@ def _csi_driver(obj: Object, now: int) -> Sequence[Any]:
 # --- Access and extensions --------------------------------------------------------------------
 
 
-def _binding(obj: Object, now: int) -> Sequence[Any]:
+def _binding(obj: JsonObject, now: int) -> Sequence[Any]:
     role = obj.get("roleRef") or {}
     subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in obj.get("subjects") or ():
@@ -206,7 +199,7 @@ def _binding(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _signing_request(obj: Object, now: int) -> Sequence[Any]:
+def _signing_request(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     types = {item.get("type") for item in status.get("conditions") or ()}
     word = "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
@@ -223,8 +216,8 @@ def _signing_request(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _count(*path: str) -> Callable[[Object], Any]:
-    def part(obj: Object) -> Any:
+def _count(*path: str) -> Callable[[JsonObject], Any]:
+    def part(obj: JsonObject) -> Any:
         found: Any = obj
         for name in path:
             found = (found or {}).get(name)
@@ -233,12 +226,12 @@ def _count(*path: str) -> Callable[[Object], Any]:
     return part
 
 
-def _param_kind(obj: Object) -> str:
+def _param_kind(obj: JsonObject) -> str:
     kind = spec_of(obj).get("paramKind")
     return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
 
 
-def _param_ref(obj: Object) -> str:
+def _param_ref(obj: JsonObject) -> str:
     reference = spec_of(obj).get("paramRef")
     if not reference:
         return UNSET
@@ -247,7 +240,7 @@ def _param_ref(obj: Object) -> str:
     return f"{namespace}/{name}" if namespace else str(name)
 
 
-def _api_service(obj: Object, now: int) -> Sequence[Any]:
+def _api_service(obj: JsonObject, now: int) -> Sequence[Any]:
     service = spec_of(obj).get("service")
     where = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
     available = condition(obj, "Available")
@@ -257,7 +250,7 @@ def _api_service(obj: Object, now: int) -> Sequence[Any]:
     return [name_of(obj), where, word, age(obj, now)]
 
 
-def _flow_schema(obj: Object, now: int) -> Sequence[Any]:
+def _flow_schema(obj: JsonObject, now: int) -> Sequence[Any]:
     spec = spec_of(obj)
     method = (spec.get("distinguisherMethod") or {}).get("type") or NONE
     dangling = condition(obj, "Dangling")
@@ -271,7 +264,7 @@ def _flow_schema(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _priority_level(obj: Object, now: int) -> Sequence[Any]:
+def _priority_level(obj: JsonObject, now: int) -> Sequence[Any]:
     spec = spec_of(obj)
     limits: Mapping[str, Any] = spec.get("limited") or spec.get("exempt") or {}
     queuing = (limits.get("limitResponse") or {}).get("queuing") or {}
@@ -286,7 +279,7 @@ def _priority_level(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _component(obj: Object, now: int) -> Sequence[Any]:
+def _component(obj: JsonObject, now: int) -> Sequence[Any]:
     del now
     for item in obj.get("conditions") or ():
         if item.get("type") == "Healthy":
@@ -295,7 +288,7 @@ def _component(obj: Object, now: int) -> Sequence[Any]:
     return [name_of(obj), "Unknown", "", ""]
 
 
-def _quota(obj: Object, now: int) -> Sequence[Any]:
+def _quota(obj: JsonObject, now: int) -> Sequence[Any]:
     hard, used = spec_of(obj).get("hard") or {}, status_of(obj).get("used") or {}
     requests: list[str] = []
     limits: list[str] = []
@@ -305,7 +298,7 @@ def _quota(obj: Object, now: int) -> Sequence[Any]:
     return [name_of(obj), joined(requests, by=", "), joined(limits, by=", "), age(obj, now)]
 
 
-def _priority_class(obj: Object, now: int) -> Sequence[Any]:
+def _priority_class(obj: JsonObject, now: int) -> Sequence[Any]:
     return [
         name_of(obj),
         obj.get("value", 0),
@@ -318,7 +311,7 @@ def _priority_class(obj: Object, now: int) -> Sequence[Any]:
 # --- Devices ------------------------------------------------------------------------------------
 
 
-def _claim_state(obj: Object) -> str:
+def _claim_state(obj: JsonObject) -> str:
     """Return what is known of a resource claim; source: `resourceClaimState` upstream."""
     status = status_of(obj)
     deleted = bool(obj["metadata"].get("deletionTimestamp"))
@@ -332,7 +325,7 @@ def _claim_state(obj: Object) -> str:
     return ",".join(words)
 
 
-def _pool(obj: Object) -> str:
+def _pool(obj: JsonObject) -> str:
     return str((spec_of(obj).get("pool") or {}).get("name", ""))
 
 

@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dralab.apiserver.tables.ages import age, human
-from dralab.apiserver.tables.printers import Column, Object, Printer, name_of
+from dralab.apiserver.tables.printers import Column, Printer, name_of
 from dralab.kernel.clock import from_rfc3339
+from dralab.values.json_types import JsonObject
 
 Step = Callable[[Any], Iterable[Any]]
 TOKEN: Final = re.compile(
@@ -44,7 +45,7 @@ def custom_printer(columns: Sequence[Mapping[str, Any]] | None) -> Printer:
     paths = [steps_of(column.get("jsonPath", "")) for column in columns]
     pairs = list(zip(shown, paths, strict=True))
 
-    def cells(obj: Object, now: int) -> Sequence[Any]:
+    def cells(obj: JsonObject, now: int) -> Sequence[Any]:
         found = [_cell(column, _results(path, obj), now) for column, path in pairs]
         return [name_of(obj), *found]
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, UNKNOWN, UNSET, age, joined, labels, since
 from dralab.apiserver.tables.ages import selector as query
-from dralab.apiserver.tables.printers import Object, name_of, printer, spec_of, status_of
+from dralab.apiserver.tables.printers import name_of, printer, spec_of, status_of
+from dralab.values.json_types import JsonObject
 
 
-def _service(obj: Object, now: int) -> Sequence[Any]:
+def _service(obj: JsonObject, now: int) -> Sequence[Any]:
     spec = spec_of(obj)
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or NONE]
     return [
@@ -22,7 +23,7 @@ def _service(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _outside(obj: Object) -> str:
+def _outside(obj: JsonObject) -> str:
     spec = spec_of(obj)
     given = spec.get("externalIPs") or []
     match spec.get("type"):
@@ -37,7 +38,7 @@ def _outside(obj: Object) -> str:
             return UNKNOWN
 
 
-def _balanced(obj: Object) -> list[str]:
+def _balanced(obj: JsonObject) -> list[str]:
     ingress = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
     return [item.get("ip") or item.get("hostname") or "" for item in ingress]
 
@@ -47,7 +48,7 @@ def _port(port: Mapping[str, Any]) -> str:
     return f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}"
 
 
-def _endpoints(obj: Object, now: int) -> Sequence[Any]:
+def _endpoints(obj: JsonObject, now: int) -> Sequence[Any]:
     found = []
     for subset in obj.get("subsets") or ():
         ports = subset.get("ports") or ()
@@ -58,7 +59,7 @@ def _endpoints(obj: Object, now: int) -> Sequence[Any]:
     return [name_of(obj), joined(found, most=3, empty=NONE), age(obj, now)]
 
 
-def _slice(obj: Object, now: int) -> Sequence[Any]:
+def _slice(obj: JsonObject, now: int) -> Sequence[Any]:
     ports = [str(port["port"]) if port.get("port") else "*" for port in obj.get("ports") or ()]
     addresses = [a for item in obj.get("endpoints") or () for a in item.get("addresses") or ()]
     return [
@@ -70,7 +71,7 @@ def _slice(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _ingress(obj: Object, now: int) -> Sequence[Any]:
+def _ingress(obj: JsonObject, now: int) -> Sequence[Any]:
     spec = spec_of(obj)
     hosts = list(dict.fromkeys(r["host"] for r in spec.get("rules") or () if r.get("host")))
     return [
@@ -83,7 +84,7 @@ def _ingress(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _ingress_class(obj: Object, now: int) -> Sequence[Any]:
+def _ingress_class(obj: JsonObject, now: int) -> Sequence[Any]:
     spec = spec_of(obj)
     parameters = spec.get("parameters")
     shown = NONE
@@ -93,11 +94,11 @@ def _ingress_class(obj: Object, now: int) -> Sequence[Any]:
     return [name_of(obj), spec.get("controller", ""), shown, age(obj, now)]
 
 
-def _policy(obj: Object, now: int) -> Sequence[Any]:
+def _policy(obj: JsonObject, now: int) -> Sequence[Any]:
     return [name_of(obj), query(spec_of(obj).get("podSelector")), age(obj, now)]
 
 
-def _address(obj: Object, now: int) -> Sequence[Any]:
+def _address(obj: JsonObject, now: int) -> Sequence[Any]:
     del now
     parent = spec_of(obj).get("parentRef") or {}
     where = parent.get("name", "")
@@ -107,11 +108,11 @@ def _address(obj: Object, now: int) -> Sequence[Any]:
     return [name_of(obj), f"{parent.get('resource', '')}{group}/{where}" if parent else NONE]
 
 
-def _range(obj: Object, now: int) -> Sequence[Any]:
+def _range(obj: JsonObject, now: int) -> Sequence[Any]:
     return [name_of(obj), joined(spec_of(obj).get("cidrs") or ()), age(obj, now)]
 
 
-def _config_map(obj: Object, now: int) -> Sequence[Any]:
+def _config_map(obj: JsonObject, now: int) -> Sequence[Any]:
     return [
         name_of(obj),
         len(obj.get("data") or ()) + len(obj.get("binaryData") or ()),
@@ -119,11 +120,11 @@ def _config_map(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _secret(obj: Object, now: int) -> Sequence[Any]:
+def _secret(obj: JsonObject, now: int) -> Sequence[Any]:
     return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
 
 
-def _event(obj: Object, now: int) -> Sequence[Any]:
+def _event(obj: JsonObject, now: int) -> Sequence[Any]:
     """Return an event's cells, whichever of the two APIs it is shown in."""
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     source = obj.get("source") or obj.get("deprecatedSource") or {}
@@ -153,7 +154,7 @@ def _event(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _reporter(obj: Object) -> str:
+def _reporter(obj: JsonObject) -> str:
     return obj.get("reportingComponent") or obj.get("reportingController") or ""
 
 

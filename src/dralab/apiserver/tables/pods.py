@@ -5,7 +5,6 @@ from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, age, since
 from dralab.apiserver.tables.printers import (
-    Object,
     condition,
     is_true,
     name_of,
@@ -14,11 +13,12 @@ from dralab.apiserver.tables.printers import (
     status_of,
 )
 from dralab.objects.pods import is_finished
+from dralab.values.json_types import JsonObject
 
 Container = Mapping[str, Any]
 
 
-def _cells(pod: Object, now: int) -> Sequence[Any]:
+def _cells(pod: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(pod), status_of(pod)
     found = _Pod(pod)
     restarts = str(found.restarts)
@@ -48,7 +48,7 @@ PODS = printer(
 class _Pod:
     """Counts containers and restarts, and finds the word. Source: `printPod` upstream."""
 
-    def __init__(self, pod: Object) -> None:
+    def __init__(self, pod: JsonObject) -> None:
         self.pod = pod
         spec, status = spec_of(pod), status_of(pod)
         self.reason: str = status.get("reason") or status.get("phase") or ""

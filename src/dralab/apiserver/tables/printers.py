@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-Object = Mapping[str, Any]
-Cells = Callable[[Object, int], Sequence[Any]]
+from dralab.values.json_types import JsonObject
+
+Cells = Callable[[JsonObject, int], Sequence[Any]]
 
 MARKS: Final = {"#": "integer", "?": "boolean", "@": "date"}
 
@@ -67,23 +68,23 @@ def _column(text: str) -> Column:
     )
 
 
-def name_of(obj: Object) -> str:
+def name_of(obj: JsonObject) -> str:
     """Return an object's name."""
     found: str = obj["metadata"].get("name", "")
     return found
 
 
-def spec_of(obj: Object) -> Mapping[str, Any]:
+def spec_of(obj: JsonObject) -> Mapping[str, Any]:
     """Return an object's spec, if only an empty one."""
     return obj.get("spec") or {}
 
 
-def status_of(obj: Object) -> Mapping[str, Any]:
+def status_of(obj: JsonObject) -> Mapping[str, Any]:
     """Return an object's status, if only an empty one."""
     return obj.get("status") or {}
 
 
-def condition(obj: Object, type: str) -> Mapping[str, Any] | None:
+def condition(obj: JsonObject, type: str) -> Mapping[str, Any] | None:
     """Return a condition of an object's status."""
     for found in status_of(obj).get("conditions") or ():
         if found.get("type") == type:
@@ -91,7 +92,7 @@ def condition(obj: Object, type: str) -> Mapping[str, Any] | None:
     return None
 
 
-def is_true(obj: Object, type: str) -> bool:
+def is_true(obj: JsonObject, type: str) -> bool:
     """Return whether a condition is there and true."""
     found = condition(obj, type)
     return found is not None and found.get("status") == "True"

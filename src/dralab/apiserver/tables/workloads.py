@@ -15,15 +15,9 @@ from dralab.apiserver.tables.ages import (
     yes,
 )
 from dralab.apiserver.tables.ages import selector as query
-from dralab.apiserver.tables.printers import (
-    Object,
-    is_true,
-    name_of,
-    printer,
-    spec_of,
-    status_of,
-)
+from dralab.apiserver.tables.printers import is_true, name_of, printer, spec_of, status_of
 from dralab.kernel.clock import from_rfc3339
+from dralab.values.json_types import JsonObject
 
 
 def _containers(template: Mapping[str, Any] | None) -> list[str]:
@@ -31,7 +25,7 @@ def _containers(template: Mapping[str, Any] | None) -> list[str]:
     return [joined([c.get("name", "") for c in found]), joined([c.get("image", "") for c in found])]
 
 
-def _replicas(obj: Object, now: int) -> Sequence[Any]:
+def _replicas(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     chosen = spec.get("selector")
     plain = obj.get("kind") == "ReplicationController"
@@ -46,7 +40,7 @@ def _replicas(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _deployment(obj: Object, now: int) -> Sequence[Any]:
+def _deployment(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
@@ -59,13 +53,13 @@ def _deployment(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _stateful_set(obj: Object, now: int) -> Sequence[Any]:
+def _stateful_set(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     return [name_of(obj), ready, age(obj, now), *_containers(spec.get("template"))]
 
 
-def _daemon_set(obj: Object, now: int) -> Sequence[Any]:
+def _daemon_set(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     template = spec.get("template") or {}
     return [
@@ -82,7 +76,7 @@ def _daemon_set(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _revision(obj: Object, now: int) -> Sequence[Any]:
+def _revision(obj: JsonObject, now: int) -> Sequence[Any]:
     owner = NONE
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
@@ -94,7 +88,7 @@ def _revision(obj: Object, now: int) -> Sequence[Any]:
     return [name_of(obj), owner, obj.get("revision", 0), age(obj, now)]
 
 
-def _template(obj: Object, now: int) -> Sequence[Any]:
+def _template(obj: JsonObject, now: int) -> Sequence[Any]:
     del now
     template = obj.get("template") or {}
     shown = labels((template.get("metadata") or {}).get("labels"))
@@ -105,7 +99,7 @@ JOB_WORDS = (("Complete", "Complete"), ("Failed", "Failed"))
 JOB_LATER_WORDS = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
-def _job_word(obj: Object) -> str:
+def _job_word(obj: JsonObject) -> str:
     for condition, word in JOB_WORDS:
         if is_true(obj, condition):
             return word
@@ -114,7 +108,7 @@ def _job_word(obj: Object) -> str:
     return next((word for word in JOB_LATER_WORDS if is_true(obj, word)), "Running")
 
 
-def _job(obj: Object, now: int) -> Sequence[Any]:
+def _job(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     done = status.get("succeeded", 0)
     if spec.get("completions") is not None:
@@ -139,7 +133,7 @@ def _job(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _cron_job(obj: Object, now: int) -> Sequence[Any]:
+def _cron_job(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     last = status.get("lastScheduleTime")
@@ -156,7 +150,7 @@ def _cron_job(obj: Object, now: int) -> Sequence[Any]:
     ]
 
 
-def _autoscaler(obj: Object, now: int) -> Sequence[Any]:
+def _autoscaler(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     target = spec.get("scaleTargetRef") or {}
     return [
@@ -209,7 +203,7 @@ def _target(metric: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return f"{prefix}{current.get('value', UNKNOWN)}/{wanted.get('value', UNKNOWN)}"
 
 
-def _budget(obj: Object, now: int) -> Sequence[Any]:
+def _budget(obj: JsonObject, now: int) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from dralab.apiserver.storage import Change, Stored, Value
+from dralab.apiserver.storage import Change, Stored
 from dralab.apiserver.watching.seams import EventType, Spelling
 from dralab.apiserver.watching.subscription import Piece, Subscription
+from dralab.values.json_types import JsonDict
 
 Item = TypeVar("Item")
 Event = tuple[EventType, Stored]
@@ -114,7 +115,7 @@ def _asked(watch: Subscription[Any]) -> tuple[str, Callable[[Stored], str], str]
     return None
 
 
-def _of_value(get: Callable[[Value], str]) -> Callable[[Stored], str]:
+def _of_value(get: Callable[[JsonDict], str]) -> Callable[[Stored], str]:
     return lambda stored: get(stored.value)
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
-from dralab.apiserver.storage import Change, Stored, Value
+from dralab.apiserver.storage import Change, Stored
+from dralab.values.json_types import JsonDict
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 Item_co = TypeVar("Item_co", covariant=True)
@@ -33,7 +34,7 @@ class Wanted(Protocol):
         ...
 
     @property
-    def exact(self) -> tuple[str, Callable[[Value], str], str] | None:
+    def exact(self) -> tuple[str, Callable[[JsonDict], str], str] | None:
         """A field, how to read it, and the one value that `accepts` lets through; None if none.
 
         Of the same collection, equal fields are read alike.

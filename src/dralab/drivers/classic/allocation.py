@@ -11,8 +11,9 @@ from typing import Any
 from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, Parameters
 from dralab.objects.metadata import key_of, uid_of
-from dralab.runtime.client import Client, Object
+from dralab.runtime.client import Client
 from dralab.runtime.resources import ALLOCATION_STATES
+from dralab.values.json_types import JsonDict
 
 Devices = Sequence[Mapping[str, Any]]
 
@@ -34,7 +35,7 @@ class Allocations:
         self.pending: dict[str, dict[str, Devices]] = {}
 
     def unsuitable(
-        self, wanted: Sequence[tuple[str, Object, Parameters]], nodes: Iterable[str]
+        self, wanted: Sequence[tuple[str, JsonDict, Parameters]], nodes: Iterable[str]
     ) -> dict[str, list[str]]:
         """Return for each entry of a pod the nodes where not all of its claims have devices.
 
@@ -44,7 +45,7 @@ class Allocations:
         bad = [node for node in dict.fromkeys(nodes) if not self._suits(wanted, node)]
         return {entry: list(bad) for entry, _, _ in wanted}
 
-    def _suits(self, wanted: Sequence[tuple[str, Object, Parameters]], node: str) -> bool:
+    def _suits(self, wanted: Sequence[tuple[str, JsonDict, Parameters]], node: str) -> bool:
         try:
             state = self._state(node)
         except ApiError:
@@ -81,7 +82,7 @@ class Allocations:
             self.pending.setdefault(uid, {})[node] = devices
         return True
 
-    def immediate(self, claim: Object, parameters: Parameters, may: Callable[[str], bool]) -> str:
+    def immediate(self, claim: JsonDict, parameters: Parameters, may: Callable[[str], bool]) -> str:
         """Return the first node, by name, that may have a claim's devices and has them free.
 
         They are promised to the claim. DriverError: there is no such node.
@@ -95,7 +96,7 @@ class Allocations:
                 return name
         raise DriverError(f"no node has as many free devices as are asked for: {parameters.count}")
 
-    def allocate(self, claim: Object, node: str) -> dict[str, Any]:
+    def allocate(self, claim: JsonDict, node: str) -> dict[str, Any]:
         """Write what was chosen for a claim on the selected node; return its allocation."""
         uid = uid_of(claim)
         try:
@@ -125,7 +126,7 @@ class Allocations:
             "shareable": True,
         }
 
-    def deallocate(self, claim: Object) -> None:
+    def deallocate(self, claim: JsonDict) -> None:
         """Take a claim's devices back; nothing happens where it has none."""
         uid = uid_of(claim)
         self.pending.pop(uid, None)
@@ -146,10 +147,10 @@ class Allocations:
         """Promise a claim nothing any more."""
         self.pending.pop(uid, None)
 
-    def _state(self, node: str) -> Object:
+    def _state(self, node: str) -> JsonDict:
         return self.client.get(ALLOCATION_STATES, node, self.namespace)
 
-    def _write(self, state: Object, allocated: Mapping[str, Any]) -> None:
+    def _write(self, state: JsonDict, allocated: Mapping[str, Any]) -> None:
         spec = {k: v for k, v in (state.get("spec") or {}).items() if k != "allocatedClaims"}
         if allocated:
             spec["allocatedClaims"] = allocated
@@ -170,6 +171,6 @@ def node_of(allocation: Mapping[str, Any]) -> str:
     return ""
 
 
-def _allocated(state: Object) -> dict[str, Devices]:
+def _allocated(state: JsonDict) -> dict[str, Devices]:
     held = (state.get("spec") or {}).get("allocatedClaims") or {}
     return {uid: (each.get("fake") or {}).get("devices") or () for uid, each in held.items()}

@@ -17,7 +17,7 @@ from dralab.objects.claims import classic_claims_by_entry
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
 from dralab.prototypes.classic.structured import held_by
-from dralab.runtime.client import Object, amend
+from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     CLASSIC_CLAIMS,
@@ -26,6 +26,7 @@ from dralab.runtime.resources import (
     PODS,
     SCHEDULING_CONTEXTS,
 )
+from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts
 
 FINALIZER: Final = f"{DRIVER}/deletion-protection"
@@ -57,12 +58,12 @@ class ClassicController:
         self.pods.subscribe(self._pod)
         self.classes.subscribe(self._came)
 
-    def _pod(self, _old: Object | None, new: Object | None) -> None:
+    def _pod(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         # Also a change: which claims were made for a pod is in its status.
         if new is not None and self.contexts.get(key_of(new)) is not None:
             self.context_queue.add(key_of(new))
 
-    def _came(self, old: Object | None, new: Object | None) -> None:
+    def _came(self, old: JsonDict | None, new: JsonDict | None) -> None:
         """Look at the contexts that may have waited for a claim or a class to be seen."""
         if old is not None or new is None:
             return
@@ -70,14 +71,14 @@ class ClassicController:
         for context in self.contexts.namespace(namespace) if namespace else self.contexts:
             self.context_queue.add(key_of(context))
 
-    def _claim(self, old: Object | None, new: Object | None) -> None:
+    def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         self._came(old, new)
         if new is not None:
             self.claim_queue.add(key_of(new))
         elif old is not None:
             self.allocations.forget(uid_of(old))
 
-    def _context(self, _old: Object | None, new: Object | None) -> None:
+    def _context(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             self.context_queue.add(key_of(new))
 
@@ -94,7 +95,7 @@ class ClassicController:
             self._failed(claim, "ResourceClaim", str(error))
         return None
 
-    def _sync_claim(self, claim: Object) -> None:
+    def _sync_claim(self, claim: JsonDict) -> None:
         status = claim.get("status") or {}
         if is_deleting(claim) or status.get("deallocationRequested"):
             if status.get("reservedFor") or FINALIZER not in _finalizers(claim):
@@ -113,7 +114,7 @@ class ClassicController:
             node = self.allocations.immediate(claim, parameters, self._may_have(class_))
             self._allocate(claim, node)
 
-    def _may_have(self, class_: Object) -> Callable[[str], bool]:
+    def _may_have(self, class_: JsonDict) -> Callable[[str], bool]:
         """Return which nodes a class lets its devices be on."""
         selector = class_.get("suitableNodes")
 
@@ -144,8 +145,8 @@ class ClassicController:
             self._failed(context, "PodSchedulingContext", str(error))
         return RECHECK
 
-    def _sync_context(self, context: Object, pod: Object, spec: Any) -> None:
-        wanted: list[tuple[str, Object, Parameters]] = []
+    def _sync_context(self, context: JsonDict, pod: JsonDict, spec: Any) -> None:
+        wanted: list[tuple[str, JsonDict, Parameters]] = []
         for entry, name in classic_claims_by_entry(pod).items():
             claim = self.claims.get(Key(key_of(pod).namespace, name))
             class_ = self._class_of(claim) if claim is not None else None
@@ -177,12 +178,12 @@ class ClassicController:
                 self.allocations.forget(uid_of(claim))
         self._answer(context, unsuitable, selected)
 
-    def _allocate(self, claim: Object, node: str, pod: Object | None = None) -> None:
+    def _allocate(self, claim: JsonDict, node: str, pod: JsonDict | None = None) -> None:
         """Give a claim what was promised to it, and reserve it for the pod that needs it."""
         claim = self._amend(claim, _protected)
         allocation = self.allocations.allocate(claim, node)
 
-        def change(latest: Object) -> bool:
+        def change(latest: JsonDict) -> bool:
             status = latest.setdefault("status", {})
             if "allocation" in status:
                 return False
@@ -195,7 +196,7 @@ class ClassicController:
 
         self._amend(claim, change, subresource="status")
 
-    def _answer(self, context: Object, unsuitable: dict[str, list[str]], selected: Any) -> None:
+    def _answer(self, context: JsonDict, unsuitable: dict[str, list[str]], selected: Any) -> None:
         latest = self.contexts.get(key_of(context)) or context
         known = {
             item["name"]: item for item in (latest.get("status") or {}).get("resourceClaims") or ()
@@ -210,7 +211,7 @@ class ClassicController:
 
     # --- small things
 
-    def _class_of(self, claim: Object) -> Object | None:
+    def _class_of(self, claim: JsonDict) -> JsonDict | None:
         """Return a claim's class, if it is one whose devices this driver gives."""
         found = self.classes.get(Key("", claim["spec"]["resourceClassName"]))
         if found is None or found.get("driverName") != DRIVER:
@@ -226,33 +227,33 @@ class ClassicController:
             if (at, driver) == (node, DRIVER)
         }
 
-    def _amend(self, claim: Object, change: Any, *, subresource: str = "") -> Object:
+    def _amend(self, claim: JsonDict, change: Any, *, subresource: str = "") -> JsonDict:
         found = amend(self.client, CLASSIC_CLAIMS, claim, change, subresource=subresource)
         self.claims.learn(found)
         return found
 
-    def _failed(self, about: Object, kind: str, message: str) -> None:
+    def _failed(self, about: JsonDict, kind: str, message: str) -> None:
         """Record what went wrong; the queue tries again, ever more slowly."""
         self.recorder.event(about, kind, "Failed", message, type="Warning", api_version=API_VERSION)
         raise ApiError("InternalError", message)
 
 
-def _nodes_of(claim: Object) -> set[str]:
+def _nodes_of(claim: JsonDict) -> set[str]:
     return {node for node, _, _ in held_by(claim)}
 
 
-def _finalizers(claim: Object) -> list[str]:
+def _finalizers(claim: JsonDict) -> list[str]:
     return claim["metadata"].get("finalizers") or []
 
 
-def _protected(claim: Object) -> bool:
+def _protected(claim: JsonDict) -> bool:
     if FINALIZER in _finalizers(claim):
         return False
     claim["metadata"]["finalizers"] = [*_finalizers(claim), FINALIZER]
     return True
 
 
-def _unprotected(claim: Object) -> bool:
+def _unprotected(claim: JsonDict) -> bool:
     left = [name for name in _finalizers(claim) if name != FINALIZER]
     if len(left) == len(_finalizers(claim)):
         return False
@@ -260,7 +261,7 @@ def _unprotected(claim: Object) -> bool:
     return True
 
 
-def _cleared(claim: Object) -> bool:
+def _cleared(claim: JsonDict) -> bool:
     status = claim.get("status") or {}
     if status.get("reservedFor"):
         return False

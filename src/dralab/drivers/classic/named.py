@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.drivers.fake.mission import model_of
-from dralab.runtime.client import Object
+from dralab.values.json_types import JsonDict
 
 PREFIX: Final = "FAKE-"
 
 
-def resources(node: str, names: Iterable[str]) -> list[Object]:
+def resources(node: str, names: Iterable[str]) -> list[JsonDict]:
     """Return what a node offers: one model with an instance for each device."""
     model = model_of(node)
     instances = [

@@ -12,8 +12,9 @@ from typing import Any
 from dralab.api.status import ApiError
 from dralab.objects.metadata import key_of
 from dralab.prototypes.classic.kinds import DRIVER
-from dralab.runtime.client import Client, Object
+from dralab.runtime.client import Client
 from dralab.runtime.resources import FAKE_CLASS_PARAMETERS, FAKE_PARAMETERS
+from dralab.values.json_types import JsonDict
 
 
 class DriverError(Exception):
@@ -36,7 +37,7 @@ class Parameters:
         return "*" in self.models or any(fnmatchcase(model, name) for name in self.models)
 
 
-def parameters_of(client: Client, claim: Object, class_: Object) -> Parameters:
+def parameters_of(client: Client, claim: JsonDict, class_: JsonDict) -> Parameters:
     """Return what a claim of a class asks for.
 
     DriverError: the parameters of one of them are missing or wrong.
@@ -44,7 +45,7 @@ def parameters_of(client: Client, claim: Object, class_: Object) -> Parameters:
     return replace(_of_claim(client, claim), models=_models_of(client, class_))
 
 
-def _models_of(client: Client, class_: Object) -> tuple[str, ...]:
+def _models_of(client: Client, class_: JsonDict) -> tuple[str, ...]:
     reference: Mapping[str, Any] | None = class_.get("parametersRef")
     if reference is None:
         return ("*",)
@@ -66,7 +67,7 @@ def _check(reference: Mapping[str, Any], of: str, kind: str) -> None:
         raise DriverError(f"unknown {of}.ParametersRef.Kind: {reference['kind']}")
 
 
-def _of_claim(client: Client, claim: Object) -> Parameters:
+def _of_claim(client: Client, claim: JsonDict) -> Parameters:
     reference: Mapping[str, Any] | None = claim["spec"].get("parametersRef")
     if reference is None:
         return Parameters()
@@ -81,7 +82,7 @@ def _of_claim(client: Client, claim: Object) -> Parameters:
     return checked(found, where)
 
 
-def checked(found: Object, where: str) -> Parameters:
+def checked(found: JsonDict, where: str) -> Parameters:
     """Return what a FakeClaimParameters says; DriverError where it asks for what there is not."""
     spec = found.get("spec") or {}
     count, split = spec.get("count", 1), spec.get("split", 0)

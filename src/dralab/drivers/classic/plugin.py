@@ -20,9 +20,10 @@ from dralab.drivers.classic.named import chosen, resources
 from dralab.drivers.fake.mission import DRIVER, MODEL, children, parents
 from dralab.objects.metadata import key_of, revision_of, uid_of
 from dralab.prototypes.classic.structured import held_by
-from dralab.runtime.client import Client, Object, amend
+from dralab.runtime.client import Client, amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NODES
+from dralab.values.json_types import JsonDict
 
 KIND: Final = f"k8s.{DRIVER}/fake"
 NAMESPACE: Final = "fake-system"
@@ -54,7 +55,7 @@ class ClassicPlugin:
         self.namespace = namespace
         self.names = parents(node)
         # Told, from any thread, when other named resources are to be had.
-        self.on_resources: Callable[[Sequence[Object]], None] = lambda _resources: None
+        self.on_resources: Callable[[Sequence[JsonDict]], None] = lambda _resources: None
         self._prepared: dict[str, tuple[_Device, ...]] = {}
         # The claims that the scheduler gave devices to: what is written of them is the plugin's.
         self._structured: set[str] = set()
@@ -88,7 +89,7 @@ class ClassicPlugin:
             self._prepared[uid] = devices
             self._write_files(uid, devices)
 
-        def change(state: Object) -> bool:
+        def change(state: JsonDict) -> bool:
             spec = state.setdefault("spec", {})
             spec["allocatableDevice"] = [
                 {"fake": {"uuid": name, "name": MODEL}} for name in self.names
@@ -107,7 +108,7 @@ class ClassicPlugin:
     def tell(self, status: str) -> None:
         """Write whether the node is ready to prepare claims."""
 
-        def change(state: Object) -> bool:
+        def change(state: JsonDict) -> bool:
             if state.get("status") == status:
                 return False
             state["status"] = status
@@ -134,12 +135,12 @@ class ClassicPlugin:
             self._structured -= own
             return {ref.uid: "" for ref in claims}
 
-    def resources(self) -> Sequence[Object]:
+    def resources(self) -> Sequence[JsonDict]:
         """Return the node's named resources: the devices that no classic claim holds."""
         names = self.names if self._offered is None else self._offered
         return resources(self.node, names)
 
-    def saw(self, state: Object) -> None:
+    def saw(self, state: JsonDict) -> None:
         """Take what a NodeAllocationState says now: the controller may have given devices away."""
         with self._seeing:
             if revision_of(state) < self._revision:
@@ -211,7 +212,7 @@ class ClassicPlugin:
             )
         return tuple(found)
 
-    def _take(self, state: Object, uid: str, handle: Mapping[str, Any]) -> bool:
+    def _take(self, state: JsonDict, uid: str, handle: Mapping[str, Any]) -> bool:
         """Write down what the scheduler chose, unless another claim has it; LookupError."""
         devices = list(chosen(handle))
         wanted = {device["uuid"] for device in devices}
@@ -272,7 +273,7 @@ class ClassicPlugin:
 
     # --- the NodeAllocationState ----------------------------------------------------------------
 
-    def _state(self) -> Object:
+    def _state(self) -> JsonDict:
         """Return the node's state, made where there is none."""
         try:
             return self.client.get(ALLOCATION_STATES, self.node, self.namespace)
@@ -299,17 +300,17 @@ class ClassicPlugin:
         }
         return self.client.create(ALLOCATION_STATES, body, self.namespace)
 
-    def _change(self, change: Callable[[Object], bool]) -> None:
+    def _change(self, change: Callable[[JsonDict], bool]) -> None:
         # Controller and plugin write the same object: conflicts are normal.
         self.saw(amend(self.client, ALLOCATION_STATES, self._state(), change, attempts=20))
 
-    def _with_prepared(self, state: Object) -> bool:
+    def _with_prepared(self, state: JsonDict) -> bool:
         spec = state.setdefault("spec", {})
         before = spec.get("preparedDevices")
         self._put_prepared(spec)
         return bool(spec.get("preparedDevices") != before)
 
-    def _without(self, state: Object, uids: set[str]) -> bool:
+    def _without(self, state: JsonDict, uids: set[str]) -> bool:
         spec = state.setdefault("spec", {})
         written = uids & set(_given(state))
         _drop(spec, "allocatedClaims", written)
@@ -335,13 +336,13 @@ class States:
         self.cache = manager.cache(ALLOCATION_STATES, field_selector=selector)
         self.cache.subscribe(self._changed)
 
-    def _changed(self, _old: Object | None, new: Object | None) -> None:
+    def _changed(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         plugin = self.plugins.get(key_of(new).name) if new is not None else None
         if plugin is not None and new is not None and key_of(new).namespace == plugin.namespace:
             plugin.saw(new)
 
 
-def _given(state: Object) -> dict[str, Sequence[Mapping[str, Any]]]:
+def _given(state: JsonDict) -> dict[str, Sequence[Mapping[str, Any]]]:
     """Return which devices claims were given, by the claims' UIDs."""
     held = (state.get("spec") or {}).get("allocatedClaims") or {}
     return {uid: (each.get("fake") or {}).get("devices") or () for uid, each in held.items()}

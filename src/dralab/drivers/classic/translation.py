@@ -11,10 +11,11 @@ from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, checked
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
-from dralab.runtime.client import Object, amend
+from dralab.runtime.client import amend
 from dralab.runtime.events import Recorder
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_PARAMETERS, FAKE_PARAMETERS
+from dralab.values.json_types import JsonDict
 
 KIND: Final = "FakeClaimParameters"
 OWN_VERSION: Final = f"{DRIVER}/{DRIVER_VERSION}"
@@ -32,11 +33,11 @@ class Translation:
         self.originals.subscribe(self._original)
         self.made.subscribe(self._made)
 
-    def _original(self, _old: Object | None, new: Object | None) -> None:
+    def _original(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             self.queue.add(key_of(new))
 
-    def _made(self, old: Object | None, new: Object | None) -> None:
+    def _made(self, old: JsonDict | None, new: JsonDict | None) -> None:
         # Also one that somebody changed or deleted: it is put right.
         for obj in (old, new):
             if obj is not None and _is_from_fakes(obj):
@@ -68,7 +69,7 @@ class Translation:
             self._delete(surplus)
         return None
 
-    def _earlier(self, key: Key) -> list[Object]:
+    def _earlier(self, key: Key) -> list[JsonDict]:
         """Return what was made before: several where two controllers were there for a moment."""
         return [
             obj
@@ -78,7 +79,7 @@ class Translation:
             and not is_deleting(obj)
         ]
 
-    def _delete(self, obj: Object) -> None:
+    def _delete(self, obj: JsonDict) -> None:
         try:
             self.client.delete(CLAIM_PARAMETERS, key_of(obj).name, key_of(obj).namespace)
         except ApiError as error:
@@ -86,7 +87,7 @@ class Translation:
                 raise
 
 
-def selector_of(spec: Object) -> str:
+def selector_of(spec: JsonDict) -> str:
     """Return the CEL selector for a claim's devices.
 
     >>> selector_of({"selector": {"model": "ULTRA_10"}})
@@ -96,7 +97,7 @@ def selector_of(spec: Object) -> str:
     return f'attributes.string["model"] == {json.dumps(model)}' if model else "true"
 
 
-def _content(original: Object, count: int) -> dict[str, Any]:
+def _content(original: JsonDict, count: int) -> dict[str, Any]:
     spec = original.get("spec") or {}
     request = {"namedResources": {"selector": selector_of(spec)}}
     return {
@@ -108,7 +109,7 @@ def _content(original: Object, count: int) -> dict[str, Any]:
     }
 
 
-def _body(original: Object, content: dict[str, Any]) -> Object:
+def _body(original: JsonDict, content: dict[str, Any]) -> JsonDict:
     owner = {
         "apiVersion": OWN_VERSION,
         "kind": KIND,
@@ -128,12 +129,12 @@ def _body(original: Object, content: dict[str, Any]) -> Object:
     }
 
 
-def _put(obj: Object, content: dict[str, Any]) -> bool:
+def _put(obj: JsonDict, content: dict[str, Any]) -> bool:
     changed = any(obj.get(name) != value for name, value in content.items())
     obj.update(content)
     return changed
 
 
-def _is_from_fakes(obj: Object) -> bool:
+def _is_from_fakes(obj: JsonDict) -> bool:
     source = obj.get("generatedFrom") or {}
     return (source.get("apiGroup"), source.get("kind")) == (DRIVER, KIND)

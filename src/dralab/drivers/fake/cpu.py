@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, Object, PrepareError, Result
+from dralab.drivers.driver import Claim, Driver, PrepareError, Result
 from dralab.drivers.fake.gpu import common_env
+from dralab.values.json_types import JsonDict
 
 
 class Cpus(Driver):
@@ -31,11 +32,11 @@ class Cpus(Driver):
         self.numa_nodes = numa_nodes
         self.cpus = cpus_per_numa_node
 
-    def devices(self) -> Sequence[Object]:
+    def devices(self) -> Sequence[JsonDict]:
         """Return the NUMA nodes."""
         key = f"{self.name}/cpu"
-        mapping: Object = {"mapping": {"capacityKey": key, "capacityMultiplier": "1"}}
-        counted: Object = {"nodeAllocatableResources": {"cpu": mapping}}
+        mapping: JsonDict = {"mapping": {"capacityKey": key, "capacityMultiplier": "1"}}
+        counted: JsonDict = {"nodeAllocatableResources": {"cpu": mapping}}
         if self.as_of_1_36:
             counted = {"nodeAllocatableResourceMappings": {"cpu": {"capacityKey": key}}}
         return [

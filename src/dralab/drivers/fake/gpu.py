@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, Object, PrepareError, Result, SliceOf
+from dralab.drivers.driver import Claim, Driver, PrepareError, Result, SliceOf
 from dralab.drivers.go_random import uuids
 from dralab.values import quantity
+from dralab.values.json_types import JsonDict
 
 CONFIG: Final = "gpu.resource.example.com/v1alpha1"
 INTERVALS: Final = ("Default", "Short", "Medium", "Long")
@@ -54,7 +55,7 @@ class Gpus(Driver):
         self.tell_status = tell_status
         self.ids = [f"gpu-{uuid}" for uuid in uuids(node, count)]
 
-    def devices(self) -> Sequence[Object]:
+    def devices(self) -> Sequence[JsonDict]:
         """Return the devices of all cards."""
         if not self.partitions:
             return [self._device(f"gpu-{n}", n, MEMORY, COMPUTE) for n in range(self.count)]
@@ -102,7 +103,7 @@ class Gpus(Driver):
         ]
         return ContainerEdits(env=tuple(env))
 
-    def status(self, claim: Claim) -> Sequence[Object] | None:
+    def status(self, claim: Claim) -> Sequence[JsonDict] | None:
         """Return what the claim's status says of its devices."""
         if not self.tell_status:
             return None
@@ -120,7 +121,7 @@ class Gpus(Driver):
             for result in claim.results
         ]
 
-    def _device(self, name: str, card: int, memory: str, compute: int) -> Object:
+    def _device(self, name: str, card: int, memory: str, compute: int) -> JsonDict:
         capacity: dict[str, Any] = {"memory": {"value": memory}, "compute": {"value": str(compute)}}
         if self.shared:
             capacity["memory"]["requestPolicy"] = {
@@ -145,7 +146,7 @@ class Gpus(Driver):
         }
 
     @staticmethod
-    def _counted(device: Object, card: int) -> Object:
+    def _counted(device: JsonDict, card: int) -> JsonDict:
         counters = {key: {"value": each["value"]} for key, each in device["capacity"].items()}
         device["consumesCounters"] = [{"counterSet": f"gpu-{card}-counters", "counters": counters}]
         return device

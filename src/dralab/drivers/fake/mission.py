@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, Object, PrepareError, Result
+from dralab.drivers.driver import Claim, Driver, PrepareError, Result
 from dralab.drivers.go_random import draws, text_hash, uuids
+from dralab.values.json_types import JsonDict
 
 DRIVER: Final = "fake.resource.3-shake.com"
 MODEL: Final = "LATEST-FAKE-MODEL"
@@ -54,7 +55,7 @@ class Fakes(Driver):
         env = (f"FAKE_NODE_NAME={self.node}", f"DRA_RESOURCE_DRIVER_NAME={DRIVER}")
         return ContainerEdits(env=env)
 
-    def devices(self) -> Sequence[Object]:
+    def devices(self) -> Sequence[JsonDict]:
         """Return the devices; a slice's names are in lower case."""
         return [
             {

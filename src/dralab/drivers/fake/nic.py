@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, Object, PrepareError, Result
+from dralab.drivers.driver import Claim, Driver, PrepareError, Result
 from dralab.drivers.fake.gpu import common_env
 from dralab.drivers.go_random import uuids
 from dralab.values import quantity
+from dralab.values.json_types import JsonDict
 
 LONGEST_BURST: Final = (1 << 32) - 1  # bytes, as the kernel's token bucket has it
 
@@ -23,7 +24,7 @@ class Nics(Driver):
         self.name = name
         self.ids = [f"net-{uuid}" for uuid in uuids(node, count)]
 
-    def devices(self) -> Sequence[Object]:
+    def devices(self) -> Sequence[JsonDict]:
         """Return the cards."""
         speed = {
             "value": "100G",

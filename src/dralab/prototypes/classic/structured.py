@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dralab.prototypes.classic import selectors
-from dralab.prototypes.findings import Finding, Object, Report, invalid
+from dralab.prototypes.findings import Finding, Report, invalid
 from dralab.prototypes.schema_words import (
     AGE,
     Schema,
@@ -22,6 +22,7 @@ from dralab.prototypes.schema_words import (
     struct,
     text,
 )
+from dralab.values.json_types import JsonDict
 
 # What the scheduler puts on claims whose devices it gave (1.30; later another name).
 FINALIZER: Final = "dra.k8s.io/delete-protection"
@@ -120,13 +121,13 @@ KINDS: Final[tuple[Schema, ...]] = (
 )
 
 
-def mend(value: Object) -> Report:
+def mend(value: JsonDict) -> Report:
     """Return an object as it is, with what is wrong with its selectors."""
     findings = (_finding(field, entry) for field, entry in _selecting(value))
     return Report(mended=value, findings=tuple(filter(None, findings)))
 
 
-def _selecting(value: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _selecting(value: JsonDict) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for number, driver in enumerate(value.get("driverRequests") or ()):
         for index, request in enumerate(driver.get("requests") or ()):
             yield f"driverRequests[{number}].requests[{index}]", request

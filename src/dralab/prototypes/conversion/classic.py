@@ -5,7 +5,6 @@ the fake driver are understood, others are copied as opaque configuration.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from dralab.allocation.problem import Attribute
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, STATE_GROUP
@@ -17,19 +16,18 @@ from dralab.prototypes.conversion.neutral import (
     Entry,
     Expression,
     Note,
-    Object,
     Option,
     Pod,
     Pool,
     Request,
     Scene,
 )
+from dralab.values.json_types import JsonDict, JsonObject
 
-Wire = Mapping[str, Any]
 REQUEST = "devices"
 
 
-def read(items: Sequence[Object]) -> Scene:
+def read(items: Sequence[JsonDict]) -> Scene:
     """Return what objects of classic DRA mean; parameters go into the claims that name them."""
     scene = Scene()
     parameters = {_place(item): item for item in items if item.get("kind") == "FakeClaimParameters"}
@@ -59,16 +57,16 @@ def read(items: Sequence[Object]) -> Scene:
     return scene
 
 
-def _left_out(item: Wire, why: str) -> Note:
+def _left_out(item: JsonObject, why: str) -> Note:
     return Note("lost", f"{item['kind']} {item['metadata']['name']}", "", why)
 
 
-def _place(item: Wire) -> tuple[str, str]:
+def _place(item: JsonObject) -> tuple[str, str]:
     metadata = item["metadata"]
     return str(metadata.get("namespace") or "default"), metadata["name"]
 
 
-def _class(item: Wire, notes: list[Note]) -> DeviceClass:
+def _class(item: JsonObject, notes: list[Note]) -> DeviceClass:
     name = item["metadata"]["name"]
     where = f"ResourceClass {name}"
     if item.get("suitableNodes"):
@@ -82,8 +80,8 @@ def _class(item: Wire, notes: list[Note]) -> DeviceClass:
 
 
 def _claim(
-    item: Wire,
-    parameters: Mapping[tuple[str, str], Wire],
+    item: JsonObject,
+    parameters: Mapping[tuple[str, str], JsonObject],
     notes: list[Note],
 ) -> Claim:
     template = item["kind"] == "ResourceClaimTemplate"
@@ -116,7 +114,7 @@ def _claim(
     )
 
 
-def _fake(spec: Wire, option: Option) -> tuple[Option, tuple[Config, ...]]:
+def _fake(spec: JsonObject, option: Option) -> tuple[Option, tuple[Config, ...]]:
     model = (spec.get("selector") or {}).get("model")
     words = f"device.attributes['{DRIVER}'].model == '{model}'"
     expressions = (Expression(words, "v1", (DRIVER,)),) if model else ()
@@ -133,7 +131,7 @@ def _fake(spec: Wire, option: Option) -> tuple[Option, tuple[Config, ...]]:
     return found, (Config(driver=DRIVER, parameters=parameters),)
 
 
-def _state(item: Wire) -> Pool:
+def _state(item: JsonObject) -> Pool:
     """Return a node's allocatable devices; what was allocated or prepared is not carried over."""
     node = item["metadata"]["name"]
     fakes = [d["fake"] for d in (item.get("spec") or {}).get("allocatableDevice") or ()]
@@ -154,7 +152,7 @@ def _state(item: Wire) -> Pool:
     )
 
 
-def _entries(claims: Iterable[Wire]) -> tuple[Entry, ...]:
+def _entries(claims: Iterable[JsonObject]) -> tuple[Entry, ...]:
     found = []
     for entry in claims:
         source = entry.get("source") or {}
@@ -169,7 +167,7 @@ def _entries(claims: Iterable[Wire]) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _pod(item: Object) -> Pod:
+def _pod(item: JsonDict) -> Pod:
     uses = {
         container["name"]: tuple(
             (use["name"], "") for use in (container.get("resources") or {}).get("claims") or ()
@@ -179,7 +177,7 @@ def _pod(item: Object) -> Pod:
     return Pod(item=item, entries=_entries(item["spec"]["resourceClaims"]), uses=uses)
 
 
-def _workload(item: Object) -> Object:
+def _workload(item: JsonDict) -> JsonDict:
     """Return a workload whose template's entries have their sources one level higher."""
     template = item["spec"]["template"]
     spec = template.get("spec") or {}

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dralab.allocation.problem import Attribute
-
-Object = dict[str, Any]
+from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class Entry:
 class Pod:
     """A pod; `uses` maps a container to (entry, request) pairs, request "" meaning all."""
 
-    item: Object
+    item: JsonDict
     entries: tuple[Entry, ...]
     uses: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
@@ -151,7 +150,7 @@ class Scene:
     """Everything that was read, and what every attribute is: names to types."""
 
     parts: list[Part] = field(default_factory=list)
-    others: list[Object] = field(default_factory=list)
+    others: list[JsonDict] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
     def attribute_types(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from dralab.allocation.problem import Attribute
 from dralab.prototypes.conversion.expressions import drivers_in
@@ -14,7 +14,6 @@ from dralab.prototypes.conversion.neutral import (
     Entry,
     Expression,
     Note,
-    Object,
     Option,
     Part,
     Pod,
@@ -25,17 +24,16 @@ from dralab.prototypes.conversion.neutral import (
 )
 from dralab.prototypes.evolution import world as evolution_world
 from dralab.prototypes.k8srm import reading as k8srm_reading
+from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import parse_any, render
 
-Wire = Mapping[str, Any]
 
-
-def title(item: Wire) -> str:
+def title(item: JsonObject) -> str:
     """Return an object as messages call it."""
     return f"{item.get('kind')} {(item.get('metadata') or {}).get('name', '')}"
 
 
-def read(items: Iterable[Object], generation: str) -> Scene:
+def read(items: Iterable[JsonDict], generation: str) -> Scene:
     """Return what the (mended) objects of a generation mean; others pass through."""
     scene = Scene()
     for item in items:
@@ -51,14 +49,14 @@ def read(items: Iterable[Object], generation: str) -> Scene:
     return scene
 
 
-def _namespace(item: Wire) -> str:
+def _namespace(item: JsonObject) -> str:
     return str(item["metadata"].get("namespace") or "default")
 
 
 # --- k8srm --------------------------------------------------------------------------------------
 
 
-def _k8srm(item: Object, _: list[Note]) -> Part | None:
+def _k8srm(item: JsonDict, _: list[Note]) -> Part | None:
     match item.get("kind"):
         case "DeviceClass":
             return _k8srm_class(item)
@@ -72,7 +70,7 @@ def _k8srm(item: Object, _: list[Note]) -> Part | None:
             return None
 
 
-def _k8srm_class(item: Object) -> DeviceClass:
+def _k8srm_class(item: JsonDict) -> DeviceClass:
     spec = item["spec"]
     definition = spec.get("definition") or {}
     driver = definition.get("driver")
@@ -88,7 +86,7 @@ def _k8srm_class(item: Object) -> DeviceClass:
     )
 
 
-def _k8srm_claim(item: Object) -> Claim:
+def _k8srm_claim(item: JsonDict) -> Claim:
     spec = item["spec"]
     requests = []
     for instance in spec["devices"]:
@@ -114,7 +112,7 @@ def _k8srm_claim(item: Object) -> Claim:
     )
 
 
-def _k8srm_option(detail: Wire) -> Option:
+def _k8srm_option(detail: JsonObject) -> Option:
     totals = {k: str(v) for k, v in (detail.get("requests") or {}).items()}
     count = int(parse_any(totals.pop("devices", "1")))
     text = detail.get("constraints")
@@ -132,7 +130,7 @@ def _k8srm_option(detail: Wire) -> Option:
     )
 
 
-def _k8srm_pool(item: Object) -> Pool:
+def _k8srm_pool(item: JsonDict) -> Pool:
     pool = k8srm_reading.read_pool(item)
     return Pool(
         name=pool.name,
@@ -160,7 +158,7 @@ HOWS: Final[Mapping[str, Literal["claim", "template", "class"]]] = {
 }
 
 
-def _k8srm_pod(item: Object) -> Pod:
+def _k8srm_pod(item: JsonDict) -> Pod:
     pod = k8srm_reading.read_pod(item)
     entries = tuple(
         Entry(
@@ -180,7 +178,7 @@ def _k8srm_pod(item: Object) -> Pod:
 # --- dra-evolution ------------------------------------------------------------------------------
 
 
-def _evolution(item: Object, _: list[Note]) -> Part | None:
+def _evolution(item: JsonDict, _: list[Note]) -> Part | None:
     if item.get("apiVersion") != "resource.k8s.io/v1alpha2":
         return None
     match item.get("kind"):
@@ -204,7 +202,7 @@ def _evolution(item: Object, _: list[Note]) -> Part | None:
 
 
 def _class_of(
-    item: Object, texts: Sequence[str], dialect: str, configs: Iterable[Wire] | None
+    item: JsonDict, texts: Sequence[str], dialect: str, configs: Iterable[JsonObject] | None
 ) -> DeviceClass:
     drivers: tuple[str, ...] = ()
     expressions = []
@@ -224,7 +222,7 @@ def _class_of(
     )
 
 
-def _opaque(configs: Iterable[Wire] | None) -> tuple[Config, ...]:
+def _opaque(configs: Iterable[JsonObject] | None) -> tuple[Config, ...]:
     found = []
     for config in configs or ():
         opaque = config.get("opaque") or {}
@@ -233,7 +231,7 @@ def _opaque(configs: Iterable[Wire] | None) -> tuple[Config, ...]:
     return tuple(found)
 
 
-def _evolution_claim(item: Object, spec: Wire, *, template: bool) -> Claim:
+def _evolution_claim(item: JsonDict, spec: JsonObject, *, template: bool) -> Claim:
     requests = []
     for number, request in enumerate(spec.get("requests") or ()):
         texts = [
@@ -264,7 +262,7 @@ def _evolution_claim(item: Object, spec: Wire, *, template: bool) -> Claim:
     )
 
 
-def _evolution_pool(item: Object) -> Pool:
+def _evolution_pool(item: JsonDict) -> Pool:
     spec = item["spec"]
     return Pool(
         name=item["metadata"]["name"],
@@ -292,7 +290,7 @@ def _evolution_pool(item: Object) -> Pool:
     )
 
 
-def _pod_of(item: Object, request_field: str) -> Pod | None:
+def _pod_of(item: JsonDict, request_field: str) -> Pod | None:
     spec = item.get("spec") or {}
     if not spec.get("resourceClaims"):
         return None
@@ -317,7 +315,7 @@ def _pod_of(item: Object, request_field: str) -> Pod | None:
 # --- resource.k8s.io/v1 -------------------------------------------------------------------------
 
 
-def _v1(item: Object, notes: list[Note]) -> Part | None:
+def _v1(item: JsonDict, notes: list[Note]) -> Part | None:
     if (item.get("apiVersion"), item.get("kind")) == ("v1", "Pod"):
         return _pod_of(item, "request")
     if item.get("apiVersion") != "resource.k8s.io/v1":
@@ -341,7 +339,7 @@ def _v1(item: Object, notes: list[Note]) -> Part | None:
             return None
 
 
-def _v1_claim(item: Object, spec: Wire, notes: list[Note], *, template: bool) -> Claim:
+def _v1_claim(item: JsonDict, spec: JsonObject, notes: list[Note], *, template: bool) -> Claim:
     devices = spec.get("devices") or {}
     requests = []
     for number, request in enumerate(devices.get("requests") or ()):
@@ -368,7 +366,7 @@ def _v1_claim(item: Object, spec: Wire, notes: list[Note], *, template: bool) ->
     )
 
 
-def _v1_option(part: Wire, name: str, where: str, notes: list[Note]) -> Option:
+def _v1_option(part: JsonObject, name: str, where: str, notes: list[Note]) -> Option:
     notes += [
         Note("lost", name, f"{where}.{field}", "older APIs have no such thing")
         for field in ("tolerations", "capacity", "derivedAttributes")
@@ -394,7 +392,7 @@ LOST_OF_DEVICES = (
 )
 
 
-def _v1_slice(item: Object, notes: list[Note]) -> Pool:
+def _v1_slice(item: JsonDict, notes: list[Note]) -> Pool:
     spec = item["spec"]
     devices = []
     for device in spec.get("devices") or ():

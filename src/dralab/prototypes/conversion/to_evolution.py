@@ -4,15 +4,7 @@ from collections import Counter
 from functools import cached_property
 
 from dralab.allocation.problem import Attribute
-from dralab.prototypes.conversion.neutral import (
-    Claim,
-    Device,
-    DeviceClass,
-    Object,
-    Option,
-    Pod,
-    Pool,
-)
+from dralab.prototypes.conversion.neutral import Claim, Device, DeviceClass, Option, Pod, Pool
 from dralab.prototypes.conversion.writing import (
     EVOLUTION,
     STANDARD,
@@ -25,6 +17,7 @@ from dralab.prototypes.conversion.writing import (
     rules_of,
 )
 from dralab.prototypes.findings import copied
+from dralab.values.json_types import JsonDict
 
 
 class ToEvolution(Writer):
@@ -32,9 +25,9 @@ class ToEvolution(Writer):
 
     target = "evolution"
 
-    def device_class(self, part: DeviceClass) -> list[Object]:
+    def device_class(self, part: DeviceClass) -> list[JsonDict]:
         """Return a DeviceClass with requirements."""
-        found: Object = {
+        found: JsonDict = {
             "apiVersion": EVOLUTION,
             "kind": "DeviceClass",
             "metadata": metadata(part.name.lower(), labels=part.labels),
@@ -43,7 +36,7 @@ class ToEvolution(Writer):
         configs = self.opaque(part.configs, part.drivers, f"DeviceClass {part.name}", "driverName")
         return [found | ({"config": configs} if configs else {})]
 
-    def claim(self, part: Claim) -> list[Object]:
+    def claim(self, part: Claim) -> list[JsonDict]:
         """Return a ResourceClaim or template: one request for every device."""
         where = f"claim {part.namespace}/{part.name}"
         names = each_device_name(part.requests)
@@ -78,7 +71,7 @@ class ToEvolution(Writer):
                 )
             elif attribute is not None:
                 constraints.append({"matchAttribute": identifier(attribute)})
-        spec: Object = {"requests": requests, "shareable": part.shareable}
+        spec: JsonDict = {"requests": requests, "shareable": part.shareable}
         spec |= {"constraints": constraints} if constraints else {}
         configs = self.opaque(part.configs, drivers, where, "driverName")
         spec |= {"config": configs} if configs else {}
@@ -90,9 +83,9 @@ class ToEvolution(Writer):
         head = metadata(part.name.lower(), part.namespace)
         return [{"apiVersion": EVOLUTION, "kind": kind, "metadata": head, "spec": spec}]
 
-    def _request(self, option: Option, where: str) -> Object:
+    def _request(self, option: Option, where: str) -> JsonDict:
         drivers = self.drivers(option)
-        found: Object = {"deviceClassName": option.class_name.lower()}
+        found: JsonDict = {"deviceClassName": option.class_name.lower()}
         texts = [self.expression(each, where, drivers) for each in option.expressions]
         requirements = [{"deviceSelector": text} for text in texts if text]
         if requirements:
@@ -113,7 +106,7 @@ class ToEvolution(Writer):
         counts = Counter((p.driver, p.node, label(d.name)) for p in pools for d in p.devices)
         return {key for key, count in counts.items() if count > 1}
 
-    def pool(self, part: Pool) -> list[Object]:
+    def pool(self, part: Pool) -> list[JsonDict]:
         """Return a ResourcePool."""
         where = f"pool {part.name}"
         if not part.node:
@@ -124,7 +117,7 @@ class ToEvolution(Writer):
             for counter, amount in totals.items()
             if amount != "0"
         ]
-        spec: Object = {"driverName": part.driver.split("/")[0]}
+        spec: JsonDict = {"driverName": part.driver.split("/")[0]}
         spec |= {"nodeName": part.node} if part.node else {}
         spec |= {"sharedCapacity": shared} if shared else {}
         spec["devices"] = [self._device(device, part) for device in part.devices]
@@ -137,7 +130,7 @@ class ToEvolution(Writer):
             }
         ]
 
-    def _device(self, device: Device, pool: Pool) -> Object:
+    def _device(self, device: Device, pool: Pool) -> JsonDict:
         attributes = [
             {"name": identifier(STANDARD.get(name, name)), **typed(value)}
             for name, value in device.attributes.items()
@@ -153,7 +146,7 @@ class ToEvolution(Writer):
             self.changed(
                 f"pool {pool.name}", device.name, f"written {name}: names are unique on a node"
             )
-        found: Object = {"name": name, "attributes": attributes}
+        found: JsonDict = {"name": name, "attributes": attributes}
         if device.consumes:
             found["sharedCapacityConsumed"] = [
                 {"name": _counter(pool, name, counter), "capacity": amount}
@@ -161,14 +154,14 @@ class ToEvolution(Writer):
             ]
         return found
 
-    def pod(self, part: Pod) -> list[Object]:
+    def pod(self, part: Pod) -> list[JsonDict]:
         """Return a Pod of dra-evolution's group, and templates for its shorthand devices."""
         item = copied(part.item)
         item["apiVersion"] = EVOLUTION
         spec = item["spec"]
         spec.pop("deviceClaims", None)
         namespace = item["metadata"].get("namespace") or "default"
-        templates: list[Object] = []
+        templates: list[JsonDict] = []
         entries = []
         for entry in part.entries:
             source = entry.source.lower()
@@ -211,7 +204,7 @@ class ToEvolution(Writer):
         return [label(request)]
 
 
-def typed(value: Attribute) -> Object:
+def typed(value: Attribute) -> JsonDict:
     """Return an attribute's value as dra-evolution writes it; integers became quantities."""
     [only] = value.values
     match value.type:

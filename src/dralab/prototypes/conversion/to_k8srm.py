@@ -11,7 +11,6 @@ from dralab.prototypes.conversion.neutral import (
     Device,
     DeviceClass,
     Expression,
-    Object,
     Option,
     Pod,
     Pool,
@@ -20,6 +19,7 @@ from dralab.prototypes.conversion.neutral import (
 from dralab.prototypes.conversion.writing import Writer, amount_text, metadata
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
+from dralab.values.json_types import JsonDict
 
 
 class ToK8srm(Writer):
@@ -27,7 +27,7 @@ class ToK8srm(Writer):
 
     target = "k8srm"
 
-    def device_class(self, part: DeviceClass) -> list[Object]:
+    def device_class(self, part: DeviceClass) -> list[JsonDict]:
         """Return a class for each driver, and a group over them where there are several."""
         where = f"DeviceClass {part.name}"
         if part.group is not None:
@@ -52,7 +52,7 @@ class ToK8srm(Writer):
         ]
         return [*made, *classes, _class(part.name, group, part.labels)]
 
-    def _leaves(self, part: DeviceClass, where: str) -> list[Object]:
+    def _leaves(self, part: DeviceClass, where: str) -> list[JsonDict]:
         """Return the definitions that a class stands for, one for each driver."""
         if not part.drivers and len(part.expressions) == 1:
             [only] = part.expressions
@@ -73,7 +73,7 @@ class ToK8srm(Writer):
 
     def _configs(
         self, configs: Sequence[Config], owner: str, namespace: str
-    ) -> tuple[list[Object], list[Object]]:
+    ) -> tuple[list[JsonDict], list[JsonDict]]:
         """Return objects for opaque parameters, and the references to them."""
         made, references = [], []
         for number, config in enumerate(configs):
@@ -100,12 +100,12 @@ class ToK8srm(Writer):
             )
         return made, references
 
-    def claim(self, part: Claim) -> list[Object]:
+    def claim(self, part: Claim) -> list[JsonDict]:
         """Return a DeviceClaim; k8srm's templates are claims that pods copy."""
         where = f"claim {part.namespace}/{part.name}"
-        made: list[Object] = []
+        made: list[JsonDict] = []
         local: dict[str, list[tuple[str, str]]] = {}
-        spec: Object = {}
+        spec: JsonDict = {}
         for rule in part.rules:
             name = rule.attribute.rpartition("/")[2]
             field = "matchAttributes" if rule.kind == "match" else "distinctAttributes"
@@ -135,8 +135,10 @@ class ToK8srm(Writer):
         head = metadata(part.name, part.namespace, labels=part.labels)
         return [*made, {"apiVersion": K8SRM, "kind": "DeviceClaim", "metadata": head, "spec": spec}]
 
-    def _instance(self, request: Request, part: Claim, where: str) -> tuple[list[Object], Object]:
-        made: list[Object] = []
+    def _instance(
+        self, request: Request, part: Claim, where: str
+    ) -> tuple[list[JsonDict], JsonDict]:
+        made: list[JsonDict] = []
         details = []
         for option in request.options:
             objects, detail = self._detail(option, part, where)
@@ -145,13 +147,13 @@ class ToK8srm(Writer):
         field = "allOf" if len(details) == 1 else "oneOf"
         return made, {"name": request.name, field: details}
 
-    def _detail(self, option: Option, part: Claim, where: str) -> tuple[list[Object], Object]:
+    def _detail(self, option: Option, part: Claim, where: str) -> tuple[list[JsonDict], JsonDict]:
         drivers = self.drivers(option)
-        found: Object = {"class": option.class_name}
+        found: JsonDict = {"class": option.class_name}
         texts = [t for e in option.expressions if (t := self.expression(e, where, drivers))]
         if texts:
             found["constraints"] = " && ".join(f"({t})" if len(texts) > 1 else t for t in texts)
-        requests: Object = dict(option.totals)
+        requests: JsonDict = dict(option.totals)
         if option.count != 1:
             requests["devices"] = option.count
         found |= {"requests": requests} if requests else {}
@@ -165,7 +167,7 @@ class ToK8srm(Writer):
         made, references = self._configs(option.configs, part.name, part.namespace)
         return made, found | ({"configs": references} if references else {})
 
-    def pool(self, part: Pool) -> list[Object]:
+    def pool(self, part: Pool) -> list[JsonDict]:
         """Return a DevicePool."""
         several = len(part.sets) > 1
         shared = [
@@ -173,7 +175,7 @@ class ToK8srm(Writer):
             for name, totals in part.sets.items()
             for counter, amount in totals.items()
         ]
-        spec: Object = {"driver": part.driver}
+        spec: JsonDict = {"driver": part.driver}
         spec |= {"nodeName": part.node} if part.node else {}
         spec |= {"sharedResources": shared} if shared else {}
         spec["devices"] = [_device(device, several=several) for device in part.devices]
@@ -186,7 +188,7 @@ class ToK8srm(Writer):
             }
         ]
 
-    def pod(self, part: Pod) -> list[Object]:
+    def pod(self, part: Pod) -> list[JsonDict]:
         """Return a core/v1 Pod with deviceClaims; several claims become entries of a list."""
         item = copied(part.item)
         item["apiVersion"] = "v1"
@@ -232,13 +234,13 @@ class ToK8srm(Writer):
         return []
 
 
-def _class(name: str, spec: Object, labels: Any) -> Object:
+def _class(name: str, spec: JsonDict, labels: Any) -> JsonDict:
     head = metadata(name, labels=labels)
     return {"apiVersion": K8SRM, "kind": "DeviceClass", "metadata": head, "spec": spec}
 
 
-def _device(device: Device, *, several: bool) -> Object:
-    found: Object = {
+def _device(device: Device, *, several: bool) -> JsonDict:
+    found: JsonDict = {
         "name": device.name,
         "attributes": [
             {"name": name.rpartition("/")[2], **typed(value)}
@@ -257,7 +259,7 @@ def _device(device: Device, *, several: bool) -> Object:
     return found
 
 
-def typed(value: Attribute) -> Object:
+def typed(value: Attribute) -> JsonDict:
     """Return an attribute's value as k8srm writes it; it has no booleans."""
     [only] = value.values
     match value.type:

@@ -3,15 +3,7 @@
 from collections.abc import Mapping
 
 from dralab.allocation.problem import Attribute
-from dralab.prototypes.conversion.neutral import (
-    Claim,
-    Device,
-    DeviceClass,
-    Object,
-    Option,
-    Pod,
-    Pool,
-)
+from dralab.prototypes.conversion.neutral import Claim, Device, DeviceClass, Option, Pod, Pool
 from dralab.prototypes.conversion.writing import (
     COUNTERS_PER_SET,
     DEVICES,
@@ -27,6 +19,7 @@ from dralab.prototypes.conversion.writing import (
     rules_of,
 )
 from dralab.prototypes.findings import copied
+from dralab.values.json_types import JsonDict
 
 Counter = tuple[str, str]
 
@@ -36,21 +29,21 @@ class ToV1(Writer):
 
     target = "v1"
 
-    def device_class(self, part: DeviceClass) -> list[Object]:
+    def device_class(self, part: DeviceClass) -> list[JsonDict]:
         """Return a DeviceClass with CEL selectors."""
         selectors = [{"cel": {"expression": text}} for text in self.class_expressions(part)]
-        spec: Object = {"selectors": selectors} if selectors else {}
+        spec: JsonDict = {"selectors": selectors} if selectors else {}
         configs = self.opaque(part.configs, part.drivers, f"DeviceClass {part.name}", "driver")
         if configs:
             spec["config"] = configs
         head = metadata(part.name.lower(), labels=part.labels)
         return [{"apiVersion": V1, "kind": "DeviceClass", "metadata": head, "spec": spec}]
 
-    def claim(self, part: Claim) -> list[Object]:
+    def claim(self, part: Claim) -> list[JsonDict]:
         """Return a ResourceClaim or a ResourceClaimTemplate."""
         where = f"claim {part.namespace}/{part.name}"
-        requests: list[Object] = []
-        configs: list[Object] = []
+        requests: list[JsonDict] = []
+        configs: list[JsonDict] = []
         drivers: list[str] = []
         for request in part.requests:
             name = label(request.name)
@@ -73,18 +66,18 @@ class ToV1(Writer):
             if attribute is None:
                 continue
             field = "matchAttribute" if rule.kind == "match" else "distinctAttribute"
-            entry: Object = {field: identifier(attribute)}
+            entry: JsonDict = {field: identifier(attribute)}
             if rule.requests:
                 entry["requests"] = [label(name) for name in rule.requests]
             constraints.append(entry)
         configs += self.opaque(part.configs, drivers, where, "driver")
         if not part.shareable:
             self.changed(where, "spec.shareable", "v1 claims can always be shared by pods")
-        devices: Object = {"requests": requests}
+        devices: JsonDict = {"requests": requests}
         devices |= {"constraints": constraints} if constraints else {}
         devices |= {"config": configs} if configs else {}
         kind = "ResourceClaimTemplate" if part.template else "ResourceClaim"
-        spec: Object = {"devices": devices}
+        spec: JsonDict = {"devices": devices}
         if part.template:
             spec = ({"metadata": {"labels": dict(part.labels)}} if part.labels else {}) | {
                 "spec": spec
@@ -92,9 +85,9 @@ class ToV1(Writer):
         head = metadata(part.name.lower(), part.namespace)
         return [{"apiVersion": V1, "kind": kind, "metadata": head, "spec": spec}]
 
-    def _option(self, option: Option, where: str) -> Object:
+    def _option(self, option: Option, where: str) -> JsonDict:
         drivers = self.drivers(option)
-        found: Object = {"deviceClassName": option.class_name.lower()}
+        found: JsonDict = {"deviceClassName": option.class_name.lower()}
         texts = [self.expression(each, where, drivers) for each in option.expressions]
         selectors = [{"cel": {"expression": text}} for text in texts if text]
         if selectors:
@@ -118,7 +111,7 @@ class ToV1(Writer):
                       "with one entry per number says the same")  # fmt: skip
         return found
 
-    def pool(self, part: Pool) -> list[Object]:
+    def pool(self, part: Pool) -> list[JsonDict]:
         """Return the ResourceSlices of a pool: counters first, then devices."""
         sets, of_device = _sets(part)
         for name, counters in sets.items():
@@ -133,14 +126,14 @@ class ToV1(Writer):
         groups = [names[at : at + SETS_PER_SLICE] for at in range(0, len(names), SETS_PER_SLICE)]
         size = DEVICES_WITH_COUNTERS if sets else DEVICES
         chunks = [part.devices[at : at + size] for at in range(0, len(part.devices), size)]
-        pool: Object = {
+        pool: JsonDict = {
             "name": part.name,
             "generation": 1,
             "resourceSliceCount": len(groups) + len(chunks),
         }
-        reach: Object = {"nodeName": part.node} if part.node else {"allNodes": True}
-        common: Object = {"driver": part.driver.split("/")[0], "pool": pool, **reach}
-        specs: list[Object] = [
+        reach: JsonDict = {"nodeName": part.node} if part.node else {"allNodes": True}
+        common: JsonDict = {"driver": part.driver.split("/")[0], "pool": pool, **reach}
+        specs: list[JsonDict] = [
             {
                 "sharedCounters": [
                     {"name": name, "counters": {k: {"value": v} for k, v in sets[name].items()}}
@@ -163,16 +156,16 @@ class ToV1(Writer):
             for number, spec in enumerate(specs)
         ]
 
-    def _device(self, device: Device, pool: Pool, of_device: Mapping[str, str]) -> Object:
-        attributes: Object = {}
-        capacity: Object = {k: {"value": v} for k, v in device.provides.items()}
+    def _device(self, device: Device, pool: Pool, of_device: Mapping[str, str]) -> JsonDict:
+        attributes: JsonDict = {}
+        capacity: JsonDict = {k: {"value": v} for k, v in device.provides.items()}
         for name, value in device.attributes.items():
             written = identifier(STANDARD.get(name, name))
             if value.type == "quantity":
                 capacity[written] = {"value": amount_text(value.values[0])}
             else:
                 attributes[written] = typed(value)
-        found: Object = {"name": label(device.name), "attributes": attributes}
+        found: JsonDict = {"name": label(device.name), "attributes": attributes}
         if capacity:
             found["capacity"] = capacity
         if device.consumes:
@@ -184,14 +177,14 @@ class ToV1(Writer):
             self.changed(f"pool {pool.name}", device.name, f"written {label(device.name)}")
         return found
 
-    def pod(self, part: Pod) -> list[Object]:
+    def pod(self, part: Pod) -> list[JsonDict]:
         """Return a core/v1 Pod, and templates for devices that it asked for by class alone."""
         item = copied(part.item)
         item["apiVersion"] = "v1"
         spec = item["spec"]
         spec.pop("deviceClaims", None)
         namespace = item["metadata"].get("namespace") or "default"
-        templates: list[Object] = []
+        templates: list[JsonDict] = []
         entries = []
         for entry in part.entries:
             source = entry.source.lower()
@@ -220,7 +213,7 @@ class ToV1(Writer):
         return [*templates, item]
 
 
-def typed(value: Attribute) -> Object:
+def typed(value: Attribute) -> JsonDict:
     """Return an attribute's value as v1 writes it."""
     [only] = value.values
     return {value.type or "string": only}

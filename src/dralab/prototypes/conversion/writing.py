@@ -17,7 +17,6 @@ from dralab.prototypes.conversion.neutral import (
     DeviceClass,
     Expression,
     Note,
-    Object,
     Option,
     Pod,
     Pool,
@@ -25,6 +24,7 @@ from dralab.prototypes.conversion.neutral import (
     Rule,
     Scene,
 )
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import parse_any, render
 
 EVOLUTION = "resource.k8s.io/v1alpha2"
@@ -50,9 +50,9 @@ class Writer(ABC):
         self.notes = scene.notes
         self.types = scene.attribute_types()
 
-    def objects(self) -> list[Object]:
+    def objects(self) -> list[JsonDict]:
         """Return the scene's objects in the target's generation, in order."""
-        found: list[Object] = []
+        found: list[JsonDict] = []
         for part in self.scene.parts:
             match part:
                 case DeviceClass():
@@ -66,19 +66,19 @@ class Writer(ABC):
         return found + self.scene.others
 
     @abstractmethod
-    def device_class(self, part: DeviceClass) -> list[Object]:
+    def device_class(self, part: DeviceClass) -> list[JsonDict]:
         """Return a class."""
 
     @abstractmethod
-    def claim(self, part: Claim) -> list[Object]:
+    def claim(self, part: Claim) -> list[JsonDict]:
         """Return a claim or a template."""
 
     @abstractmethod
-    def pool(self, part: Pool) -> list[Object]:
+    def pool(self, part: Pool) -> list[JsonDict]:
         """Return a pool."""
 
     @abstractmethod
-    def pod(self, part: Pod) -> list[Object]:
+    def pod(self, part: Pod) -> list[JsonDict]:
         """Return a pod."""
 
     def lost(self, where: str, field: str, message: str) -> None:
@@ -156,7 +156,7 @@ class Writer(ABC):
 
     def opaque(
         self, configs: Iterable[Config], drivers: Sequence[str], where: str, driver_field: str
-    ) -> list[Object]:
+    ) -> list[JsonDict]:
         """Return configs as opaque parameters; an object that is referred to is copied in."""
         found = []
         for config in configs:
@@ -176,7 +176,7 @@ class Writer(ABC):
             found.append({"opaque": {driver_field: driver, "parameters": dict(parameters or {})}})
         return found
 
-    def _referred(self, wanted: Mapping[str, Any]) -> Object | None:
+    def _referred(self, wanted: Mapping[str, Any]) -> JsonDict | None:
         for item in self.scene.others:
             metadata = item.get("metadata") or {}
             if (item.get("apiVersion"), item.get("kind"), metadata.get("name")) == (
@@ -188,7 +188,7 @@ class Writer(ABC):
         return None
 
 
-def metadata(name: str, namespace: str = "", **more: Any) -> Object:
+def metadata(name: str, namespace: str = "", **more: Any) -> JsonDict:
     """Return metadata without empty fields."""
     found = {"name": name} | ({"namespace": namespace} if namespace else {})
     return found | {key: dict(value) for key, value in more.items() if value}

@@ -10,23 +10,15 @@ from typing import Any, Final
 from dralab.api import structural
 from dralab.prototypes.evolution.expressions import Expressions
 from dralab.prototypes.evolution.kinds import API_VERSION, KINDS, MAX_DOMAIN, MAX_ID
-from dralab.prototypes.findings import (
-    Finding,
-    Object,
-    Report,
-    copied,
-    identity,
-    invalid,
-    legacy,
-    warning,
-)
+from dralab.prototypes.findings import Finding, Report, copied, identity, invalid, legacy, warning
 from dralab.prototypes.k8srm import mending as k8srm
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
+from dralab.values.json_types import JsonDict
 from dralab.values.names import c_identifier_problems, label_problems, subdomain_problems
 from dralab.values.quantity import is_quantity
 from dralab.values.version import Version
 
-SCHEMAS: Final[Mapping[str, Object]] = {kind["kind"]: kind["schema"] for kind in KINDS}
+SCHEMAS: Final[Mapping[str, JsonDict]] = {kind["kind"]: kind["schema"] for kind in KINDS}
 VALUES: Final = ("quantity", "bool", "string", "version")
 # Fields of drafts before the last one that its files still carry.
 DROPPED: Final[Mapping[str, tuple[str, ...]]] = {"ResourcePool": ("distributedAllocation",)}
@@ -37,7 +29,7 @@ def mend(item: Mapping[str, Any] | list[Any]) -> Report:
     """Return a document as this generation reads it."""
     if isinstance(item, list):
         return _list(item)
-    mended: Object = copied(dict(item))
+    mended: JsonDict = copied(dict(item))
     api_version, kind, _, name = identity(item)
     found: list[Finding] = []
     if api_version == K8SRM or (api_version, kind) == ("v1", "Pod"):
@@ -74,13 +66,13 @@ def _list(items: list[Any]) -> Report:
     )
 
 
-def _k8srm(item: Object, kind: str) -> Report:
+def _k8srm(item: JsonDict, kind: str) -> Report:
     report = k8srm.mend(item)
     note = legacy("apiVersion", f"a {kind} of k8srm, not updated to {API_VERSION}")
     return Report(mended=report.mended, findings=(note, *report.findings))
 
 
-def _checked(item: Object, kind: str) -> list[Finding]:
+def _checked(item: JsonDict, kind: str) -> list[Finding]:
     schema = SCHEMAS.get(kind)
     if schema is None:
         return [invalid("kind", f'"{kind}" is none of {", ".join(sorted(SCHEMAS))}')]

@@ -14,10 +14,11 @@ from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.prototypes.evolution.expressions import Expressions
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_RESERVED_FOR
-from dralab.prototypes.findings import Object, copied
+from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.asking import UnallocatableError, suffix
 from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
 from dralab.prototypes.searching import SearchingWorld
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import parse_any, render
 
 EVERYBODY: Final = "evolution"
@@ -30,7 +31,7 @@ class Asked:
     """A claim of a pod: its object, the pod's name for it, and its form in the problem."""
 
     entry: str
-    item: Object
+    item: JsonDict
     wanted: core.Claim
 
     @property
@@ -50,7 +51,7 @@ class World(SearchingWorld):
 
     cluster_kinds = frozenset({"DeviceClass", "ResourcePool", "Node"})
 
-    def __init__(self, objects: Iterable[Object]) -> None:
+    def __init__(self, objects: Iterable[JsonDict]) -> None:
         super().__init__(objects)
         self.expressions = Expressions()
         self.pools = _current(self._of("ResourcePool"))
@@ -65,7 +66,7 @@ class World(SearchingWorld):
         }
         self.classes[""] = core.DeviceClass(name="")
 
-    def pods(self) -> list[Object]:
+    def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
         return self._of("Pod")
 
@@ -77,11 +78,11 @@ class World(SearchingWorld):
         """Return expressions that had no answer for some device, with the first error of each."""
         return self.expressions.failures
 
-    def problem(self, pod: Object) -> Problem:
+    def problem(self, pod: JsonDict) -> Problem:
         """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
         return self._problem(self._asked(pod))
 
-    def place(self, pod: Object) -> Placement:
+    def place(self, pod: JsonDict) -> Placement:
         """Return where a pod can run: the first node by name, with the first devices."""
         self.expressions.failures.clear()
         try:
@@ -102,7 +103,7 @@ class World(SearchingWorld):
 
     # --- what a pod asks
 
-    def _asked(self, pod: Object) -> list[Asked]:
+    def _asked(self, pod: JsonDict) -> list[Asked]:
         metadata = pod["metadata"]
         namespace = metadata.get("namespace") or "default"
         found = []
@@ -127,7 +128,7 @@ class World(SearchingWorld):
             found.append(Asked(entry=entry["name"], item=item, wanted=self._wanted(item)))
         return found
 
-    def _claim(self, entry: Mapping[str, Any], pod: Mapping[str, Any], namespace: str) -> Object:
+    def _claim(self, entry: Mapping[str, Any], pod: Mapping[str, Any], namespace: str) -> JsonDict:
         if "resourceClaimName" in entry:
             return self._named("ResourceClaim", namespace, entry["resourceClaimName"])
         template = self._named(
@@ -140,7 +141,7 @@ class World(SearchingWorld):
             if key in {"labels", "annotations"}
         }
         owner = {"apiVersion": API_VERSION, "kind": "Pod", "name": pod["name"]}
-        item: Object = {
+        item: JsonDict = {
             "apiVersion": API_VERSION,
             "kind": "ResourceClaim",
             "metadata": {
@@ -153,13 +154,13 @@ class World(SearchingWorld):
         }
         return self.objects.get(self.key(item), item)
 
-    def _named(self, kind: str, namespace: str, name: str) -> Object:
+    def _named(self, kind: str, namespace: str, name: str) -> JsonDict:
         found = self.objects.get((API_VERSION, kind, namespace, name))
         if found is None:
             raise UnallocatableError(f'{kind} "{namespace}/{name}" does not exist')
         return found
 
-    def _wanted(self, item: Object) -> core.Claim:
+    def _wanted(self, item: JsonDict) -> core.Claim:
         metadata, spec = item["metadata"], item["spec"]
         namespace = metadata.get("namespace") or "default"
         requests = []
@@ -242,7 +243,7 @@ class World(SearchingWorld):
 
     def _placed(
         self,
-        pod: Object,
+        pod: JsonDict,
         node: str,
         asked: Sequence[Asked],
         allocations: Sequence[ClaimAllocation],
@@ -288,11 +289,11 @@ class World(SearchingWorld):
                 driver=pool["spec"]["driverName"],
             )
 
-    def _allocation(self, item: Object, allocation: ClaimAllocation, node: str) -> Object:
+    def _allocation(self, item: JsonDict, allocation: ClaimAllocation, node: str) -> JsonDict:
         """Return `status.allocation`: for every driver its configs and its results."""
         spec = item["spec"]
         requests = spec.get("requests") or []
-        data: dict[str, Object] = {}
+        data: dict[str, JsonDict] = {}
         local = False
         for chosen in allocation.chosen:
             pool = self.pools[int(chosen.device.pool)]
@@ -309,7 +310,7 @@ class World(SearchingWorld):
                 {"admin": False, "opaque": copied(part["opaque"])}
                 for part in _for_driver(request.get("config"), driver)
             ]
-            result: Object = {"deviceName": chosen.device.device}
+            result: JsonDict = {"deviceName": chosen.device.device}
             if request.get("name"):
                 result["requestName"] = request["name"]
             if configs:
@@ -320,12 +321,12 @@ class World(SearchingWorld):
             configs = [copied(part) for part in _for_driver(spec.get("config"), driver)]
             if configs:
                 mine["data"]["config"] = configs
-        found: Object = {"shareable": bool(spec.get("shareable"))}
+        found: JsonDict = {"shareable": bool(spec.get("shareable"))}
         if data:
             found["driverData"] = list(data.values())
         return found | ({"nodeName": node} if local else {})
 
-    def _of(self, kind: str) -> list[Object]:
+    def _of(self, kind: str) -> list[JsonDict]:
         return self.of(API_VERSION, kind)
 
 
@@ -335,7 +336,7 @@ def _for_driver(configs: Any, driver: str) -> list[Mapping[str, Any]]:
     ]
 
 
-def _current(pools: Sequence[Object]) -> list[Object]:
+def _current(pools: Sequence[JsonDict]) -> list[JsonDict]:
     """Return pools without devices that a newer pool of the same driver and node publishes."""
     newest: dict[tuple[str, str, str], tuple[str, int]] = {}
     for number, pool in enumerate(pools):
@@ -356,7 +357,7 @@ def _current(pools: Sequence[Object]) -> list[Object]:
     return found
 
 
-def _slices(number: int, pool: Object) -> Iterable[core.Slice]:
+def _slices(number: int, pool: JsonDict) -> Iterable[core.Slice]:
     spec = pool["spec"]
     node = spec.get("nodeName") or ""
     node_scope = core.NodeScope(node=node) if node else core.NodeScope(everywhere=True)
@@ -418,7 +419,7 @@ def attribute(item: Mapping[str, Any]) -> core.Attribute:
 
 
 def _containers(
-    pod: Object, asked: Sequence[Asked], claims: Sequence[Object], node: str
+    pod: JsonDict, asked: Sequence[Asked], claims: Sequence[JsonDict], node: str
 ) -> dict[str, tuple[str, ...]]:
     by_entry: dict[str, list[tuple[str, str]]] = {}
     for claim, item in zip(asked, claims, strict=True):

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dralab.allocation import problem as core
-from dralab.prototypes.findings import Object
 from dralab.prototypes.k8srm.expressions import Expression, Expressions
 from dralab.prototypes.k8srm.model import Claim, ConfigRef, Detail, DeviceClass, Instance
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number
 
 ANY_CLASS = ""
@@ -35,7 +35,7 @@ class AskedClaim:
     totals: Mapping[str, Mapping[str, Number]]
     class_configs: tuple[ConfigRef, ...]
     claim_configs: tuple[ConfigRef, ...]
-    item: Object | None = None
+    item: JsonDict | None = None
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class Classes:
             for name, each in self.by_name.items()
         }
 
-    def asked(self, claim: Claim, item: Object | None = None) -> AskedClaim:
+    def asked(self, claim: Claim, item: JsonDict | None = None) -> AskedClaim:
         """Return a claim in the problem's form; UnallocatableError where it cannot be met."""
         if not claim.spec.instances:
             raise UnallocatableError(f"claim {claim}: it asks for nothing")

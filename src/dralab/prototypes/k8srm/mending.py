@@ -7,22 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dralab.api import structural
-from dralab.prototypes.findings import (
-    Finding,
-    Object,
-    Report,
-    copied,
-    identity,
-    invalid,
-    legacy,
-    warning,
-)
+from dralab.prototypes.findings import Finding, Report, copied, identity, invalid, legacy, warning
 from dralab.prototypes.k8srm import expressions
 from dralab.prototypes.k8srm.kinds import API_VERSION, KINDS
+from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 from dralab.values.quantity import is_quantity
 
-SCHEMAS: Final[Mapping[str, Object]] = {kind["kind"]: kind["schema"] for kind in KINDS}
+SCHEMAS: Final[Mapping[str, JsonDict]] = {kind["kind"]: kind["schema"] for kind in KINDS}
 MAX_CONFIGS: Final = 32
 VALUES: Final = ("stringValue", "intValue", "quantityValue", "semVerValue")
 
@@ -32,7 +24,7 @@ def mend(item: Mapping[str, Any]) -> Report:
 
     Kinds that this generation does not know pass as they are.
     """
-    mended: Object = copied(dict(item))
+    mended: JsonDict = copied(dict(item))
     api_version, kind, _, name = identity(item)
     found: list[Finding] = []
     if kind in SCHEMAS and api_version == API_VERSION:
@@ -65,11 +57,11 @@ def named(name: str) -> list[Finding]:
     return [invalid("metadata.name", problem) for problem in problems]
 
 
-def _as_it_is(item: Object, found: list[Finding]) -> None:
+def _as_it_is(item: JsonDict, found: list[Finding]) -> None:
     """Leave a document alone."""
 
 
-def _renamed(part: Object, old: str, new: str, path: str, found: list[Finding]) -> None:
+def _renamed(part: JsonDict, old: str, new: str, path: str, found: list[Finding]) -> None:
     if old not in part:
         return
     if new in part:
@@ -79,7 +71,7 @@ def _renamed(part: Object, old: str, new: str, path: str, found: list[Finding]) 
     found.append(legacy(f"{path}.{old}", f"read as {new}"))
 
 
-def _mend_class(item: Object, found: list[Finding]) -> None:
+def _mend_class(item: JsonDict, found: list[Finding]) -> None:
     spec = item.get("spec") or {}
     _renamed(spec, "contstraints", "constraints", "spec", found)
     _renamed(spec, "deviceMaxCount", "maxDeviceCount", "spec", found)
@@ -119,7 +111,7 @@ def _mend_class(item: Object, found: list[Finding]) -> None:
     _config_namespaces(definition, "spec.definition", found)
 
 
-def _config_namespaces(part: Object, path: str, found: list[Finding]) -> None:
+def _config_namespaces(part: JsonDict, path: str, found: list[Finding]) -> None:
     configs = part.get("configs") or []
     if len(configs) > MAX_CONFIGS:
         found.append(
@@ -132,7 +124,7 @@ def _config_namespaces(part: Object, path: str, found: list[Finding]) -> None:
             )
 
 
-def _mend_match(part: Object, path: str, found: list[Finding]) -> None:
+def _mend_match(part: JsonDict, path: str, found: list[Finding]) -> None:
     _renamed(part, "attributeMatches", "matchAttributes", path, found)
     for field in ("matchAttributes", "distinctAttributes"):
         names = part.get(field) or []
@@ -144,13 +136,13 @@ def _mend_match(part: Object, path: str, found: list[Finding]) -> None:
                 )
 
 
-def _mend_claim(item: Object, found: list[Finding]) -> None:
+def _mend_claim(item: JsonDict, found: list[Finding]) -> None:
     item["spec"] = mended_claim_spec(
         item.get("spec") or {}, item["metadata"]["name"], "spec", found
     )
 
 
-def mended_claim_spec(spec: Object, name: str, path: str, found: list[Finding]) -> Object:
+def mended_claim_spec(spec: JsonDict, name: str, path: str, found: list[Finding]) -> JsonDict:
     """Return a claim's spec in the last stage's form; `name` is for the one instance of K1, K2."""
     spec = copied(spec)
     if "claims" in spec:
@@ -178,9 +170,9 @@ def mended_claim_spec(spec: Object, name: str, path: str, found: list[Finding]) 
 INSTANCE_FIELDS: Final = frozenset({"name", "allOf", "oneOf"})
 
 
-def _of_stage_1(spec: Object, name: str, path: str, found: list[Finding]) -> Object:
+def _of_stage_1(spec: JsonDict, name: str, path: str, found: list[Finding]) -> JsonDict:
     """Stages K1 and K2: the whole spec is one detail."""
-    detail: Object = {
+    detail: JsonDict = {
         key: spec[key]
         for key in ("class", "driver", "constraints", "configs", "matchAttributes")
         if key in spec
@@ -203,14 +195,14 @@ def _of_stage_1(spec: Object, name: str, path: str, found: list[Finding]) -> Obj
     return {"devices": [{"name": name, "allOf": [detail]}]}
 
 
-def _of_stage_3(spec: Object, name: str, path: str, found: list[Finding]) -> Object:
+def _of_stage_3(spec: JsonDict, name: str, path: str, found: list[Finding]) -> JsonDict:
     """Stage K3: instances are called claims, each inline or oneOf."""
     found.append(legacy(f"{path}.claims", "instances of stage K3, read as devices"))
     _mend_match(spec, path, found)
     instances = []
     for index, entry in enumerate(spec.pop("claims")):
         where = f"{path}.claims[{index}]"
-        instance: Object = {"name": entry.pop("name", f"{name}-{index}")}
+        instance: JsonDict = {"name": entry.pop("name", f"{name}-{index}")}
         field = "oneOf" if "oneOf" in entry else "allOf"
         instance[field] = entry.pop("oneOf") if field == "oneOf" else [entry]
         if field == "oneOf" and entry:
@@ -222,7 +214,7 @@ def _of_stage_3(spec: Object, name: str, path: str, found: list[Finding]) -> Obj
     return {**spec, "devices": instances}
 
 
-def _mend_detail(detail: Object, path: str, found: list[Finding]) -> None:
+def _mend_detail(detail: JsonDict, path: str, found: list[Finding]) -> None:
     _renamed(detail, "config", "configs", path, found)
     _renamed(detail, "deviceClass", "class", path, found)
     _mend_match(detail, path, found)
@@ -264,7 +256,7 @@ def _mend_detail(detail: Object, path: str, found: list[Finding]) -> None:
         found.append(invalid(f"{path}.configs", f"more than the {MAX_CONFIGS} allowed"))
 
 
-def _mend_pool(item: Object, found: list[Finding]) -> None:
+def _mend_pool(item: JsonDict, found: list[Finding]) -> None:
     spec = item["spec"]
     _renamed(spec, "resources", "sharedResources", "spec", found)
     _mend_capacities(spec, "sharedResources", "spec", found)
@@ -287,7 +279,7 @@ def _mend_pool(item: Object, found: list[Finding]) -> None:
         seen.add(device["name"])
 
 
-def _mend_capacities(part: Object, field: str, path: str, found: list[Finding]) -> None:
+def _mend_capacities(part: JsonDict, field: str, path: str, found: list[Finding]) -> None:
     value = part.get(field)
     if isinstance(value, dict):
         part[field] = [{"name": name, "capacity": amount} for name, amount in value.items()]
@@ -307,7 +299,7 @@ def _mend_capacities(part: Object, field: str, path: str, found: list[Finding]) 
         ]
 
 
-def _check_attributes(items: list[Object], path: str, found: list[Finding]) -> None:
+def _check_attributes(items: list[JsonDict], path: str, found: list[Finding]) -> None:
     seen: set[str] = set()
     for index, item in enumerate(items):
         given = [name for name in VALUES if name in item]
@@ -323,7 +315,7 @@ def _check_attributes(items: list[Object], path: str, found: list[Finding]) -> N
         seen.add(item["name"])
 
 
-def _mend_consumed(device: Object, names: list[str], path: str, found: list[Finding]) -> None:
+def _mend_consumed(device: JsonDict, names: list[str], path: str, found: list[Finding]) -> None:
     """Match consumers' names with the pool's: the A100 data write memory-slices-00 for -0."""
     consumed = device.get("sharedResourcesConsumed") or {}
     for name in list(consumed):
@@ -344,7 +336,7 @@ def _mend_consumed(device: Object, names: list[str], path: str, found: list[Find
     ]
 
 
-def _mend_pod(item: Object, found: list[Finding]) -> None:
+def _mend_pod(item: JsonDict, found: list[Finding]) -> None:
     claims = (item.get("spec") or {}).get("deviceClaims")
     if isinstance(claims, list):
         found.append(legacy("spec.deviceClaims", "a list of stages K1 to K3, read entry by entry"))
@@ -375,7 +367,7 @@ def _mend_pod(item: Object, found: list[Finding]) -> None:
         found.append(invalid("spec.deviceClaims", "a struct is wanted"))
 
 
-def _mend_config_map(item: Object, found: list[Finding]) -> None:
+def _mend_config_map(item: JsonDict, found: list[Finding]) -> None:
     for key, value in (item.get("data") or {}).items():
         if not isinstance(value, str):
             item["data"][key] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -384,7 +376,7 @@ def _mend_config_map(item: Object, found: list[Finding]) -> None:
             )
 
 
-MENDERS: Final[Mapping[str, Callable[[Object, list[Finding]], None]]] = {
+MENDERS: Final[Mapping[str, Callable[[JsonDict, list[Finding]], None]]] = {
     "DeviceClass": _mend_class,
     "DeviceClaim": _mend_claim,
     "DevicePool": _mend_pool,

@@ -8,9 +8,9 @@ from typing import Final
 
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import Chosen, ClaimAllocation
-from dralab.prototypes.findings import Object
 from dralab.prototypes.k8srm.asking import AskedClaim
 from dralab.prototypes.k8srm.model import Pool, Provided
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number, render
 
 EVERYBODY: Final = "k8srm"
@@ -66,7 +66,7 @@ def device_id(pool: int, device: str) -> core.DeviceId:
 
 def allocated(
     pools: Sequence[Pool], asked: AskedClaim, allocation: ClaimAllocation
-) -> list[Object]:
+) -> list[JsonDict]:
     """Return `status.allocations`: a device each, with the amounts taken, rounded to blocks."""
     left: dict[str, dict[str, Number]] = {
         name: dict(totals) for name, totals in asked.totals.items()
@@ -74,7 +74,7 @@ def allocated(
     return [_entry(pools, chosen, left) for chosen in allocation.chosen]
 
 
-def _entry(pools: Sequence[Pool], chosen: Chosen, left: dict[str, dict[str, Number]]) -> Object:
+def _entry(pools: Sequence[Pool], chosen: Chosen, left: dict[str, dict[str, Number]]) -> JsonDict:
     pool = pools[int(chosen.device.pool)]
     device = next(d for d in pool.devices if d.name == chosen.device.device)
     wanted = left.get(chosen.request, {})
@@ -87,7 +87,7 @@ def _entry(pools: Sequence[Pool], chosen: Chosen, left: dict[str, dict[str, Numb
         wanted[name] = amount - taken
         text = render(taken, "BinarySI" if provided.binary else "DecimalSI")
         parts.append({"name": name, "allocation": text})
-    found: Object = {"devicePoolName": pool.name, "deviceName": device.name}
+    found: JsonDict = {"devicePoolName": pool.name, "deviceName": device.name}
     return found | ({"allocations": parts} if parts else {})
 
 

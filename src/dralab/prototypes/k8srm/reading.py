@@ -1,6 +1,6 @@
 """Mended documents as values of the model: what the scheduler reasons about."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from dralab.allocation.problem import Attribute
@@ -19,12 +19,11 @@ from dralab.prototypes.k8srm.model import (
     Provided,
 )
 from dralab.values import labels
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import form_of, parse_any, render
 
-Wire = Mapping[str, Any]
 
-
-def read_class(item: Wire) -> DeviceClass:
+def read_class(item: JsonObject) -> DeviceClass:
     """Return a mended DeviceClass."""
     spec = item.get("spec") or {}
     definition = spec.get("definition") or {}
@@ -44,7 +43,7 @@ def read_class(item: Wire) -> DeviceClass:
     )
 
 
-def read_claim(item: Wire) -> Claim:
+def read_claim(item: JsonObject) -> Claim:
     """Return a mended DeviceClaim."""
     metadata = item["metadata"]
     namespace = metadata.get("namespace") or "default"
@@ -56,7 +55,7 @@ def read_claim(item: Wire) -> Claim:
     )
 
 
-def read_claim_spec(spec: Wire, namespace: str) -> ClaimSpec:
+def read_claim_spec(spec: JsonObject, namespace: str) -> ClaimSpec:
     """Return a mended claim spec; configs are looked for in the claim's namespace."""
     return ClaimSpec(
         instances=tuple(
@@ -77,7 +76,7 @@ def shorthand(name: str, class_name: str) -> dict[str, Any]:
     return {"devices": [{"name": name, "allOf": [{"class": class_name}]}]}
 
 
-def read_pool(item: Wire) -> Pool:
+def read_pool(item: JsonObject) -> Pool:
     """Return a mended DevicePool; a device's attributes win over the pool's."""
     spec = item["spec"]
     common = attributes(spec.get("attributes") or ())
@@ -110,7 +109,7 @@ def read_pool(item: Wire) -> Pool:
     )
 
 
-def attributes(items: Iterable[Wire]) -> dict[str, Attribute]:
+def attributes(items: Iterable[JsonObject]) -> dict[str, Attribute]:
     """Return attributes by name; names have no domain in this generation."""
     found = {}
     for item in items:
@@ -126,7 +125,7 @@ def attributes(items: Iterable[Wire]) -> dict[str, Attribute]:
     return found
 
 
-def read_pod(item: Wire) -> Pod:
+def read_pod(item: JsonObject) -> Pod:
     """Return a mended Pod, of the last stage (a struct) or an earlier one (a list)."""
     metadata, spec = item["metadata"], item.get("spec") or {}
     claims = spec.get("deviceClaims") or {}
@@ -146,7 +145,7 @@ def read_pod(item: Wire) -> Pod:
     )
 
 
-def _entries(claims: Wire) -> Iterable[PodEntry]:
+def _entries(claims: JsonObject) -> Iterable[PodEntry]:
     for entry in claims.get("devices") or ():
         yield PodEntry(name=entry["name"], how="class", source=entry["class"])
     if "claimName" in claims:
@@ -158,7 +157,7 @@ def _entries(claims: Wire) -> Iterable[PodEntry]:
         yield PodEntry(name="", how="template", source=template["claimName"], metadata=metadata)
 
 
-def _early_entries(claims: Iterable[Wire]) -> Iterable[PodEntry]:
+def _early_entries(claims: Iterable[JsonObject]) -> Iterable[PodEntry]:
     for index, entry in enumerate(claims):
         name = entry.get("name") or f"claim-{index}"
         if "claimName" in entry:
@@ -171,7 +170,7 @@ def _early_entries(claims: Iterable[Wire]) -> Iterable[PodEntry]:
             yield PodEntry(name=name, how="embedded", spec=spec)
 
 
-def _detail(part: Wire, namespace: str) -> Detail:
+def _detail(part: JsonObject, namespace: str) -> Detail:
     requests = dict(part.get("requests") or {})
     minimum = int(parse_any(requests.pop("devices", 1)))
     return Detail(
@@ -189,7 +188,7 @@ def _detail(part: Wire, namespace: str) -> Detail:
     )
 
 
-def _configs(part: Wire, namespace: str) -> tuple[ConfigRef, ...]:
+def _configs(part: JsonObject, namespace: str) -> tuple[ConfigRef, ...]:
     return tuple(
         ConfigRef(c["apiVersion"], c["kind"], namespace or c.get("namespace") or "", c["name"])
         for c in part.get("configs") or ()

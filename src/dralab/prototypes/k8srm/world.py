@@ -7,7 +7,7 @@ import orjson
 
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
-from dralab.prototypes.findings import Object, copied
+from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm import asking, offering, reading
 from dralab.prototypes.k8srm.asking import AskedClaim, UnallocatableError
 from dralab.prototypes.k8srm.expressions import Expressions
@@ -16,6 +16,7 @@ from dralab.prototypes.k8srm.mending import MAX_CONFIGS
 from dralab.prototypes.k8srm.model import Claim, ConfigRef, PodEntry
 from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
 from dralab.prototypes.searching import SearchingWorld
+from dralab.values.json_types import JsonDict
 
 MAX_CONFIG_BYTES: Final = 16 * 1024
 
@@ -25,7 +26,7 @@ class World(SearchingWorld):
 
     cluster_kinds = frozenset({"DeviceClass", "DeviceDriver", "DevicePool", "Node"})
 
-    def __init__(self, objects: Iterable[Object]) -> None:
+    def __init__(self, objects: Iterable[JsonDict]) -> None:
         super().__init__(objects)
         self.expressions = Expressions()
         self.catalog = asking.Classes(
@@ -39,7 +40,7 @@ class World(SearchingWorld):
         self.pools = [reading.read_pool(item) for item in self._of("DevicePool")]
         self.slices = tuple(offering.slices(self.pools))
 
-    def pods(self) -> list[Object]:
+    def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
         return self.of("v1", "Pod")
 
@@ -51,11 +52,11 @@ class World(SearchingWorld):
         """Return expressions that had no answer for some device, with the first error of each."""
         return self.expressions.failures
 
-    def problem(self, pod: Object) -> Problem:
+    def problem(self, pod: JsonDict) -> Problem:
         """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
         return self._problem(self._asked(pod))
 
-    def place(self, pod: Object) -> Placement:
+    def place(self, pod: JsonDict) -> Placement:
         """Return where a pod can run: the first node by name, with the first devices."""
         self.expressions.failures.clear()
         try:
@@ -77,7 +78,7 @@ class World(SearchingWorld):
 
     # --- what a pod asks
 
-    def _asked(self, pod: Object) -> list[AskedClaim]:
+    def _asked(self, pod: JsonDict) -> list[AskedClaim]:
         read = reading.read_pod(pod)
         return [self._claim(entry, read.name, read.namespace) for entry in read.entries]
 
@@ -92,7 +93,7 @@ class World(SearchingWorld):
             spec = copied(dict(entry.spec))
         name = "-".join(part for part in (pod, entry.name, asking.suffix(namespace, pod)) if part)
         owner = self._owner(pod, namespace)
-        item: Object = {
+        item: JsonDict = {
             "apiVersion": API_VERSION,
             "kind": "DeviceClaim",
             "metadata": {
@@ -106,18 +107,18 @@ class World(SearchingWorld):
         existing = self.objects.get(self.key(item))
         return self.catalog.asked(reading.read_claim(existing or item), item=existing or item)
 
-    def _owner(self, pod: str, namespace: str) -> Object:
+    def _owner(self, pod: str, namespace: str) -> JsonDict:
         item = self.objects.get(("v1", "Pod", namespace, pod), {})
         uid = (item.get("metadata") or {}).get("uid", "")
         return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
 
-    def _source(self, entry: PodEntry, namespace: str) -> Object:
+    def _source(self, entry: PodEntry, namespace: str) -> JsonDict:
         found = self.objects.get((API_VERSION, "DeviceClaim", namespace, entry.source))
         if found is None:
             raise UnallocatableError(f'DeviceClaim "{namespace}/{entry.source}" does not exist')
         return found
 
-    def _configs(self, asked: AskedClaim) -> tuple[list[Object], list[Object]]:
+    def _configs(self, asked: AskedClaim) -> tuple[list[JsonDict], list[JsonDict]]:
         """Return copies of the class's and the claim's configs, as they are now."""
         found = []
         for refs in (asked.class_configs, asked.claim_configs):
@@ -129,7 +130,7 @@ class World(SearchingWorld):
             found.append([self._config(ref, asked.claim) for ref in refs])
         return found[0], found[1]
 
-    def _config(self, ref: ConfigRef, claim: Claim) -> Object:
+    def _config(self, ref: ConfigRef, claim: Claim) -> JsonDict:
         key = (ref.api_version, ref.kind, ref.namespace, ref.name)
         item = self.objects.get(key) or self.objects.get((*key[:2], "", ref.name))
         if item is None:
@@ -139,7 +140,7 @@ class World(SearchingWorld):
             raise UnallocatableError(
                 f"claim {claim}: config {ref} has {size} bytes, more than {MAX_CONFIG_BYTES}"
             )
-        copy: Object = copied(item)
+        copy: JsonDict = copied(item)
         return copy
 
     # --- the problem and its result
@@ -174,15 +175,15 @@ class World(SearchingWorld):
 
     def _placed(
         self,
-        pod: Object,
+        pod: JsonDict,
         node: str,
         asked: Sequence[AskedClaim],
         allocations: Sequence[ClaimAllocation],
-        configs: Mapping[str, tuple[list[Object], list[Object]]],
+        configs: Mapping[str, tuple[list[JsonDict], list[JsonDict]]],
     ) -> Placed:
         found = iter(allocations)
         devices: list[Device] = []
-        claims: list[Object] = []
+        claims: list[JsonDict] = []
         for claim in asked:
             item = copied(claim.item or self._source_of(claim.claim))
             status = item.setdefault("status", {})
@@ -205,8 +206,8 @@ class World(SearchingWorld):
             containers=self._containers(pod, asked, claims, devices),
         )
 
-    def _source_of(self, claim: Claim) -> Object:
-        found: Object = self.objects[API_VERSION, "DeviceClaim", claim.namespace, claim.name]
+    def _source_of(self, claim: Claim) -> JsonDict:
+        found: JsonDict = self.objects[API_VERSION, "DeviceClaim", claim.namespace, claim.name]
         return found
 
     def _devices(self, claim: AskedClaim, allocation: ClaimAllocation) -> Iterable[Device]:
@@ -222,9 +223,9 @@ class World(SearchingWorld):
 
     def _containers(
         self,
-        pod: Object,
+        pod: JsonDict,
         asked: Sequence[AskedClaim],
-        claims: Sequence[Object],
+        claims: Sequence[JsonDict],
         devices: Sequence[Device],
     ) -> dict[str, tuple[str, ...]]:
         """Return the devices that each container names: by entry, or by instance of its claim."""
@@ -246,5 +247,5 @@ class World(SearchingWorld):
             for container, names in read.containers.items()
         }
 
-    def _of(self, kind: str) -> list[Object]:
+    def _of(self, kind: str) -> list[JsonDict]:
         return self.of(API_VERSION, kind)

@@ -3,17 +3,17 @@
 A part of one GPU is a consumable capacity `share` of a device that several claims may have.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, Shape
+from dralab.values.json_types import JsonDict
 
 DRIVER: Final = "gpu.simulation.dralab.dev"
 CLASS: Final = "gpu"
 PREFIX: Final = "gpu-"
-Object = dict[str, Any]
 
 
-def device_class() -> Object:
+def device_class() -> JsonDict:
     """Return the class of all simulated GPUs."""
     expression = f'device.driver == "{DRIVER}"'
     return {
@@ -22,14 +22,14 @@ def device_class() -> Object:
     }
 
 
-def slice_of(node: GpuNode, *, shared: bool = True) -> Object:
+def slice_of(node: GpuNode, *, shared: bool = True) -> JsonDict:
     """Return the GPUs of a node as its one ResourceSlice; `shared`: parts of one can be had."""
     policy = {"default": str(WHOLE_GPU), "validRange": {"min": "1", "max": str(WHOLE_GPU)}}
     sharing = {
         "capacity": {"share": {"value": str(WHOLE_GPU), "requestPolicy": policy}},
         "allowMultipleAllocations": True,
     }
-    devices: list[Object] = [
+    devices: list[JsonDict] = [
         {
             "name": f"{PREFIX}{index}",
             "attributes": {"model": {"string": node.model}},
@@ -42,9 +42,11 @@ def slice_of(node: GpuNode, *, shared: bool = True) -> Object:
     return {"metadata": {"name": f"{node.name}-gpus"}, "spec": spec}
 
 
-def claim_of(name: str, shape: Shape, namespace: str = "default", *, shared: bool = True) -> Object:
+def claim_of(
+    name: str, shape: Shape, namespace: str = "default", *, shared: bool = True
+) -> JsonDict:
     """Return what a pod of a shape claims."""
-    exactly: Object = {
+    exactly: JsonDict = {
         "deviceClassName": CLASS,
         "allocationMode": "ExactCount",
         "count": shape.gpus,

@@ -6,14 +6,14 @@ from typing import Any, Final
 from dralab.kernel.clock import rfc3339
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
+from dralab.values.json_types import JsonDict
 
 GPU: Final = "nvidia.com/gpu"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-Object = dict[str, Any]
 
 
-def node(spec: GpuNode, now: int, given: Mapping[str, Any] | None = None) -> Object:
+def node(spec: GpuNode, now: int, given: Mapping[str, Any] | None = None) -> JsonDict:
     """Return a node that is ready, with what it can allocate; `given` is how it was written."""
     labels = dict(label.split("=", 1) for label in sorted(spec.labels))
     labels["kubernetes.io/hostname"] = spec.name
@@ -43,7 +43,7 @@ def taint(text: str) -> dict[str, str]:
     return {"key": key, "value": value, "effect": effect}
 
 
-def condition_of(now: int, *, up: bool) -> Object:
+def condition_of(now: int, *, up: bool) -> JsonDict:
     """Return what a node says of itself, or what is said of one that is not heard of any more."""
     told = ("True", "KubeletReady", "simulated")
     silent = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
@@ -58,13 +58,13 @@ def condition_of(now: int, *, up: bool) -> Object:
     }
 
 
-def taints_of_a_lost_node(now: int) -> list[Object]:
+def taints_of_a_lost_node(now: int) -> list[JsonDict]:
     """Return the taints of a node that is not heard of any more."""
     effects = ("NoSchedule", "NoExecute")
     return [{"key": UNREACHABLE, "effect": effect, "timeAdded": rfc3339(now)} for effect in effects]
 
 
-def priority_class(priority: int) -> Object:
+def priority_class(priority: int) -> JsonDict:
     """Return the class of pods of a priority: admission takes the number from there alone."""
     name = priority_class_name(priority)
     return {"metadata": {"name": name}, "value": priority, "description": "of a scenario's pods"}
@@ -75,7 +75,7 @@ def priority_class_name(priority: int) -> str:
     return f"priority-{priority}" if priority >= 0 else f"priority-minus-{-priority}"
 
 
-def pod(spec: Pod, scheduler: str, *, claim: str = "") -> Object:
+def pod(spec: Pod, scheduler: str, *, claim: str = "") -> JsonDict:
     """Return a pod that asks for what it needs.
 
     With a `claim` its GPUs are devices; otherwise they are counted, and parts of one count as one.
@@ -84,8 +84,8 @@ def pod(spec: Pod, scheduler: str, *, claim: str = "") -> Object:
     if spec.memory:
         requests["memory"] = str(spec.memory)
     limits = {GPU: str(spec.shape.gpus)} if spec.shape.gpus and not claim else {}
-    resources: Object = {"requests": requests | limits, "limits": limits}
-    body: Object = {
+    resources: JsonDict = {"requests": requests | limits, "limits": limits}
+    body: JsonDict = {
         "schedulerName": scheduler,
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "simulated", "resources": resources}],
@@ -115,13 +115,13 @@ def whole_gpus(spec: Pod) -> int:
 
 def status(phase: str, now: int, reason: str = "", message: str = "") -> Mapping[str, Any]:
     """Return what the kubelet sets in a pod's status."""
-    found: Object = {"phase": phase}
+    found: JsonDict = {"phase": phase}
     if reason:
         found |= {"reason": reason, "message": message}
     if phase == "Running":
         found["startTime"] = rfc3339(now)
     if phase in {"Running", "Succeeded"}:
-        state: Object = {"running": {"startedAt": rfc3339(now)}}
+        state: JsonDict = {"running": {"startedAt": rfc3339(now)}}
         if phase == "Succeeded":
             state = {
                 "terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": rfc3339(now)}

@@ -14,12 +14,12 @@ from dralab.simulation.scenario import custom
 from dralab.simulation.scenario.fields import Fields, load
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode
+from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError, parse_any
 
 MOST_NODES: Final = 1_000_000
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "alibabacloud.com/gpu-count")
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-Object = dict[str, Any]
 MODEL_LABELS: Final = (
     "nvidia.com/gpu.product", "alibabacloud.com/gpu-card-model", "amd.com/gpu.product-name",
 )  # fmt: skip
@@ -34,7 +34,7 @@ class Fleet:
 
     nodes: tuple[GpuNode, ...] = ()
     platform: Platform | None = None
-    objects: tuple[Object, ...] = ()
+    objects: tuple[JsonDict, ...] = ()
 
     def as_platform(self) -> Platform:
         """Return the machines: one a node where only nodes are known."""

@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.conditions import condition_errors
 from dralab.api.fields import (
@@ -35,8 +35,7 @@ from dralab.api.resource.validation.requests import (
 )
 from dralab.api.resource.validation.slices import skip_errors
 from dralab.api.resource.validation.taints import toleration_errors
-
-Object = Mapping[str, Any]
+from dralab.values.json_types import JsonObject
 
 MAX_RESERVATIONS: Final = 256
 MAX_RESULTS: Final = 32
@@ -58,7 +57,7 @@ class SharedDevice:
     share: str = ""
 
     @classmethod
-    def of(cls, entry: Object) -> "SharedDevice":
+    def of(cls, entry: JsonObject) -> "SharedDevice":
         """Return the identity of a result or of a device status."""
         driver, pool, device = (entry.get(name) or "" for name in ("driver", "pool", "device"))
         return cls(driver, pool, device, entry.get("shareID") or "")
@@ -69,7 +68,7 @@ class SharedDevice:
 
 
 def claim_status_errors(
-    status: Object, old: Object, spec: Object, path: str, *, deleting: bool
+    status: JsonObject, old: JsonObject, spec: JsonObject, path: str, *, deleting: bool
 ) -> list[FieldError]:
     """Return what is wrong with the status of a claim that replaces `old`.
 
@@ -116,16 +115,16 @@ def claim_status_errors(
     return found
 
 
-def _consumer_errors(consumer: Object, path: str) -> list[FieldError]:
+def _consumer_errors(consumer: JsonObject, path: str) -> list[FieldError]:
     return [
         required(f"{path}.{name}") for name in ("resource", "name", "uid") if not consumer.get(name)
     ]
 
 
 def _allocation_errors(
-    allocation: Object, path: str, names: Mapping[str, frozenset[str]]
+    allocation: JsonObject, path: str, names: Mapping[str, frozenset[str]]
 ) -> list[FieldError]:
-    devices: Object = allocation.get("devices") or {}
+    devices: JsonObject = allocation.get("devices") or {}
     found = list_errors(
         devices.get("results"),
         MAX_RESULTS,
@@ -149,7 +148,7 @@ def _allocation_errors(
 
 
 def _result_errors(
-    result: Object, path: str, names: Mapping[str, frozenset[str]]
+    result: JsonObject, path: str, names: Mapping[str, frozenset[str]]
 ) -> list[FieldError]:
     found = reference_errors(result.get("request") or "", f"{path}.request", names)
     found += driver_errors(f"{path}.driver", result.get("driver") or "")
@@ -169,7 +168,7 @@ def _source_errors(source: str, path: str) -> list[FieldError]:
     return [] if source in SOURCES else [not_supported(path, source, SOURCES)]
 
 
-def _device_errors(device: Object, path: str, allocated: set[SharedDevice]) -> list[FieldError]:
+def _device_errors(device: JsonObject, path: str, allocated: set[SharedDevice]) -> list[FieldError]:
     found = driver_errors(f"{path}.driver", device.get("driver") or "")
     found += pool_errors(f"{path}.pool", device.get("pool") or "")
     found += label_errors(f"{path}.device", device.get("device") or "")
@@ -190,7 +189,7 @@ def _device_errors(device: Object, path: str, allocated: set[SharedDevice]) -> l
     return found
 
 
-def _network_errors(data: Object, path: str) -> list[FieldError]:
+def _network_errors(data: JsonObject, path: str) -> list[FieldError]:
     found: list[FieldError] = []
     for name, limit in (
         ("interfaceName", MAX_INTERFACE_NAME),

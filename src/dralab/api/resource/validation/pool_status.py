@@ -1,7 +1,6 @@
 """ResourcePoolStatusRequest: a question asked once, and its answer."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.conditions import condition_errors
 from dralab.api.fields import FieldError, invalid_value, required, too_long, too_many
@@ -11,15 +10,14 @@ from dralab.api.resource.validation.names import (
     fully_qualified_errors,
     pool_errors,
 )
-
-Object = Mapping[str, Any]
+from dralab.values.json_types import JsonObject
 
 MAX_LIMIT: Final = 1000
 MAX_CONDITIONS: Final = 10
 MAX_VALIDATION_ERROR: Final = 256
 
 
-def question_errors(spec: Object, path: str) -> list[FieldError]:
+def question_errors(spec: JsonObject, path: str) -> list[FieldError]:
     """Return what is wrong with the spec of a request."""
     found = driver_errors(f"{path}.driver", spec.get("driver") or "")
     if spec.get("poolName") is not None:
@@ -37,7 +35,7 @@ def question_errors(spec: Object, path: str) -> list[FieldError]:
 
 
 def answer_errors(
-    status: Object | None, old: Object | None, spec: Object, path: str
+    status: JsonObject | None, old: JsonObject | None, spec: JsonObject, path: str
 ) -> list[FieldError]:
     """Return what is wrong with the status of a request: it is written once."""
     if old is not None:

@@ -24,8 +24,7 @@ from dralab.api.resource.validation.names import (
     qualified_errors,
 )
 from dralab.api.resource.validation.taints import toleration_errors
-
-Object = Mapping[str, Any]
+from dralab.values.json_types import JsonObject
 
 MAX_REQUESTS: Final = 32
 MAX_ALTERNATIVES: Final = 8
@@ -75,10 +74,10 @@ class Context:
 
 
 def claim_errors(
-    spec: Object, path: str, features: Features, expressions: Expressions | None
+    spec: JsonObject, path: str, features: Features, expressions: Expressions | None
 ) -> list[FieldError]:
     """Return what is wrong with the spec of a claim; without `expressions` CEL is not compiled."""
-    devices: Object = spec.get("devices") or {}
+    devices: JsonObject = spec.get("devices") or {}
     path = f"{path}.devices"
     context = Context(
         features, expressions, names=request_names(spec), constrained=_constrained(devices)
@@ -114,7 +113,7 @@ def claim_errors(
     return found
 
 
-def request_names(spec: Object) -> dict[str, frozenset[str]]:
+def request_names(spec: JsonObject) -> dict[str, frozenset[str]]:
     """Return the names of a claim's requests, each with the names of its alternatives."""
     return {
         request.get("name") or "": frozenset(
@@ -156,7 +155,7 @@ def selectors_errors(
     )
 
 
-def config_errors(config: Object, path: str, *, stored: bool = False) -> list[FieldError]:
+def config_errors(config: JsonObject, path: str, *, stored: bool = False) -> list[FieldError]:
     """Return what is wrong with a configuration; parameters `stored` before may be longer."""
     opaque = config.get("opaque")
     if opaque is None:
@@ -182,7 +181,7 @@ def json_object_errors(
     return []
 
 
-def _request_errors(request: Object, path: str, context: Context) -> list[FieldError]:
+def _request_errors(request: JsonObject, path: str, context: Context) -> list[FieldError]:
     name = request.get("name") or ""
     found = label_errors(f"{path}.name", name)
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
@@ -207,7 +206,7 @@ def _request_errors(request: Object, path: str, context: Context) -> list[FieldE
     return found
 
 
-def _exact_errors(item: Object, path: str, context: Context, name: str) -> list[FieldError]:
+def _exact_errors(item: JsonObject, path: str, context: Context, name: str) -> list[FieldError]:
     found = class_errors(f"{path}.deviceClassName", item.get("deviceClassName") or "")
     found += selectors_errors(
         item.get("selectors"), f"{path}.selectors", context.features, context.expressions
@@ -242,7 +241,7 @@ def _exact_errors(item: Object, path: str, context: Context, name: str) -> list[
 
 
 def _selector_errors(
-    selector: Object, path: str, features: Features, expressions: Expressions | None
+    selector: JsonObject, path: str, features: Features, expressions: Expressions | None
 ) -> list[FieldError]:
     cel = selector.get("cel")
     if cel is None:
@@ -268,7 +267,7 @@ def _compiled_errors(
 
 
 def _derived_errors(
-    attribute: Object, path: str, context: Context, request: str
+    attribute: JsonObject, path: str, context: Context, request: str
 ) -> list[FieldError]:
     name, expression = attribute.get("name") or "", attribute.get("expression") or ""
     found: list[FieldError] = []
@@ -296,7 +295,7 @@ def _derived_errors(
     return found
 
 
-def _constraint_errors(constraint: Object, path: str, context: Context) -> list[FieldError]:
+def _constraint_errors(constraint: JsonObject, path: str, context: Context) -> list[FieldError]:
     found = references_errors(constraint.get("requests"), f"{path}.requests", context.names)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     if match is not None and distinct is not None:
@@ -321,7 +320,7 @@ def _constraint_errors(constraint: Object, path: str, context: Context) -> list[
     return found
 
 
-def _constrained(devices: Object) -> dict[str, frozenset[str]]:
+def _constrained(devices: JsonObject) -> dict[str, frozenset[str]]:
     """Return which attributes constraints name for each request; "" stands for all of them."""
     found: dict[str, set[str]] = {}
     for constraint in devices.get("constraints") or ():

@@ -1,6 +1,6 @@
 """ResourceSlice: pools, devices, attributes, counters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api.fields import (
@@ -30,9 +30,8 @@ from dralab.api.resource.validation.names import (
 )
 from dralab.api.resource.validation.taints import taint_errors
 from dralab.values import quantity
+from dralab.values.json_types import JsonObject
 from dralab.values.version import Version
-
-Object = Mapping[str, Any]
 
 MAX_DEVICES: Final = 128
 MAX_ADVANCED_DEVICES: Final = 64
@@ -71,7 +70,7 @@ NO_DEVICE_SELECTION: Final = (
 
 
 def slice_errors(
-    spec: Object, path: str, features: Features, old: Object | None = None
+    spec: JsonObject, path: str, features: Features, old: JsonObject | None = None
 ) -> list[FieldError]:
     """Return what is wrong with the spec of a slice, which may replace `old`."""
     found = driver_errors(f"{path}.driver", spec.get("driver") or "")
@@ -107,12 +106,12 @@ def slice_errors(
 
 
 def device_errors(
-    device: Object, path: str, features: Features, *, old: Object | None, per_device: bool
+    device: JsonObject, path: str, features: Features, *, old: JsonObject | None, per_device: bool
 ) -> list[FieldError]:
     """Return what is wrong with one device; what `old` had already is not looked at again."""
     found = label_errors(f"{path}.name", device.get("name") or "")
-    attributes: Object = device.get("attributes") or {}
-    capacity: Object = device.get("capacity") or {}
+    attributes: JsonObject = device.get("attributes") or {}
+    capacity: JsonObject = device.get("capacity") or {}
     entries = len(attributes) + len(capacity)
     if entries > MAX_ENTRIES:
         text = f"the total number of attributes and capacities must not exceed {MAX_ENTRIES}"
@@ -151,7 +150,7 @@ def device_errors(
     return found
 
 
-def attribute_errors(attribute: Object, device_path: str, name: str) -> list[FieldError]:
+def attribute_errors(attribute: JsonObject, device_path: str, name: str) -> list[FieldError]:
     """Return what is wrong with the value of an attribute."""
     if len(attribute) == 1:
         # Nearly all attributes are one short text, number or truth: no need to look further.
@@ -198,8 +197,8 @@ def skip_errors(operations: Sequence[str] | None, path: str) -> list[FieldError]
     return found
 
 
-def _immutable(spec: Object, old: Object, path: str) -> list[FieldError]:
-    def pool(of: Object) -> Any:
+def _immutable(spec: JsonObject, old: JsonObject, path: str) -> list[FieldError]:
+    def pool(of: JsonObject) -> Any:
         return (of.get("pool") or {}).get("name")
 
     compared = (
@@ -214,7 +213,7 @@ def _immutable(spec: Object, old: Object, path: str) -> list[FieldError]:
     ]
 
 
-def _pool_errors(pool: Object, path: str) -> list[FieldError]:
+def _pool_errors(pool: JsonObject, path: str) -> list[FieldError]:
     found = pool_errors(f"{path}.name", pool.get("name") or "")
     slices, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
     if slices <= 0:
@@ -227,7 +226,7 @@ def _pool_errors(pool: Object, path: str) -> list[FieldError]:
     return found
 
 
-def _selection_errors(spec: Object, path: str) -> list[FieldError]:
+def _selection_errors(spec: JsonObject, path: str) -> list[FieldError]:
     found: list[FieldError] = []
     given: list[str] = []
     node, selector = spec.get("nodeName"), spec.get("nodeSelector")
@@ -262,7 +261,9 @@ def _selection_errors(spec: Object, path: str) -> list[FieldError]:
     return found
 
 
-def _device_selection_errors(device: Object, path: str, *, per_device: bool) -> list[FieldError]:
+def _device_selection_errors(
+    device: JsonObject, path: str, *, per_device: bool
+) -> list[FieldError]:
     node, selector, everywhere = (
         device.get(name) for name in ("nodeName", "nodeSelector", "allNodes")
     )
@@ -293,13 +294,13 @@ def _device_selection_errors(device: Object, path: str, *, per_device: bool) -> 
     return found
 
 
-def _counter_set_errors(item: Object, path: str) -> list[FieldError]:
+def _counter_set_errors(item: JsonObject, path: str) -> list[FieldError]:
     name = item.get("name")
     found = label_errors(f"{path}.name", name) if name else [required(f"{path}.name")]
     return found + _counters_errors(item.get("counters") or {}, f"{path}.counters")
 
 
-def _consumption_errors(item: Object, path: str) -> list[FieldError]:
+def _consumption_errors(item: JsonObject, path: str) -> list[FieldError]:
     name = item.get("counterSet")
     found = label_errors(f"{path}.counterSet", name) if name else [required(f"{path}.counterSet")]
     found += _counters_errors(item.get("counters") or {}, f"{path}.counters")
@@ -311,7 +312,7 @@ def _consumption_errors(item: Object, path: str) -> list[FieldError]:
     )
 
 
-def _counters_errors(counters: Object, path: str) -> list[FieldError]:
+def _counters_errors(counters: JsonObject, path: str) -> list[FieldError]:
     if not counters:
         return [required(path)]
     if len(counters) > MAX_COUNTERS:
@@ -319,7 +320,7 @@ def _counters_errors(counters: Object, path: str) -> list[FieldError]:
     return [error for name in sorted(counters) for error in label_errors(path, name)]
 
 
-def _partition_type_errors(spec: Object, path: str, features: Features) -> list[FieldError]:
+def _partition_type_errors(spec: JsonObject, path: str, features: Features) -> list[FieldError]:
     name = spec["partitionTypeAttribute"]
     here = f"{path}.partitionTypeAttribute"
     if "DRAPartitionableDevicesType" not in features:
@@ -359,7 +360,7 @@ def _partition_type_errors(spec: Object, path: str, features: Features) -> list[
     return found
 
 
-def _cost(device: Object) -> list[Any]:
+def _cost(device: JsonObject) -> list[Any]:
     """Return what a device costs, whichever of several equal sets it draws from."""
     return sorted(
         sorted(
@@ -371,7 +372,7 @@ def _cost(device: Object) -> list[Any]:
 
 
 def _node_allocatable_errors(
-    name: str, item: Object, capacity: Object, path: str
+    name: str, item: JsonObject, capacity: JsonObject, path: str
 ) -> list[FieldError]:
     found = _node_resource_errors(name, path)
     mapping, overhead = item.get("mapping"), item.get("overhead")
@@ -400,7 +401,7 @@ def _node_resource_errors(name: str, path: str) -> list[FieldError]:
 
 
 def _old_mapping_errors(
-    name: str, mapping: Object, capacity: Object, path: str
+    name: str, mapping: JsonObject, capacity: JsonObject, path: str
 ) -> list[FieldError]:
     """Return what is wrong with a mapping as 1.36 has it: one multiplier, 1 where it is absent."""
     found = _node_resource_errors(name, path)
@@ -413,7 +414,7 @@ def _old_mapping_errors(
     return found
 
 
-def _mapping_errors(mapping: Object, capacity: Object, path: str) -> list[FieldError]:
+def _mapping_errors(mapping: JsonObject, capacity: JsonObject, path: str) -> list[FieldError]:
     found: list[FieldError] = []
     key, times = mapping.get("capacityKey"), mapping.get("capacityMultiplier")
     if key is not None:
@@ -454,14 +455,14 @@ def _version_errors(value: str, path: str) -> list[FieldError]:
     return found + _string_errors(value, path)
 
 
-def _values_in(attribute: Object | None) -> int:
+def _values_in(attribute: JsonObject | None) -> int:
     """Return how many values an attribute counts for: each item of a list, else one."""
     if not attribute or SHORT.issuperset(attribute):
         return 1
     return sum(len(attribute.get(name) or ()) for name in LISTS) or 1
 
 
-def _is_advanced(device: Object) -> bool:
+def _is_advanced(device: JsonObject) -> bool:
     if device.get("taints") or device.get("consumesCounters"):
         return True
     return any(

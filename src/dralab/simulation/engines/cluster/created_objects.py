@@ -7,12 +7,13 @@ from typing import Any, Final
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import Claim, Driver, Result
 from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fleet import GPU_RESOURCES
 from dralab.simulation.scenario.manifests import RUNS
+from dralab.values.json_types import JsonDict
 
 # Made before what may refer to them.
 FIRST: Final = ("Namespace", "PriorityClass", "DeviceClass")
@@ -39,7 +40,7 @@ class CreatedObjects:
         self._drivers: dict[str, set[str]] = {}
 
     @staticmethod
-    def ordered(objects: Sequence[Object]) -> list[Object]:
+    def ordered(objects: Sequence[JsonDict]) -> list[JsonDict]:
         """Return objects so that none comes before what it refers to."""
         return sorted(objects, key=lambda obj: obj.get("kind") not in FIRST)
 
@@ -50,7 +51,7 @@ class CreatedObjects:
 
     def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> None:
         """Create an object; ApiError: the server refuses it. Pods tell how long Jobs run."""
-        body: Object = copy.deepcopy(dict(given))
+        body: JsonDict = copy.deepcopy(dict(given))
         kind = str(body.get("kind", ""))
         resource = self._resource(body)
         metadata = body.setdefault("metadata", {})
@@ -66,7 +67,7 @@ class CreatedObjects:
             self._slice(body)
         self.cluster.client.create(resource, body, namespace)
 
-    def _resource(self, body: Object) -> Resource:
+    def _resource(self, body: JsonDict) -> Resource:
         group, _, version = str(body.get("apiVersion", "")).rpartition("/")
         for kind in self.cluster.server.resources.kinds:
             if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
@@ -75,7 +76,7 @@ class CreatedObjects:
         raise InputError("workload", f"no kind {body.get('apiVersion')} is served", where=title)
 
     @staticmethod
-    def _node(body: Object) -> None:
+    def _node(body: JsonDict) -> None:
         metadata, status = body["metadata"], body.setdefault("status", {})
         labels = metadata.setdefault("labels", {})
         for key, value in (
@@ -93,7 +94,7 @@ class CreatedObjects:
         status.pop("nodeInfo", None)
 
     @staticmethod
-    def _job(body: Object, pod: Pod | None) -> None:
+    def _job(body: JsonDict, pod: Pod | None) -> None:
         if pod is None or pod.duration is None:
             return
         template = body["spec"].setdefault("template", {})
@@ -102,7 +103,7 @@ class CreatedObjects:
             **(metadata.get("annotations") or {}), RUNS: annotation(pod.duration),
         }  # fmt: skip
 
-    def _slice(self, obj: Object) -> None:
+    def _slice(self, obj: JsonDict) -> None:
         spec = obj.get("spec") or {}
         node = str(spec.get("nodeName") or "")
         self._drivers.setdefault(node, set()).add(str(spec.get("driver")))

@@ -6,13 +6,14 @@ from functools import partial
 from dralab.api.status import ApiError
 from dralab.kernel.events import ENDING
 from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.client import Object, amend
+from dralab.runtime.client import amend
 from dralab.runtime.resources import NODES, TAINT_RULES
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.delays import Stream
 from dralab.simulation.lifecycle.model import Fault, RandomFaults
 from dralab.simulation.lifecycle.outages import NodeFaults
+from dralab.values.json_types import JsonDict
 
 
 class Faults:
@@ -94,7 +95,7 @@ class Faults:
     def _taint_node(self, fault: Fault) -> Callable[[], None]:
         taint = _wire(fault)
 
-        def change(latest: Object, *, add: bool) -> bool:
+        def change(latest: JsonDict, *, add: bool) -> bool:
             spec = latest.setdefault("spec", {})
             others = [
                 item

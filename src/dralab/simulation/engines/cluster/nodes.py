@@ -21,12 +21,13 @@ from dralab.node.kubelets import (
     NodeSpec,
 )
 from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, LEASES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.cluster.containers import Containers
 from dralab.simulation.engines.objects import GPU, MODEL_LABEL
 from dralab.simulation.workloads.openb import GpuNode
+from dralab.values.json_types import JsonDict
 
 # A driver that dies is started again after this long.
 RESTARTS_AFTER: Final = 5 * SECOND
@@ -122,7 +123,7 @@ class SimulatedNodes:
 
     def _create_classes(self) -> None:
         drivers = {d.name: d for found in self._drivers.values() for d in found}
-        made: list[Object] = []
+        made: list[JsonDict] = []
         for name, driver in sorted(drivers.items()):
             if name == gpu_claims.DRIVER:
                 # Pods that count GPUs get devices, too.
@@ -135,7 +136,7 @@ class SimulatedNodes:
             create_if_missing(self.cluster, CLASSES, body)
 
 
-def create_if_missing(cluster: SimulatedCluster, resource: Resource, body: Object) -> None:
+def create_if_missing(cluster: SimulatedCluster, resource: Resource, body: JsonDict) -> None:
     """Create an object that the user may have created_objects along."""
     try:
         cluster.client.create(resource, body, body["metadata"].get("namespace", ""))

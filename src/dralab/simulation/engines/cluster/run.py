@@ -21,7 +21,6 @@ from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import is_deleting, uid_of
 from dralab.objects.pods import is_finished
 from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.client import Object
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import collect
@@ -40,6 +39,7 @@ from dralab.simulation.scenario import custom, manifests
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.manifests import Arrival
 from dralab.simulation.scenario.scenario import Scenario
+from dralab.values.json_types import JsonDict
 
 NAME: Final = "dralab"
 # Nothing has changed for so long, nothing is certain to end or to come: it stays as it is.
@@ -256,7 +256,7 @@ class ClusterRun:
 
     # --- what is heard of them ----------------------------------------------------------------
 
-    def _pod(self, old: Object | None, new: Object | None) -> None:
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
         if pod is None:
             return
@@ -269,7 +269,7 @@ class ClusterRun:
             self._changed(task, new)
         self.tasks.sample(self.cluster.now - self.begin)
 
-    def _known(self, pod: Object) -> ClusterTask | None:
+    def _known(self, pod: JsonDict) -> ClusterTask | None:
         """Return the task of a pod that is task for the first time: ours, or a controller's."""
         metadata = pod["metadata"]
         key = metadata.get("namespace", ""), metadata["name"]
@@ -288,7 +288,7 @@ class ClusterRun:
         self._last = self.cluster.now
         return task
 
-    def _changed(self, task: ClusterTask, pod: Object) -> None:
+    def _changed(self, task: ClusterTask, pod: JsonDict) -> None:
         status = pod.get("status") or {}
         node = pod["spec"].get("nodeName")
         if node and task.bound is None:
@@ -317,7 +317,7 @@ class ClusterRun:
         if task is not None:
             task.ended, task.failed = self.cluster.now, task.failed or code != 0
 
-    def _devices(self, task: ClusterTask, pod: Object) -> list[str]:
+    def _devices(self, task: ClusterTask, pod: JsonDict) -> list[str]:
         """Return what was allocated for a pod: that is written before it is bound."""
         found = []
         for name in claim_names(pod):

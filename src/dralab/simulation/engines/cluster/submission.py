@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.parts.simulated import SimulatedCluster
-from dralab.runtime.client import Object
 from dralab.runtime.resources import CLAIM_TEMPLATES, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.cluster.containers import annotation
@@ -15,6 +14,7 @@ from dralab.simulation.engines.cluster.nodes import create_if_missing
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.manifests import ALIBABA, RUNS
 from dralab.simulation.workloads.openb import Shape
+from dralab.values.json_types import JsonDict
 
 SCHEDULER: Final = "default-scheduler"
 GATE: Final = "simulation.dralab.dev/quota"
@@ -29,7 +29,7 @@ class Bodies:
         self.gangs = gangs
         self._there: set[tuple[str, str, str]] = set()
 
-    def pod(self, pod: Pod, name: str, *, gated: bool) -> Object:
+    def pod(self, pod: Pod, name: str, *, gated: bool) -> JsonDict:
         """Return the pod of a task; ApiError where what it refers to cannot be created."""
         self.namespace(pod.namespace)
         body = self._given(pod) if pod.body is not None else self._made(pod)
@@ -51,9 +51,9 @@ class Bodies:
         if self._first("Namespace", "", name):
             create_if_missing(self.cluster, NAMESPACES, {"metadata": {"name": name}})
 
-    def _given(self, pod: Pod) -> Object:
+    def _given(self, pod: Pod) -> JsonDict:
         """A pod as it was written; what was counted in annotations becomes a claim."""
-        body: Object = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
+        body: JsonDict = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
         metadata = body.setdefault("metadata", {})
         spec = body.setdefault("spec", {})
         spec.setdefault("restartPolicy", "Never")
@@ -70,7 +70,7 @@ class Bodies:
             self._claim(pod, spec)
         return body
 
-    def _made(self, pod: Pod) -> Object:
+    def _made(self, pod: Pod) -> JsonDict:
         if pod.priority and self._first("PriorityClass", "", str(pod.priority)):
             priority = objects.priority_class(pod.priority)
             create_if_missing(self.cluster, PRIORITY_CLASSES, priority)
@@ -81,7 +81,7 @@ class Bodies:
         body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
         return body
 
-    def _claim(self, pod: Pod, spec: Object) -> None:
+    def _claim(self, pod: Pod, spec: JsonDict) -> None:
         template = self._template(pod.namespace, pod.shape)
         claims = [*(spec.get("resourceClaims") or ())]
         spec["resourceClaims"] = [*claims, {"name": "gpus", "resourceClaimTemplateName": template}]

@@ -14,7 +14,6 @@ from dralab.cluster import Cluster
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.kernel.events import BEGINNING, ENDING, Events
 from dralab.kernel.randomness import Randomness
-from dralab.runtime.client import Object
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.external.room import Needs, Room
@@ -26,6 +25,7 @@ from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import Sample
 from dralab.simulation.scenario.manifests import Arrival
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
+from dralab.values.json_types import JsonDict
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class ServedCluster:
         pods: Sequence[Pod],
         circumstances: Circumstances,
         pod_options: PodOptions,
-        fleet_objects: Sequence[Object] = (),
+        fleet_objects: Sequence[JsonDict] = (),
         arrivals: Sequence[Arrival] = (),
     ) -> None:
         self.cluster = cluster

@@ -12,11 +12,12 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
-from dralab.runtime.client import Object, Resource
+from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
+from dralab.values.json_types import JsonDict
 
 CLAIMS_KEPT_AT: Final = "resource.k8s.io/resourceclaims"
 # Those that follow others are created after them; whose work is done otherwise, not at all.
@@ -50,7 +51,7 @@ class Submission:
         for body in sorted(given, key=lambda body: body.get("kind") not in FIRST):
             if body.get("kind") in PLAYED:
                 continue
-            made: Object = copy.deepcopy(dict(body))
+            made: JsonDict = copy.deepcopy(dict(body))
             metadata = made.setdefault("metadata", {})
             metadata.pop("resourceVersion", None)
             metadata.pop("uid", None)
@@ -63,7 +64,7 @@ class Submission:
                 title = f"{made.get('kind')} {metadata.get('name')}"
                 raise InputError("workload", str(error), where=title) from None
 
-    def _resource(self, body: Object) -> Resource:
+    def _resource(self, body: JsonDict) -> Resource:
         group, _, version = str(body.get("apiVersion", "")).rpartition("/")
         for kind in self.cluster.server.resources.kinds:
             if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
@@ -97,7 +98,7 @@ class Submission:
             return [_gpus(pod)]
         return sorted(made.values())
 
-    def _made(self, pod: Pod) -> Object:
+    def _made(self, pod: Pod) -> JsonDict:
         claim = ""
         if self.pod_options.claims and pod.shape.gpus:
             claim = _gpus(pod)
@@ -109,8 +110,8 @@ class Submission:
             body["spec"]["priorityClassName"] = objects.priority_class_name(pod.priority)
         return body
 
-    def _given(self, pod: Pod) -> Object:
-        body: Object = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
+    def _given(self, pod: Pod) -> JsonDict:
+        body: JsonDict = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
         metadata, spec = body.setdefault("metadata", {}), body.setdefault("spec", {})
         metadata |= {"name": pod.name, "namespace": pod.namespace}
         metadata.pop("resourceVersion", None)
