@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "batsim": ("dralab.cli.batsim:batsim", "Decide for a real Batsim, over ZeroMQ."),
     "campaign": ("dralab.cli.campaign:campaign", "Run a grid of simulations and compare."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
+    "clock": ("dralab.cli.clock:clock", "Run any program in simulated time."),
     "allocate": ("dralab.cli.allocate:allocate", "Give devices to the claims in files."),
     "explain": ("dralab.cli.explain:explain", "Say why a claim gets no devices, or these."),
     "schedule": ("dralab.cli.schedule:schedule", "Put pods of older API generations on nodes."),

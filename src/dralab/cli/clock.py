@@ -1,0 +1,192 @@
+"""`dralab clock`: any program under a clock that jumps over its waits."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from dralab.cli.errors import Unusable
+from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from dralab.virtualtime import Program, Supervisor
+
+GRACE: Final = 5.0  # real seconds that a program gets to end after a signal
+FALLBACK: Final = (
+    "without one, `dralab simulate run --scheduler external` waits for a scheduler's silence"
+)
+
+
+@click.group()
+def clock() -> None:
+    """Run programs in simulated time.
+
+    Example: `dralab clock run -- sleep 3600`
+    """
+
+
+@clock.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--start",
+    metavar="TIME",
+    help="What the clock shows first, such as 2026-01-01T00:00:00Z; the present time by default.",
+)
+@click.option("--until", metavar="DURATION", help="End the program after this time, such as 24h.")
+@click.option(
+    "--speed",
+    metavar="max|NUMBERx",
+    default="max",
+    show_default=True,
+    help="How fast the clock goes: as fast as the waits allow, or so many times real time (100x).",
+)
+@click.option(
+    "--network",
+    is_flag=True,
+    help="Allow connections to other machines; while one is open the clock goes at real speed.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    start: str | None, until: str | None, speed: str, network: bool, command: Sequence[str]
+) -> None:
+    """Run COMMAND, its threads and children under a clock that jumps over their waits.
+
+    The program is not changed: it sleeps, its timers fire and its time-outs end at the right
+    instants, without real time passing. Ends with COMMAND's exit code; what COMMAND leaves running
+    is ended, too. Linux on x86-64, without root.
+
+    Example: `dralab clock run --until 24h -- sh -c "while date; do sleep 3600; done"`
+    """
+    from dralab.virtualtime import ClockUnavailableError, StartError, Supervisor
+
+    begin = _start(start)
+    end = None if until is None else begin + _duration(until)
+    factor = _speed(speed)
+    interruption = _Interruption()
+    try:
+        with interruption, Supervisor(start=begin, outside=network, note=_note) as supervisor:
+            program = supervisor.start(command)
+            code = _run(supervisor, program, end, factor, interruption, begin)
+    except ClockUnavailableError as error:
+        raise Unusable(f"{error}; {FALLBACK}") from None
+    except StartError as error:
+        raise Unusable(str(error)) from None
+    sys.exit(code)
+
+
+def _run(
+    supervisor: "Supervisor",
+    program: "Program",
+    until: int | None,
+    speed: float | None,
+    interruption: "_Interruption",
+    start: int,
+) -> int:
+    from dralab.virtualtime.pacing import Ending, run
+
+    began = time.perf_counter()
+    ending = run(
+        supervisor, program, until=until, speed=speed, stop=lambda: bool(interruption.signals)
+    )
+    if ending is not Ending.ENDED:
+        code = _end(supervisor, program, interruption)
+    else:
+        code = program.returncode or 0
+        code = code if code >= 0 else 128 - code
+    left = ", ".join(f"{name} ({pid})" for pid, name in sorted(supervisor.running.items()))
+    if left:
+        _note(f"ended what {program.arguments[0]} left running: {left}")
+    passed = timedelta(microseconds=(supervisor.now - start) // 1000)
+    _note(
+        f"{passed} passed in {time.perf_counter() - began:.2f} s, to {rfc3339(supervisor.now)}; "
+        f"{supervisor.jumps} jumps"
+    )
+    return code
+
+
+def _end(supervisor: "Supervisor", program: "Program", interruption: "_Interruption") -> int:
+    """Ask the program to end, as whoever stopped us did; return our exit code."""
+    from dralab.virtualtime.pacing import run
+
+    number = interruption.signals[0] if interruption.signals else signal.SIGTERM
+    if program.returncode is None and not (number == signal.SIGINT and _at_the_terminal()):
+        os.kill(program.pid, number)
+    seen, limit = len(interruption.signals), time.perf_counter() + GRACE
+    run(
+        supervisor,
+        program,
+        stop=lambda: len(interruption.signals) > seen or time.perf_counter() > limit,
+    )
+    return 128 + number if interruption.signals else 0
+
+
+def _at_the_terminal() -> bool:
+    """Whether the terminal has sent its SIGINT to the program, too."""
+    return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+
+
+class _Interruption:
+    """The signals that want us to stop, in their order."""
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._came)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() has returned
+
+    def _came(self, number: int, _: FrameType | None) -> None:
+        self.signals.append(number)
+
+
+def _note(line: str) -> None:
+    click.echo(f"clock: {line}", err=True)
+
+
+def _start(text: str | None) -> int:
+    if text is None:
+        return WallClock().now()
+    try:
+        start = from_rfc3339(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not a time such as 2026-01-01T00:00:00Z", param_hint="--start"
+        ) from None
+    if not 0 <= start < 1 << 62:
+        raise click.BadParameter(f"{text!r} is before 1970 or after 2116", param_hint="--start")
+    return start
+
+
+def _duration(text: str) -> int:
+    from dralab.simulation.scenario.fields import duration
+
+    try:
+        return duration(float(text) if text.isdigit() else text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not a duration such as 90s, 1h30m or 7d", param_hint="--until"
+        ) from None
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        factor = float(text.removesuffix("x"))
+    except ValueError:
+        factor = 0
+    if not 0 < factor <= 1e9:
+        raise click.BadParameter(
+            f"{text!r} is not max or a factor such as 100x", param_hint="--speed"
+        )
+    return factor

@@ -1,0 +1,201 @@
+"""Waits with a time-out: where it is, what it counts on, and how the wait ends when it has passed.
+
+The table says of each system call what Linux does; times are nanoseconds of the virtual monotonic
+clock. A wait is made endless (a null pointer, or -1) and ended by the supervisor.
+"""
+
+import errno
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+SECOND: Final = 1_000_000_000
+# Kernel time is 63 bits of nanoseconds; a longer time-out is cut there (ktime_set, KTIME_SEC_MAX).
+LONGEST: Final = (1 << 63) - 1
+PAIR: Final = struct.Struct("<qq")
+
+Arguments = tuple[int, ...]
+
+
+class Form(Enum):
+    """How a time-out is written."""
+
+    MILLISECONDS = 0  # in the argument itself, an int
+    TIMESPEC = 1
+    TIMEVAL = 2
+
+
+class Base(Enum):
+    """What a time-out counts on."""
+
+    NOW = 0  # it is relative
+    MONOTONIC = 1
+    REALTIME = 2
+
+
+class Memory(Protocol):
+    """The memory of a program."""
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return `size` bytes, or fewer where it ends."""
+        ...
+
+    def write(self, address: int, data: bytes) -> bool:
+        """Write `data`; return whether that could be done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCall:
+    """A system call that waits with a time-out."""
+
+    name: str
+    argument: int
+    form: Form
+    base: Callable[[Arguments], Base]
+    expired: int  # what it returns when the time is over
+    sleeps: bool = False  # it waits for nothing else: its thread can be held where it is
+    left: int | None = None  # the argument with the room for the remaining time, always written
+    left_if_interrupted: int | None = None  # the same, written only when a signal ends the wait
+    sets: bool = False  # select: three sets of descriptors, emptied when the time is over
+
+    def timeout(self, arguments: Arguments, memory: Memory) -> int | None:
+        """Return the time-out in nanoseconds; None where the kernel should refuse it itself."""
+        value = arguments[self.argument]
+        if self.form is Form.MILLISECONDS:
+            milliseconds = value & 0xFFFFFFFF
+            return None if milliseconds >> 31 else milliseconds * 1_000_000
+        data = memory.read(value, PAIR.size)
+        if len(data) < PAIR.size:
+            return None
+        seconds, part = _pair(data)
+        unit = 1 if self.form is Form.TIMESPEC else 1000
+        # select alone takes more than a second of microseconds (poll_select_set_timeout).
+        if seconds < 0 or part < 0 or (part * unit >= SECOND and self.form is Form.TIMESPEC):
+            return None
+        return min(seconds * SECOND + part * unit, LONGEST)
+
+    def write_left(
+        self, arguments: Arguments, memory: Memory, left: int, *, interrupted: bool
+    ) -> None:
+        """Write the remaining time back, where the call does that."""
+        at = self.left
+        if at is None and interrupted and self.base(arguments) is Base.NOW:
+            at = self.left_if_interrupted
+        if at is None or not arguments[at]:
+            return
+        unit = 1 if self.form is Form.TIMESPEC else 1000
+        seconds, part = divmod(max(left, 0), SECOND)
+        memory.write(arguments[at], PAIR.pack(seconds, part // unit))
+
+    def finish(self, arguments: Arguments, memory: Memory) -> None:
+        """Write what the call writes when its time is over."""
+        if self.sets:
+            size = (min(arguments[0] & 0x7FFFFFFF, 1 << 20) + 63) // 64 * 8
+            for address in arguments[1:4]:
+                if address:
+                    memory.write(address, bytes(size))
+
+
+def _pair(data: bytes) -> tuple[int, int]:
+    seconds, part = PAIR.unpack(data)
+    return seconds, part
+
+
+def _relative(_: Arguments) -> Base:
+    return Base.NOW
+
+
+def _realtime(_: Arguments) -> Base:
+    return Base.REALTIME
+
+
+def _by_clock(index: int) -> Callable[[Arguments], Base]:
+    return lambda arguments: _of_clock(arguments[index])
+
+
+def _of_clock(clock: int) -> Base:
+    # CLOCK_REALTIME, _COARSE, _ALARM and TAI; everything else counts since the boot.
+    return Base.REALTIME if clock & 0xFFFFFFFF in {0, 5, 8, 11} else Base.MONOTONIC
+
+
+def _clock_nanosleep(arguments: Arguments) -> Base:
+    return _of_clock(arguments[0]) if arguments[1] & 1 else Base.NOW  # TIMER_ABSTIME
+
+
+def _futex(arguments: Arguments) -> Base:
+    # FUTEX_WAIT is relative; LOCK_PI counts on real time; the others ask FUTEX_CLOCK_REALTIME.
+    command = arguments[1] & 0x7F
+    if command == 0:
+        return Base.NOW
+    return Base.REALTIME if command == 6 or arguments[1] & 0x100 else Base.MONOTONIC
+
+
+_TABLE: Final = (
+    *(
+        TimedCall(name=name, argument=index, form=Form.MILLISECONDS, base=_relative, expired=0)
+        for name, index in (("poll", 2), ("epoll_wait", 3), ("epoll_pwait", 3))
+    ),
+    TimedCall(name="epoll_pwait2", argument=3, form=Form.TIMESPEC, base=_relative, expired=0),
+    TimedCall(name="ppoll", argument=2, form=Form.TIMESPEC, base=_relative, expired=0, left=2),
+    TimedCall(
+        name="select", argument=4, form=Form.TIMEVAL, base=_relative, expired=0, left=4, sets=True
+    ),
+    TimedCall(
+        name="pselect6",
+        argument=4,
+        form=Form.TIMESPEC,
+        base=_relative,
+        expired=0,
+        left=4,
+        sets=True,
+    ),
+    TimedCall(
+        name="nanosleep",
+        argument=0,
+        form=Form.TIMESPEC,
+        base=_relative,
+        expired=0,
+        sleeps=True,
+        left_if_interrupted=1,
+    ),
+    TimedCall(
+        name="clock_nanosleep",
+        argument=2,
+        form=Form.TIMESPEC,
+        base=_clock_nanosleep,
+        expired=0,
+        sleeps=True,
+        left_if_interrupted=3,
+    ),
+    TimedCall(name="futex", argument=3, form=Form.TIMESPEC, base=_futex, expired=-errno.ETIMEDOUT),
+    TimedCall(
+        name="futex_waitv",
+        argument=3,
+        form=Form.TIMESPEC,
+        base=_by_clock(4),
+        expired=-errno.ETIMEDOUT,
+    ),
+    TimedCall(
+        name="futex_wait",
+        argument=4,
+        form=Form.TIMESPEC,
+        base=_by_clock(5),
+        expired=-errno.ETIMEDOUT,
+    ),
+    *(
+        TimedCall(
+            name=name, argument=index, form=Form.TIMESPEC, base=_relative, expired=-errno.EAGAIN
+        )
+        for name, index in (("rt_sigtimedwait", 2), ("semtimedop", 3))
+    ),
+    *(
+        TimedCall(
+            name=name, argument=4, form=Form.TIMESPEC, base=_realtime, expired=-errno.ETIMEDOUT
+        )
+        for name in ("mq_timedsend", "mq_timedreceive")
+    ),
+)
+TIMED_CALLS: Final[Mapping[str, TimedCall]] = {call.name: call for call in _TABLE}

@@ -1,0 +1,75 @@
+"""A program run to its end, or to an instant, at the speed that is wanted."""
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from dralab.virtualtime.calls import SECOND
+from dralab.virtualtime.supervisor import Supervisor
+from dralab.virtualtime.tracer import Program
+
+LOOK: Final = 0.05  # real seconds between two looks at what nobody tells us, such as a signal
+
+
+class Ending(Enum):
+    """Why a run is over."""
+
+    ENDED = auto()  # the program has ended
+    REACHED = auto()  # the clock has come to the instant
+    STOPPED = auto()  # the caller wanted it
+
+
+def run(
+    supervisor: Supervisor,
+    program: Program,
+    *,
+    until: int | None = None,
+    speed: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Ending:
+    """Run `program` until it ends, the clock reaches `until`, or `stop` says so.
+
+    `speed` is how many virtual seconds a real one has; None goes as fast as the waits allow. While
+    somebody outside is connected the clock goes no faster than real time: an answer may take long.
+    """
+    pace: tuple[float, int, float] | None = None  # since when, by both clocks, at which speed
+    while program.returncode is None:
+        if stop():
+            return Ending.STOPPED
+        if not supervisor.wait_idle(LOOK) or program.returncode is not None:
+            continue
+        factor = speed
+        if supervisor.connected_outside():
+            factor = 1.0 if speed is None else min(speed, 1.0)
+        if factor is None:
+            pace = None
+            if supervisor.step(until):
+                continue
+            if until is not None:
+                supervisor.advance(until)
+                return Ending.REACHED
+            supervisor.doze(LOOK)
+            continue
+        if pace is None or pace[2] != factor:
+            pace = (time.perf_counter(), supervisor.now, factor)
+        left = _follow(supervisor, pace, until)
+        if until is not None and supervisor.now >= until:
+            return Ending.REACHED
+        if left > 0:
+            supervisor.doze(min(left, LOOK))
+    return Ending.ENDED
+
+
+def _follow(supervisor: Supervisor, pace: tuple[float, int, float], until: int | None) -> float:
+    """Move the clock as far as it should be; return the real seconds to its next move."""
+    began, start, factor = pace
+    due = start + int((time.perf_counter() - began) * factor * SECOND)
+    deadline = supervisor.next_deadline()
+    ends = [instant for instant in (deadline, until) if instant is not None]
+    target = max(min([due, *ends]), supervisor.now)
+    if target > supervisor.now or target == deadline:
+        supervisor.advance(target)
+    if not ends:
+        return LOOK
+    return (min(ends) - due) / SECOND / factor

@@ -1,0 +1,337 @@
+"""Programs under a clock that the caller owns: start them, wait until they are idle, move on.
+
+    with Supervisor(start=0) as supervisor:
+        program = supervisor.start(["sleep", "3600"])
+        supervisor.wait_idle()
+        supervisor.advance(supervisor.next_deadline())
+
+Times are nanoseconds since the Unix epoch, as programs read them from CLOCK_REALTIME.
+"""
+
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from dralab.virtualtime.calls import SECOND
+from dralab.virtualtime.errors import ClockError, ClockUnavailableError
+from dralab.virtualtime.machine import Machine, this_machine
+from dralab.virtualtime.programs import Process, State, Thread
+from dralab.virtualtime.sockets import Connections, Traffic
+from dralab.virtualtime.tracer import Program, Time, Tracer
+
+# Programs find themselves on a machine that was booted an hour ago.
+BOOTED: Final = 3600 * SECOND
+WORD: Final = struct.Struct("<Q")
+
+# Nanoseconds of a processor. A thread that runs on for BUSY is looked at: does it wait by reading
+# the clock?
+BUSY: Final = 10_000_000
+LOOK: Final = 10_000_000
+LOOK_AGAIN: Final = 300_000_000
+READS_OF_A_SPINNER: Final = 400  # in one LOOK; a program that starts makes some dozens
+# Real seconds.
+SHORTEST_DOZE: Final = 20e-6
+LONGEST_DOZE: Final = 1e-3
+SIGNAL_CHECK: Final = 0.02
+_STOPS: Final = (signal.SIGCHLD,)
+
+
+class Supervisor:
+    """Programs, their threads and children, under one clock.
+
+    It is used from the thread that made it: the kernel knows that one as the tracer. Until it is
+    closed SIGCHLD is blocked there, and children of that thread should be its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: int,
+        outside: bool = False,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        machine = this_machine()
+        if machine is None:
+            raise ClockUnavailableError("it needs Linux on x86-64 or aarch64")
+        self.crept = 0  # nanoseconds that passed because a program waited by reading the clock
+        self.jumps = 0
+        self._time = Time(BOOTED, start - BOOTED)
+        self._machine: Machine = machine
+        self._told: set[str] = set()
+        self._note = note
+        self._tracer = Tracer(machine, self._time, outside=outside, note=self._note_once)
+        self._unblock = signal.SIGCHLD not in signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGCHLD}
+        )
+        self._connections = Connections()
+        self._traffic = Traffic(in_flight=False, outside=False)
+        self._looked_for_signals = 0.0
+        self._released = False
+        self._active: list[Thread] = []  # those that ran before all were idle the last time
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every program at once."""
+        self._tracer.kill()
+        self._connections.close()
+        if self._unblock:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        directory: str | None = None,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> Program:
+        """Start a program; StartError where that can't be done, as execve says it."""
+        return self._tracer.start(
+            arguments,
+            environment=os.environ if environment is None else environment,
+            directory=directory or os.getcwd(),  # noqa: PTH109  # a word for another process
+            streams=(stdin, stdout, stderr),
+            unblock=self._unblock,
+        )
+
+    @property
+    def running(self) -> Mapping[int, str]:
+        """The processes that run, with the names that `ps` shows."""
+        return {pid: process.name() for pid, process in self._tracer.processes.items()}
+
+    # --- time -----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """What the programs' clock shows."""
+        return self._time.monotonic + self._time.offset
+
+    def next_deadline(self) -> int | None:
+        """Return the earliest instant that anybody waits for, or None; exact when all is idle."""
+        found = self._next()
+        return None if found is None else found + self._time.offset
+
+    def advance(self, to: int) -> None:
+        """Move the clock, and end the waits that are over then.
+
+        ValueError where time would go back, or pass an instant that somebody waits for.
+        """
+        if to < self.now:
+            raise ValueError(f"time cannot go back: it is {self.now} and was asked to be {to}")
+        deadline = self.next_deadline()
+        if deadline is not None and max(deadline, self.now) < to:
+            raise ValueError(f"{to} is after {deadline}, which a program waits for")
+        self.jumps += 1
+        self._move(to - self._time.offset)
+
+    def step(self, until: int | None = None) -> bool:
+        """Move to the next instant that anybody waits for; False if there is none up to `until`."""
+        deadline = self._next()
+        if deadline is None or (until is not None and deadline > until - self._time.offset):
+            return False
+        self.jumps += 1
+        self._move(max(deadline, self._time.monotonic))
+        return True
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until every thread is blocked; return False after `timeout` real seconds.
+
+        A program that waits by reading the clock again and again finds it creeping on.
+        """
+        doze, began = SHORTEST_DOZE, time.perf_counter()
+        watch = _Watch()
+        if self._released:  # who was let go comes back soon, most often
+            self._released = False
+            signal.sigtimedwait(_STOPS, SHORTEST_DOZE)
+        while self._tracer.threads:
+            self._tracer.events()
+            awake = self._awake()
+            if awake is None:
+                if self._tracer.events() or self._enter_signalled():
+                    doze = SHORTEST_DOZE
+                    continue
+                if self._tracer.connected:
+                    self._traffic = self._connections.traffic(self._tracer.processes)
+                if not self._traffic.in_flight:
+                    break
+            if signal.sigtimedwait(_STOPS, doze) is None:
+                doze = min(2 * doze, LONGEST_DOZE)
+            if timeout is not None and time.perf_counter() - began > timeout:
+                watch.close()
+                return False
+            if awake is not None and doze >= LONGEST_DOZE:
+                self._creep(watch.look(awake))
+        watch.close()
+        return True
+
+    def connected_outside(self) -> bool:
+        """Whether, when all was idle last, a program had a connection to somebody else's."""
+        return self._traffic.outside
+
+    def doze(self, seconds: float) -> None:
+        """Let real time pass until something happens, `seconds` at most; signals reach sleepers."""
+        if not self._tracer.events():
+            signal.sigtimedwait(_STOPS, seconds)
+            self._tracer.events()
+        self._enter_signalled()
+
+    def _next(self) -> int | None:
+        found = self._tracer.timers.deadline()
+        for thread in self._tracer.threads.values():
+            wait = thread.wait
+            if wait is not None and (found is None or wait.deadline < found):
+                found = wait.deadline
+        return found
+
+    def _move(self, monotonic: int) -> None:
+        self._time.monotonic = monotonic
+        word = WORD.pack(monotonic)
+        for process in self._tracer.processes.values():
+            if process.patch is not None:
+                process.patch.write(word)
+        self._tracer.expire()
+        due = [
+            (thread.wait.deadline, thread.wait.order, thread)
+            for thread in self._tracer.threads.values()
+            if thread.wait is not None and thread.wait.deadline <= monotonic
+        ]
+        if len(due) > 1:
+            due.sort(key=lambda entry: entry[:2])
+        self._released = True
+        for _, _, thread in due:
+            self._tracer.release(thread)
+
+    def _creep(self, elapsed: int) -> None:
+        if elapsed:
+            deadline = self._next()
+            to = self._time.monotonic + elapsed
+            if deadline is not None:
+                to = max(min(to, deadline), self._time.monotonic)
+            self.crept += to - self._time.monotonic
+            self._note_once("a program waits by reading the clock again and again: it creeps on")
+            self._move(to)
+
+    # --- idleness -------------------------------------------------------------------------------
+
+    def _awake(self) -> Thread | None:
+        """Return a thread that can run, or None if there is none at one and the same instant.
+
+        One that is seen asleep may be woken by one that is looked at later. So those that have run
+        since the last time come first, twice: if all are asleep and none has run in between, all
+        were asleep at the instant in between. Then the others: whoever is asleep now, and has not
+        run since the last time, was asleep at that instant, too.
+        """
+        threads = self._tracer.threads
+        active = [t for t in self._active if threads.get(t.tid) is t and not t.stopped]
+        while True:
+            runs = []
+            for thread in active:
+                before = thread.rest()
+                if before is None:
+                    return thread
+                runs.append(before)
+            if len(active) > 1:
+                for thread, before in zip(active, runs, strict=True):
+                    if thread.rest() != before:
+                        return thread
+            for thread in threads.values():
+                if thread not in active:
+                    now = thread.rest()
+                    if now is None:
+                        return thread
+                    if not thread.stopped and now != thread.runs_when_idle:
+                        active.append(thread)
+                        break
+            else:
+                break
+        self._active = [t for t, r in zip(active, runs, strict=True) if r != t.runs_when_idle]
+        for thread, before in zip(active, runs, strict=True):
+            thread.runs_when_idle = before
+        return None
+
+    def _enter_signalled(self) -> bool:
+        """Let those begin their sleep whom a signal is to wake; return whether there were any."""
+        threads = self._tracer.threads
+        now = time.perf_counter()
+        if self._tracer.fired:
+            self._tracer.fired = False
+        elif len(threads) == 1 and now - self._looked_for_signals < SIGNAL_CHECK:
+            return False  # nobody else under the clock could have sent one
+        self._looked_for_signals = now
+        found = [t for t in threads.values() if t.state is State.HELD and t.has_signal()]
+        for thread in found:
+            self._tracer.enter(thread)
+        return bool(found)
+
+    def _note_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self._note(line)
+
+
+class _Watch:
+    """Whether a thread that runs on and on reads the clock all the time."""
+
+    def __init__(self) -> None:
+        self._used: dict[
+            int, int
+        ] = {}  # by thread: its processor time when it was first seen awake
+        self._trapped: Process | None = None
+        self._until = BUSY
+        self._spins = False
+
+    def look(self, thread: Thread) -> int:
+        """Look again; return the nanoseconds by which the clock should creep."""
+        used = thread.processor_time()
+        if thread.tid not in self._used:
+            self._used[thread.tid] = used
+        spent = used - self._used[thread.tid]
+        if self._spins:
+            self._used[thread.tid] = used
+            return spent
+        if self._trapped is None:
+            if spent >= self._until:
+                self._trapped, self._until = thread.process, spent + LOOK
+                thread.process.reads = 0
+                thread.process.trap(on=True)
+        elif self._trapped.reads >= READS_OF_A_SPINNER:
+            self._spins, self._used[thread.tid] = True, used
+            self.close()
+        elif spent >= self._until:
+            self.close()
+            self._until = spent + LOOK_AGAIN
+        return 0
+
+    def close(self) -> None:
+        """Let the clock be read without a stop again."""
+        if self._trapped is not None:
+            self._trapped.trap(on=False)
+            self._trapped = None
+
+
+def unavailable() -> str | None:
+    """Return why there is no virtual clock on this machine, or None if there is one."""
+    try:
+        with Supervisor(start=0) as supervisor:
+            supervisor.start(["/bin/true"])
+    except ClockError as error:
+        return str(error)
+    return None

@@ -1,0 +1,175 @@
+"""Programs that make it hard: each gets one clear line, and nothing is left running."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clocked import START, clocked, needs_clock, python
+from dralab.virtualtime import StartError, Supervisor
+from dralab.virtualtime.filter import ERRNO, Rule, assemble
+from dralab.virtualtime.machine import this_machine
+from dralab.virtualtime.pacing import Ending
+
+pytestmark = needs_clock
+
+
+def test_a_program_that_does_not_exist():
+    with (
+        Supervisor(start=START) as supervisor,
+        pytest.raises(StartError, match="cannot start /no/such: No such file or directory"),
+    ):
+        supervisor.start(["/no/such"])
+
+
+def test_exit_codes_and_signals_are_those_of_the_program():
+    assert clocked(["sh", "-c", "exit 3"]).code == 3
+    assert clocked(["sh", "-c", "kill -TERM $$"]).code == -signal.SIGTERM
+
+
+def test_what_a_program_leaves_running_is_named_and_ended():
+    result = clocked(["sh", "-c", "setsid sleep 1000 & exec setsid sleep 5"])
+    assert result.left == ["sleep"]
+
+
+def test_a_daemon_is_still_ours_after_both_its_forks():
+    code = """
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+time.sleep(10**6)
+"""
+    result = python(code)
+    assert len(result.left) >= 1
+
+
+def test_a_program_that_reads_the_clock_until_it_moves_finds_it_creeping():
+    result = python("while time.monotonic() < began + 0.02: pass\nprint('through')")
+    assert result.lines == ["through"]
+    assert 0.02 <= result.passed < 1
+    assert "reading the clock" in result.notes[0]
+
+
+def test_a_program_that_only_computes_takes_no_time():
+    result = python("for _ in range(100): sum(range(20000))\nprint(elapsed())")
+    assert (result.lines, result.notes) == (["0.0"], [])
+
+
+def test_time_outs_that_cannot_be_virtual_are_named():
+    code = """
+s, other = socket.socketpair()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 0, 1000))
+try: s.recv(1)
+except BlockingIOError: print('over')
+"""
+    result = python(code)
+    assert result.lines == ["over"]
+    assert result.notes[0].endswith("uses setsockopt with a time-out, which counts in real time")
+
+
+def test_io_uring_is_not_there():
+    assert python("print(call('syscall', 425, 8, None))").lines == ["ENOSYS"]
+
+
+def test_other_machines_are_refused_unless_allowed():
+    code = """
+s = socket.socket()
+s.settimeout(5)
+try: s.connect(('192.0.2.1', 80))
+except OSError as e: print(errno.errorcode.get(e.errno, e))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for send in (lambda: u.sendto(b'x', ('192.0.2.1', 53)), lambda: u.sendmsg([b'x'], [], 0, ('192.0.2.1', 53))):
+    try: send()
+    except OSError as e: print(errno.errorcode[e.errno])
+"""
+    result = python(code)
+    assert result.lines == ["ENETUNREACH"] * 3
+    assert "was refused a connection to 192.0.2.1:80" in result.notes[0]
+
+
+def test_the_clock_does_not_outrun_somebody_outside():
+    # The server is not under the clock and takes real time: the client's 2 s must not fly past.
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"""
+s = socket.create_connection({server.getsockname()!r}, timeout=20)
+print(s.recv(1))
+"""
+        child = subprocess.Popen(
+            [sys.executable, "-c", ANSWER, str(server.fileno())], pass_fds=[server.fileno()]
+        )
+        result = python(code)
+        child.wait()
+    assert result.lines == ["b'!'"]
+    assert result.passed < 20
+
+
+ANSWER = """
+import socket, sys, time
+line, _ = socket.socket(fileno=int(sys.argv[1])).accept()
+time.sleep(0.2)
+line.sendall(b'!')
+"""
+
+
+@pytest.mark.skipif(not shutil.which("sleep"), reason="no sleep")
+def test_nothing_outlives_a_supervisor_that_is_killed():
+    code = f"""
+import os, signal
+from dralab.virtualtime import Supervisor
+supervisor = Supervisor(start={START})
+program = supervisor.start(['sh', '-c', 'sleep 1000 & sleep 1000'])
+supervisor.wait_idle()
+print(*supervisor.running, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    pids = [int(word) for word in done.stdout.split()]
+    assert len(pids) == 3
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it is gone, or it goes now
+            ended = os.pidfd_open(pid)
+            assert select.select([ended], [], [], 30)[0]
+            os.close(ended)
+
+
+def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
+    machine = this_machine()
+    assert machine is not None
+    ptrace = {0xC000003E: 101, 0xC00000B7: 117}[machine.audit_arch]
+    without = type(machine)(
+        **{
+            name: getattr(machine, name)
+            for name in machine.__dataclass_fields__
+            if name not in {"names", "calls"}
+        },
+        calls={"ptrace": ptrace},
+    )
+    code = assemble(without, [Rule("ptrace", ERRNO | 1)])
+    launch = Path(sys.modules["dralab.virtualtime"].__file__ or "").with_name("launch.py")
+    ready, go = os.pipe()
+    os.write(go, b"+")
+    report = os.dup(2)
+    command = [sys.executable, "-I", str(launch), str(ready), str(report), code.hex(), "0"]
+    command += [str(tmp_path)]
+    command += [sys.executable, "-m", "dralab", "clock", "run", "--", "sleep", "1"]
+    done = subprocess.run(
+        command, pass_fds=[ready, report], capture_output=True, text=True, check=False
+    )
+    for descriptor in (ready, go, report):
+        os.close(descriptor)
+    assert done.returncode == 2
+    assert "no virtual clock here: ptrace is refused (Operation not permitted)" in done.stderr
+    assert "--scheduler external" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_end_comes_even_if_a_program_ignores_it():
+    result = clocked(["sh", "-c", "trap '' TERM INT; while :; do sleep 60; done"], until=3600)
+    assert (result.ending, result.passed) == (Ending.REACHED, 3600)
