@@ -6,12 +6,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 HELPERS = {"__init__", "__main__", "load"}
+LONG = {"endurance"}  # by the hour, at night
 
 
 def main() -> None:
     failed = []
     for name in sorted(file.stem for file in HERE.glob("*.py")):
-        if name in HELPERS:
+        if name in HELPERS | LONG:
             continue
         print(f"\n=== benchmarks.{name}", flush=True)
         if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode:
