@@ -5,14 +5,15 @@ from builders import claim, first_of, request
 from dralab.api.status import ApiError
 from dralab.objects import quota
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS, RESOURCE_QUOTAS
-from workloads import RealLab, pod
+from labs import Lab
+from workloads import pod
 
 GPUS = "gpu.deviceclass.resource.k8s.io/devices"
 
 
 @pytest.fixture
 def lab():
-    return RealLab()
+    return Lab()
 
 
 def limit(lab, hard, **spec):

@@ -1,8 +1,8 @@
 import pytest
 
-from workloads import RealLab
+from labs import Lab
 
 
 @pytest.fixture
 def lab():
-    return RealLab()
+    return Lab()

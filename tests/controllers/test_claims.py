@@ -17,7 +17,8 @@ from dralab.runtime.resources import (
     SLICES,
 )
 from dralab.scheduler.scheduler import Scheduler
-from workloads import RealLab, pod
+from labs import Lab
+from workloads import pod
 
 
 def template(name, *requests):
@@ -57,7 +58,7 @@ def named(name, **more):
 
 def test_a_claim_s_life_step_by_step():
     """Create → finalizer → allocation with reservation → release → deletion, from a watch."""
-    lab = RealLab()
+    lab = Lab()
     ResourceClaims(lab.manager)
     Scheduler(lab.manager, CelEnvironment())
     lab.add_node("n0")

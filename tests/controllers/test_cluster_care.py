@@ -15,11 +15,12 @@ from dralab.runtime.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
-from workloads import RealLab, pod
+from labs import Lab
+from workloads import pod
 
 
 def lab_with(*names):
-    lab = RealLab()
+    lab = Lab()
     for name in names:
         registry.CONTROLLERS[name](lab.manager)
     lab.start()
@@ -377,9 +378,9 @@ class TestQuotas:
 
 
 def test_every_controller_can_be_left_out_by_its_name():
-    lab = RealLab()
+    lab = Lab()
     assert len(registry.assemble(lab.manager)) == len(registry.CONTROLLERS) > 10
-    rest = registry.assemble(RealLab().manager, without=["job-controller"])
+    rest = registry.assemble(Lab().manager, without=["job-controller"])
     assert len(rest) == len(registry.CONTROLLERS) - 1
     with pytest.raises(ValueError, match="there is no controller 'x'"):
-        registry.assemble(RealLab().manager, without=["x"])
+        registry.assemble(Lab().manager, without=["x"])

@@ -12,7 +12,8 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, CLASSES, PODS, SLICES
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.scheduler.scheduler import Scheduler
-from workloads import RealLab, pod
+from labs import Lab
+from workloads import pod
 
 
 class Killed(BaseException):
@@ -79,7 +80,7 @@ def check(lab):
 @pytest.mark.parametrize("seed", range(4))
 def test_devices_survive_parts_that_are_killed_at_any_write(seed):
     dice = random.Random(seed)
-    lab = RealLab()
+    lab = Lab()
     lab.add(CLASSES, device_class("gpu"))
     for number in range(3):
         name = f"n{number}"

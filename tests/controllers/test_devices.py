@@ -13,7 +13,8 @@ from dralab.runtime.resources import (
     SLICES,
     TAINT_RULES,
 )
-from workloads import RealLab, pod
+from labs import Lab
+from workloads import pod
 
 DRIVER = "gpu.example.com"
 
@@ -21,7 +22,7 @@ DRIVER = "gpu.example.com"
 class TestEviction:
     @pytest.fixture
     def lab(self):
-        lab = RealLab()
+        lab = Lab()
         DeviceTaintEviction(lab.manager)
         lab.add(SLICES, *pool("n0", device("d0"), device("d1"), node="n0"))
         lab.start()
@@ -258,7 +259,7 @@ class TestPoolStatus:
         }
 
     def test_a_request_is_answered_once_and_forgotten_after_an_hour(self):
-        lab = RealLab()
+        lab = Lab()
         PoolStatus(lab.manager)
         lab.add(SLICES, *pool("n0", device("d0"), node="n0"))
         lab.start()

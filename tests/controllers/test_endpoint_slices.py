@@ -8,7 +8,8 @@ from dralab.runtime.resources import (
     REPLICATION_CONTROLLERS,
     SERVICES,
 )
-from workloads import RealLab, pod
+from labs import Lab
+from workloads import pod
 
 PARTS = (
     "endpointslice-controller",
@@ -19,7 +20,7 @@ PARTS = (
 
 @pytest.fixture
 def lab():
-    made = RealLab()
+    made = Lab()
     for name in PARTS:
         registry.CONTROLLERS[name](made.manager)
     made.add_node("n0", labels={"topology.kubernetes.io/zone": "z"})
@@ -124,7 +125,7 @@ def test_a_service_may_name_pods_that_are_not_ready(lab):
 
 def test_a_replication_controller_keeps_its_number_of_pods(lab):
     template = pod("x")["spec"]
-    lab.add(
+    lab.server.add(
         REPLICATION_CONTROLLERS,
         {
             "metadata": {"name": "rc", "namespace": "default"},

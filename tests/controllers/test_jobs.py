@@ -4,12 +4,12 @@ from dralab.api.status import ApiError
 from dralab.controllers import registry
 from dralab.controllers.job_failures import index_of
 from dralab.runtime.resources import CRON_JOBS, EVENTS, JOBS, PODS
-from workloads import RealLab
+from labs import Lab
 
 
 @pytest.fixture
 def lab():
-    made = RealLab()
+    made = Lab()
     for name in ("job-controller", "cronjob-controller", "garbage-collector-controller"):
         registry.CONTROLLERS[name](made.manager)
     made.add_node("n0")

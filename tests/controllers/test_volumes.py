@@ -11,14 +11,15 @@ from dralab.runtime.resources import (
     VOLUMES,
 )
 from dralab.scheduler.scheduler import Scheduler
-from workloads import RealLab, SmallEnvironment, pod
+from labs import Lab
+from workloads import SmallEnvironment, pod
 
 PRETEND = "dralab.dev/pretend"
 
 
 @pytest.fixture
 def lab():
-    made = RealLab()
+    made = Lab()
     registry.assemble(made.manager)
     Scheduler(made.manager, SmallEnvironment())
     made.add_node("n0")

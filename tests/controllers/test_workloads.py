@@ -17,13 +17,14 @@ from dralab.runtime.resources import (
     STATEFUL_SETS,
     VOLUME_CLAIMS,
 )
-from workloads import RealLab, pod
+from labs import Lab
+from workloads import pod
 
 
 @pytest.fixture
 def lab():
     """The controllers of workloads; pods are bound by the test's own scheduler of one line."""
-    made = RealLab()
+    made = Lab()
     for name in (
         "replicaset-controller",
         "deployment-controller",

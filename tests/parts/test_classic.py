@@ -21,7 +21,8 @@ from dralab.runtime.resources import (
     PODS,
     SCHEDULING_CONTEXTS,
 )
-from workloads import RealLab, worker
+from labs import Lab
+from workloads import worker
 
 V = "resource.k8s.io/v1alpha2"
 
@@ -104,7 +105,7 @@ def pod(name, *entries, source=None):
     }
 
 
-class ClassicLab(RealLab):
+class ClassicLab(Lab):
     def __init__(self, *nodes, classes=None, without=()):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))
@@ -237,7 +238,7 @@ def test_what_the_driver_refuses_is_an_event_on_the_context(lab, spec, message):
 
 
 def test_without_the_profile_an_entry_with_a_source_is_refused():
-    lab = RealLab()
+    lab = Lab()
     with pytest.raises(ApiError, match="must specify exactly one of"):
         lab.add(PODS, pod("pod0"))
 

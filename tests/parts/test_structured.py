@@ -14,7 +14,8 @@ from dralab.runtime.resources import (
     PODS,
     SCHEDULING_CONTEXTS,
 )
-from workloads import RealLab, worker
+from labs import Lab
+from workloads import worker
 
 V = "resource.k8s.io/v1alpha2"
 DRIVER = "d.example.com"
@@ -82,7 +83,7 @@ def pod(name, *claims):
     }
 
 
-class StructuredLab(RealLab):
+class StructuredLab(Lab):
     def __init__(self, *slices, class_=None):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))

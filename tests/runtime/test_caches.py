@@ -12,7 +12,8 @@ from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVENTS, PODS
 from dralab.runtime.simulated import SimulatedEngine
-from fakes import FakeServer
+import workloads
+from labs import Server
 
 
 @pytest.fixture
@@ -22,11 +23,11 @@ def engine():
 
 @pytest.fixture
 def server(engine):
-    return FakeServer(engine.clock)
+    return Server(engine.clock)
 
 
 def pod(name, **labels):
-    return {"metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": {}}
+    return workloads.pod(name, labels=labels)
 
 
 def recorded(cache):
@@ -61,7 +62,7 @@ def test_after_expiry_subscribers_hear_the_difference_and_nothing_twice(engine, 
     caches.start()
     engine.settle()
     watch = server.watches[0]
-    watch.offer = lambda *_: None
+    watch.silence()
     server.delete(PODS, "a", "default")
     server.add(PODS, pod("c"))
     watch.expire()
@@ -76,7 +77,7 @@ def test_an_object_made_anew_under_its_name_is_told_as_gone_and_new(engine, serv
     caches.start()
     engine.settle()
     watch = server.watches[0]
-    watch.offer = lambda *_: None
+    watch.silence()
     server.delete(PODS, "a", "default")
     server.add(PODS, pod("a"))
     watch.expire()
@@ -127,7 +128,7 @@ def test_what_a_write_returned_is_known_before_the_watch_tells_it(engine, server
 )
 def test_a_cache_ends_equal_to_the_server_whatever_happened(steps):
     engine = SimulatedEngine()
-    server = FakeServer(engine.clock)
+    server = Server(engine.clock)
     caches = Caches(engine, server)
     cache = caches.of(PODS)
     told = {}

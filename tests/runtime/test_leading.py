@@ -5,7 +5,7 @@ from dralab.kernel.clock import SECOND
 from dralab.runtime.leading import DURATION, NAMESPACE, RETRY, Leadership
 from dralab.runtime.resources import LEASES
 from dralab.runtime.simulated import SimulatedEngine
-from fakes import FakeServer
+from labs import Server
 
 
 class Candidate(Leadership):
@@ -29,7 +29,7 @@ def engine():
 
 @pytest.fixture
 def server(engine):
-    return FakeServer(engine.clock)
+    return Server(engine.clock)
 
 
 def wait(engine, span):

@@ -1,13 +1,15 @@
 import pytest
 
+from dralab.api.resource.features import ALL
 from dralab.runtime.resources import PODS
 from dralab.scheduler.scheduler import Scheduler
-from workloads import Lab, SmallEnvironment
+from labs import Lab
+from workloads import SmallEnvironment
 
 
 class SchedulingLab(Lab):
     def __init__(self):
-        super().__init__()
+        super().__init__(features=ALL)
         self.scheduler = Scheduler(self.manager, SmallEnvironment())
 
     def node_of(self, name, namespace="default"):

@@ -9,9 +9,11 @@ from dralab.objects.requests import base_units
 from dralab.objects.taints import tolerates
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
-from workloads import Lab, SmallEnvironment, pod, worker
+from labs import Lab
+from workloads import SmallEnvironment, pod, worker
 
 GPU = "gpu.example.com"
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 
 
@@ -79,7 +81,7 @@ class World:
         name = self.dice.choice(self.lab.names(NODES))
         before = int(self.lab.get(NODES, name)["status"]["allocatable"]["cpu"])
         offer = {"cpu": str(before + self.dice.randint(0, 2)), "memory": "8Gi", "pods": "9"}
-        self.lab.server.patch(NODES, name, {"status": {"allocatable": offer}})
+        self.lab.set_status(NODES, name, allocatable=offer)
         if name not in self.lab.names(SLICES):
             self.new_slice(name)
 
@@ -175,9 +177,8 @@ class World:
 
     def fits(self, obj, node, free, held):
         spec, metadata = obj["spec"], node["metadata"]
-        if node["spec"].get("unschedulable") and not spec.get("tolerations"):
-            return False
-        for taint in node["spec"].get("taints") or ():
+        cordon = [CORDON] if node["spec"].get("unschedulable") else []
+        for taint in [*cordon, *(node["spec"].get("taints") or ())]:
             if not tolerates(spec.get("tolerations") or (), taint):
                 return False
         if any(metadata["labels"].get(k) != v for k, v in (spec.get("nodeSelector") or {}).items()):

@@ -236,7 +236,14 @@ class TestBindingConditions:
         stored = lab.get(CLAIMS, "c")
         [result] = stored["status"]["allocation"]["devices"]["results"]
         entry = {name: result[name] for name in ("driver", "pool", "device")}
-        entry["conditions"] = [{"type": condition, "status": "True"}]
+        entry["conditions"] = [
+            {
+                "type": condition,
+                "status": "True",
+                "reason": "Told",
+                "lastTransitionTime": lab.manager.now(),
+            }
+        ]
         status = {**stored["status"], "devices": [entry]}
         lab.server.update(CLAIMS, {**stored, "status": status}, subresource="status")
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from builders import claim, device, device_class, pool, request
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, POD_GROUPS, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
-from workloads import Lab, SmallEnvironment, pod, worker
+from labs import Lab
+from workloads import SmallEnvironment, pod, worker
 
 GPU = "gpu.example.com"
 MODEL = f'device.attributes["{GPU}"].model'

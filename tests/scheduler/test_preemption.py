@@ -41,7 +41,8 @@ def test_a_pod_of_higher_priority_pushes_the_least_away(lab):
     lab.add(PODS, pod("high", requests={"cpu": "2"}, priority=9))
     victim = lab.get(PODS, "low")
     assert victim["metadata"]["deletionTimestamp"]
-    assert victim["status"]["conditions"][-1]["reason"] == "PreemptionByScheduler"
+    [cause] = [c for c in victim["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+    assert cause["reason"] == "PreemptionByScheduler"
     assert lab.get(PODS, "high")["status"]["nominatedNodeName"] == lab.node_of("low")
     assert "Preempted" in [event["reason"] for event in lab.server.all(EVENTS)]
     kill(lab)

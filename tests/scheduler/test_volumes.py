@@ -76,7 +76,7 @@ def cluster(lab):
 def bind(lab, name, volume_name):
     """Be the binder: complete what the scheduler began."""
     found = lab.get(VOLUME_CLAIMS, name)
-    marks = {**found["metadata"]["annotations"], BIND_COMPLETED: "yes"}
+    marks = {**found["metadata"].get("annotations", {}), BIND_COMPLETED: "yes"}
     metadata = {**found["metadata"], "annotations": marks}
     lab.server.update(
         VOLUME_CLAIMS,

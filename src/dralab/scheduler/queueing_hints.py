@@ -1,11 +1,16 @@
 """What a waiting pod listens for: its own changes, its claims', and what could help it."""
 
+from typing import Final
+
 from dralab.objects.claims import consumers_of
 from dralab.scheduler.cycle import Refusal
 from dralab.scheduler.demands import Wanted
 from dralab.scheduler.queue import Change
 from dralab.scheduler.topology import NO_AFFINITY, NO_ANTI_AFFINITY, NO_SPREAD, REPELLED
 from dralab.values.json_types import JsonDict
+
+# What a pod's status says of its claims, and what an attempt left behind of their costs.
+OWN_STATUS: Final = ("resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses")
 
 
 def matters(old: JsonDict, new: JsonDict) -> bool:
@@ -14,7 +19,7 @@ def matters(old: JsonDict, new: JsonDict) -> bool:
     return bool(
         old["spec"] != new["spec"]
         or old["metadata"].get("labels") != new["metadata"].get("labels")
-        or one.get("resourceClaimStatuses") != other.get("resourceClaimStatuses")
+        or any(one.get(name) != other.get(name) for name in OWN_STATUS)
     )
 
 
