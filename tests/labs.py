@@ -19,13 +19,21 @@ class Server(LocalClient):
     """The client of a server that keeps what was asked, and fails or goes silent on demand."""
 
     def __init__(self, clock, features=None):
-        self.api = ApiServer(
-            MemoryStore(), clock=clock, randomness=Randomness(1), features=features
-        )
-        super().__init__(self.api.resources, self.api.hub)
+        self._clock, self._features = clock, features
+        self.begin_anew()
         self.log = []
         self.watches = []
         self._failures = []
+
+    def begin_anew(self):
+        """Forget everything, as a server whose data was lost."""
+        self.api = ApiServer(
+            MemoryStore(),
+            clock=self._clock,
+            randomness=Randomness(1),
+            features=self._features,
+        )
+        super().__init__(self.api.resources, self.api.hub)
 
     def fail_next(self, verb, plural, error):
         """Answer the next request of that kind with an error: `("update status", "pods", …)`."""

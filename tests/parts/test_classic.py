@@ -383,10 +383,10 @@ def test_an_immediate_claim_goes_only_where_its_class_lets_it():
 
 def test_what_was_given_and_not_told_is_told_and_not_given_again():
     lab = ClassicLab("n0", "n1", classes=())
-    [claim] = lab.add(CLASSIC_CLAIMS, immediate("now"))
+    [claim] = lab.server.add(CLASSIC_CLAIMS, immediate("now"))
     lab.driver.allocations.unsuitable([("", claim, Parameters())], ["n1"])
     lab.driver.allocations.allocate(claim, "n1")
-    lab.add(CLASSIC_CLASSES, resource_class())
+    lab.server.add(CLASSIC_CLASSES, resource_class())
     lab.wait(40)
     [claim] = lab.claims()
     [term] = claim["status"]["allocation"]["availableOnNodes"]["nodeSelectorTerms"]

@@ -10,9 +10,9 @@ from dralab.runtime.cache import Caches
 from dralab.runtime.client import amend
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import EVENTS, PODS
+from dralab.runtime.resources import CONFIG_MAPS as THINGS
+from dralab.runtime.resources import EVENTS
 from dralab.runtime.simulated import SimulatedEngine
-import workloads
 from labs import Server
 
 
@@ -26,8 +26,16 @@ def server(engine):
     return Server(engine.clock)
 
 
-def pod(name, **labels):
-    return workloads.pod(name, labels=labels)
+def thing(name, **labels):
+    return {"metadata": {"name": name, "namespace": "default", "labels": labels}}
+
+
+def stored(server):
+    """What a cache keeps: everything but the managed fields."""
+    found = [{**obj, "metadata": {**obj["metadata"]}} for obj in server.all(THINGS)]
+    for obj in found:
+        obj["metadata"].pop("managedFields", None)
+    return found
 
 
 def recorded(cache):
@@ -41,54 +49,54 @@ def recorded(cache):
 
 
 def test_a_cache_lists_and_then_follows(engine, server):
-    server.add(PODS, pod("a"))
+    server.add(THINGS, thing("a"))
     caches = Caches(engine, server)
-    cache = caches.of(PODS)
+    cache = caches.of(THINGS)
     seen = recorded(cache)
     caches.start()
     engine.settle()
     assert caches.synced
-    server.add(PODS, pod("b"))
-    server.delete(PODS, "a", "default")
+    server.add(THINGS, thing("b"))
+    server.delete(THINGS, "a", "default")
     engine.settle()
     assert seen == [(None, "a"), (None, "b"), ("a", None)]
     assert [obj["metadata"]["name"] for obj in cache.namespace("default")] == ["b"]
 
 
 def test_after_expiry_subscribers_hear_the_difference_and_nothing_twice(engine, server):
-    server.add(PODS, pod("a"), pod("b"))
+    server.add(THINGS, thing("a"), thing("b"))
     caches = Caches(engine, server)
-    seen = recorded(caches.of(PODS))
+    seen = recorded(caches.of(THINGS))
     caches.start()
     engine.settle()
     watch = server.watches[0]
     watch.silence()
-    server.delete(PODS, "a", "default")
-    server.add(PODS, pod("c"))
+    server.delete(THINGS, "a", "default")
+    server.add(THINGS, thing("c"))
     watch.expire()
     engine.settle()
     assert seen == [(None, "a"), (None, "b"), ("a", None), (None, "c")]
 
 
 def test_an_object_made_anew_under_its_name_is_told_as_gone_and_new(engine, server):
-    server.add(PODS, pod("a"))
+    server.add(THINGS, thing("a"))
     caches = Caches(engine, server)
-    seen = recorded(caches.of(PODS))
+    seen = recorded(caches.of(THINGS))
     caches.start()
     engine.settle()
     watch = server.watches[0]
     watch.silence()
-    server.delete(PODS, "a", "default")
-    server.add(PODS, pod("a"))
+    server.delete(THINGS, "a", "default")
+    server.add(THINGS, thing("a"))
     watch.expire()
     engine.settle()
     assert seen == [(None, "a"), ("a", None), (None, "a")]
 
 
 def test_a_list_that_fails_is_tried_again(engine, server):
-    server.fail_next("list", "pods", ApiError("ServiceUnavailable", "down"))
+    server.fail_next("list", "configmaps", ApiError("ServiceUnavailable", "down"))
     caches = Caches(engine, server)
-    caches.of(PODS)
+    caches.of(THINGS)
     caches.start()
     engine.settle()
     assert not caches.synced
@@ -98,12 +106,12 @@ def test_a_list_that_fails_is_tried_again(engine, server):
 
 def test_an_index_follows_every_change(engine, server):
     caches = Caches(engine, server)
-    cache = caches.of(PODS)
+    cache = caches.of(THINGS)
     cache.index("app", lambda obj: [(obj["metadata"].get("labels") or {}).get("app", "")])
     caches.start()
-    server.add(PODS, pod("a", app="x"), pod("b", app="y"))
+    server.add(THINGS, thing("a", app="x"), thing("b", app="y"))
     engine.settle()
-    server.patch(PODS, "b", {"metadata": {"labels": {"app": "x"}}}, "default")
+    server.patch(THINGS, "b", {"metadata": {"labels": {"app": "x"}}}, "default")
     engine.settle()
     assert [obj["metadata"]["name"] for obj in cache.find("app", "x")] == ["a", "b"]
     assert cache.find("app", "y") == []
@@ -111,11 +119,11 @@ def test_an_index_follows_every_change(engine, server):
 
 def test_what_a_write_returned_is_known_before_the_watch_tells_it(engine, server):
     caches = Caches(engine, server)
-    cache = caches.of(PODS)
+    cache = caches.of(THINGS)
     seen = recorded(cache)
     caches.start()
     engine.settle()
-    cache.learn(server.create(PODS, pod("a")))
+    cache.learn(server.create(THINGS, thing("a")))
     assert cache.get(Key("default", "a")) is not None
     engine.settle()
     assert seen == [(None, "a")]
@@ -130,7 +138,7 @@ def test_a_cache_ends_equal_to_the_server_whatever_happened(steps):
     engine = SimulatedEngine()
     server = Server(engine.clock)
     caches = Caches(engine, server)
-    cache = caches.of(PODS)
+    cache = caches.of(THINGS)
     told = {}
 
     def tell(old, new):
@@ -143,13 +151,13 @@ def test_a_cache_ends_equal_to_the_server_whatever_happened(steps):
     for number, (step, name, settle) in enumerate(steps):
         try:
             if step == "c":
-                created = server.create(PODS, pod(name))
+                created = server.create(THINGS, thing(name))
                 if settle:
                     cache.learn(created)
             elif step == "u":
-                server.patch(PODS, name, {"metadata": {"labels": {"n": str(number)}}}, "default")
+                server.patch(THINGS, name, {"metadata": {"labels": {"n": str(number)}}}, "default")
             elif step == "d":
-                server.delete(PODS, name, "default")
+                server.delete(THINGS, name, "default")
             elif server.watches:
                 server.watches[0].expire()
         except ApiError:
@@ -157,14 +165,14 @@ def test_a_cache_ends_equal_to_the_server_whatever_happened(steps):
         if settle:
             engine.settle()
     engine.settle()
-    assert list(cache.namespace("default")) == server.all(PODS)
+    assert list(cache.namespace("default")) == stored(server)
 
 
 def test_queues_hold_their_keys_back_until_the_caches_are_synced(engine, server):
     manager = Manager(engine, server, Randomness(1))
     seen = []
     queue = manager.queue("q", seen.append)
-    manager.cache(PODS)
+    manager.cache(THINGS)
     queue.add("a")
     engine.settle()
     assert seen == []
@@ -185,27 +193,27 @@ def test_something_periodic_runs_each_period_until_the_stop(engine, server):
 
 
 def test_a_change_is_made_again_on_what_someone_else_wrote(server):
-    [stored] = server.add(PODS, pod("a"))
-    server.patch(PODS, "a", {"metadata": {"labels": {"other": "1"}}}, "default")
+    [stored] = server.add(THINGS, thing("a"))
+    server.patch(THINGS, "a", {"metadata": {"labels": {"other": "1"}}}, "default")
 
     def change(obj):
-        obj["metadata"]["labels"]["mine"] = "1"
+        obj["metadata"].setdefault("labels", {})["mine"] = "1"
         return True
 
-    amended = amend(server, PODS, stored, change)
+    amended = amend(server, THINGS, stored, change)
     assert amended["metadata"]["labels"] == {"other": "1", "mine": "1"}
 
 
 def test_a_change_is_not_made_on_a_successor_of_the_same_name(server):
-    [stored] = server.add(PODS, pod("a"))
-    server.delete(PODS, "a", "default")
-    server.add(PODS, pod("a"))
+    [stored] = server.add(THINGS, thing("a"))
+    server.delete(THINGS, "a", "default")
+    server.add(THINGS, thing("a"))
     with pytest.raises(ApiError, match="not found"):
-        amend(server, PODS, stored, lambda obj: obj["metadata"].update(labels={}) is None)
+        amend(server, THINGS, stored, lambda obj: obj["metadata"].update(labels={}) is None)
 
 
 def test_the_same_event_again_counts_up(engine, server):
-    [stored] = server.add(PODS, pod("a"))
+    [stored] = server.add(THINGS, thing("a"))
     manager = Manager(engine, server, Randomness(1))
     recorder = manager.recorder("tests")
     for _ in range(3):
@@ -233,15 +241,15 @@ def test_a_condition_keeps_its_time_while_its_status_stays():
 
 
 def test_a_server_that_began_anew_is_believed_although_its_revisions_are_lower(engine, server):
-    server.add(PODS, pod("old"), pod("both"), pod("both2"))
+    server.add(THINGS, thing("old"), thing("both"), thing("both2"))
     caches = Caches(engine, server)
-    cache = caches.of(PODS)
+    cache = caches.of(THINGS)
     caches.start()
     engine.settle()
     watch = server.watches[0]
-    server.revision, server.collections, server.history = 0, {}, []
-    server.add(PODS, pod("both"))
+    server.begin_anew()
+    server.add(THINGS, thing("both"))
     watch.expire()
     engine.settle()
     assert [obj["metadata"]["name"] for obj in cache] == ["both"]
-    assert cache.get(Key("default", "both")) == server.all(PODS)[0]
+    assert [cache.get(Key("default", "both"))] == stored(server)

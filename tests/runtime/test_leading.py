@@ -84,7 +84,7 @@ def test_a_holder_whose_lease_was_taken_stops(engine, server):
     first = Candidate(engine, server, "a")
     wait(engine, SECOND)
     lease = server.get(LEASES, "lead", NAMESPACE)
-    spec = {**lease["spec"], "holderIdentity": "thief", "renewTime": "x"}
+    spec = {**lease["spec"], "holderIdentity": "thief", "renewTime": "2027-01-15T08:00:00.000000Z"}
     server.update(LEASES, {**lease, "spec": spec})
     wait(engine, RETRY)
     assert first.told == ["begin", "lost"]
