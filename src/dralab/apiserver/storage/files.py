@@ -148,8 +148,6 @@ class MarkFile:
         server = f"{self._server} {'closed' if closed else 'open'}"
         try:
             os.pwrite(self._file, _written(server, revision, tail), 0)
-            if closed:
-                os.fsync(self._file)
         except OSError:
             return
 
@@ -185,7 +183,8 @@ class Reserve:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                os.posix_fallocate(handle, 0, RESERVED)
+                if os.fstat(handle).st_size != RESERVED:
+                    os.posix_fallocate(handle, 0, RESERVED)
             finally:
                 os.close(handle)
         except OSError as error:
