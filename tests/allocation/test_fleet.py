@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.holdings import Holdings
 from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.problem import Problem
@@ -181,6 +182,23 @@ def changed(chance: Random, slices: list[JsonDict]) -> list[JsonDict]:
     return [found]
 
 
+def pool_of(wire: JsonDict) -> tuple[str, str]:
+    return wire["spec"]["driver"], wire["spec"]["pool"]["name"]
+
+
+def publish(
+    fleet: Fleet, slices: list[JsonDict], living: list[JsonDict], pools: set[tuple[str, str]]
+) -> None:
+    """Let these pools be made of those of the slices that are theirs; the living claims hold on."""
+    holdings = Holdings()
+    for number, claim in enumerate(living):
+        devices = claim["status"]["allocation"]["devices"]
+        holdings.hold(str(number), "", devices.get("results", ()))
+    for pool in sorted(pools):
+        parts = [fleet.reader.slice(each) for each in slices if pool_of(each) == pool]
+        fleet.replace_pool(pool, parts, holdings.pool_use(pool))
+
+
 class Rebuilt:
     """The same fleet, worked out from the objects for every claim."""
 
@@ -240,7 +258,6 @@ def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
             fleet = fleet.copied()
         if chance.random() < 0.15:
             changes = changed(chance, slices)
-            fleet.change_slices(put=changes)
             slices = [
                 *(
                     each
@@ -250,6 +267,7 @@ def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
                 *changes,
             ]
             rebuilt.read(slices)
+            publish(fleet, slices, living, {pool_of(each) for each in changes})
         claims = [
             chance.choice(kinds) | {"metadata": {"name": f"c{number}-{i}", "namespace": "ns"}}
             for i in range(chance.choice((1, 1, 1, 2)))
@@ -285,24 +303,24 @@ def ask(count: int = 1, **more: Any) -> JsonDict:
     return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
 
 
-def test_a_device_in_use_that_is_published_no_longer_keeps_its_counters_until_it_is_released() -> (
-    None
-):
+def test_a_device_in_use_that_is_not_published_any_more_holds_nothing_as_on_kubernetes() -> None:
     fleet = Fleet([node("node-0")], gpus("a", "b"), CLASSES)
     first = fleet.allocate([ask()])
     assert isinstance(first, Placement)
-    fleet.change_slices(put=gpus("x", "y", generation=2))
-    assert isinstance(fleet.allocate([ask(2)]), Unsatisfiable)
-    assert isinstance(fleet.copied().allocate([ask()]), Placement)
+    held = ask() | {"status": {"allocation": first.allocations[0]}}
+    publish(fleet, gpus("a", "y", generation=2), [held], {("d", "p")})
+    assert isinstance(fleet.copied().allocate([ask(2)]), Unsatisfiable)
+    publish(fleet, gpus("x", "y", generation=3), [held], {("d", "p")})
+    assert isinstance(fleet.copied().allocate([ask(2)]), Placement)
     fleet.release(first.allocations[0])
     assert isinstance(fleet.allocate([ask(2)]), Placement)
 
 
 def test_devices_of_slices_that_are_gone_cannot_be_had() -> None:
     fleet = Fleet([node("node-0")], gpus("a", "b"), CLASSES)
-    fleet.change_slices(remove=["p-a", "p-b"])
+    publish(fleet, [], [], {("d", "p")})
     assert isinstance(fleet.allocate([ask()]), Unsatisfiable)
-    fleet.change_slices(put=gpus("a"))
+    publish(fleet, gpus("a"), [], {("d", "p")})
     assert isinstance(fleet.allocate([ask()]), Placement)
 
 

@@ -6,9 +6,8 @@ docs/concepts/allocation.md. Nothing here is safe for two threads at once.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -33,9 +32,8 @@ from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.policy.choosing import likely_requests
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.policy.ranking import NodeState, Ranking
-from dralab.allocation.pools import PoolId, View
+from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import (
-    Device,
     DeviceClass,
     DeviceId,
     Features,
@@ -96,8 +94,6 @@ class Fleet:
         self._kinds: dict[object, ClaimKind] = {}
         self.feasible_nodes = FeasibleNodes(len(self.nodes))
         self.rankings: dict[Policy, Ranking] = {}
-        # Devices in use that their driver no longer publishes: they still hold their counters.
-        self.ghosts: dict[int, dict[str, Device]] = {}
         self._version = 0
         for wire in classes:
             self.put_class(wire)
@@ -157,46 +153,24 @@ class Fleet:
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = self._node_shape(number)
 
-    def change_slices(self, put: Iterable[JsonObject] = (), remove: Iterable[str] = ()) -> None:
-        """Add or replace ResourceSlices, and remove others by name.
+    def replace_pool(self, key: PoolId, slices: Iterable[Slice], use: PoolUse) -> None:
+        """Let a pool be made of these slices from now on, and exactly this be in use of it.
 
-        What is in use stays in use: a device that is no longer published keeps what it draws
-        until it is released (Kubernetes forgets it, kubernetes#140802).
+        Devices that are not published any more hold nothing, as on Kubernetes.
         """
-        at = {each.name: record for record in self.pools.records for each in record.slices}
-        changed: dict[PoolId, dict[str, Slice]] = {}
-
-        def slices_of(key: PoolId) -> dict[str, Slice]:
-            if key not in changed:
-                index = self.pools.find(*key)
-                known = () if index is None else self.pools.records[index].slices
-                changed[key] = {each.name: each for each in known}
-            return changed[key]
-
-        for name in remove:
-            record = at[name]
-            slices_of((record.driver, record.name)).pop(name, None)
-        for wire in put:
-            each = self.reader.slice(wire)
-            slices_of((each.driver, each.pool))[each.name] = each
-        for key in sorted(changed):
-            self.replace_pool(key, changed[key].values())
-
-    def replace_pool(self, key: PoolId, slices: Iterable[Slice]) -> None:
-        """Let a pool be made of these slices from now on; what is in use stays in use."""
         old = self.pools.find(*key)
         nodes = 0
-        holding: list[tuple[Device, int, dict[str, Number]]] = []
         if old is not None:
             nodes = self.pools.records[old].nodes
-            holding = list(self._holding(old))
+            for inside in bits(self.held[old]):
+                self.sharers.pop((old, inside), None)
         index = self.pools.put(key, slices, self.nodes, self.number_of)
         record = self.pools.records[index]
         if old is None:
             self.states.append(record.shape.empty)
             self.held.append(0)
             self.whole.append(0)
-        self._restore(index, record, holding)
+        self._set_use(index, record, use)
         nodes |= record.nodes
         for number in bits(nodes):
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
@@ -204,49 +178,24 @@ class Fleet:
         self.feasible_nodes.add_released(nodes)
         self._touch(nodes)
 
-    def _holding(self, index: int) -> Iterator[tuple[Device, int, dict[str, Number]]]:
-        """Yield the devices of a pool in use: how many shares (0: whole), and what they take."""
-        record = self.pools.records[index]
-        published = [device for each in record.current for device in each.devices]
-        for inside in bits(self.held[index]):
-            device = published[inside]
-            taken: dict[str, Number] = {}
-            room = self.states[index].state.room.get(inside)
-            if room is not None:
-                taken = {
-                    name: item.value - rest
-                    for (name, item), rest in zip(device.capacity.items(), room, strict=True)
-                }
-            yield device, self.sharers.pop((index, inside), 0), taken
-        for device in self.ghosts.pop(index, {}).values():
-            yield device, 0, {}
-
-    def _restore(
-        self,
-        index: int,
-        record: PoolRecord,
-        holding: Iterable[tuple[Device, int, dict[str, Number]]],
-    ) -> None:
-        """Bring back into a pool what was in use before its slices changed."""
-        self.held[index] = self.whole[index] = 0
+    def _set_use(self, index: int, record: PoolRecord, use: PoolUse) -> None:
+        shares = Counter(share.device for share in use.shares)
+        held = whole = 0
         taking: list[tuple[int, tuple[Number, ...] | None]] = []
-        for device, shares, taken in holding:
-            if not record.has(device.name):
-                self.ghosts.setdefault(index, {})[device.name] = device
-                record.irregular = True
+        for device in {**use.exclusive, **shares}:
+            if not record.has(device.device):
                 continue
-            inside = record.number_of(device.name)
-            self.held[index] |= 1 << inside
-            if shares:
-                self.sharers[index, inside] = shares
-                capacity = record.shape.node_devices.offers[inside].device.capacity
-                taking.append((inside, tuple(taken.get(name, 0) for name in capacity)))
-            else:
-                self.whole[index] |= 1 << inside
+            inside = record.number_of(device.device)
+            held |= 1 << inside
+            if device in use.exclusive:
+                whole |= 1 << inside
                 taking.append((inside, None))
-        self.states[index] = record.shape.holding(
-            record.shape.empty, tuple(taking), self.held[index], self.whole[index]
-        )
+            else:
+                self.sharers[index, inside] = shares[device]
+                content = record.shape.node_devices.offers[inside].device
+                taking.append((inside, content.amounts_of(use.consumed.get(device, {}))))
+        self.held[index], self.whole[index] = held, whole
+        self.states[index] = record.shape.holding(record.shape.empty, tuple(taking), held, whole)
 
     def _node_shape(self, number: int) -> NodeShape | None:
         """Return the shape of a node, None where it sees pools that are in no fit state."""
@@ -490,11 +439,6 @@ class Fleet:
 
     def release(self, allocation: JsonObject) -> None:
         """Give back the devices of an allocation."""
-        if self.ghosts:
-            for item in allocation["devices"].get("results") or ():
-                index = self.pools.find(item["driver"], item["pool"])
-                if index is not None and item["device"] in self.ghosts.get(index, ()):
-                    self._lay(index, item["device"])
         for index, taken in self._devices(allocation).items():
             record = self.pools.records[index]
             last = 0
@@ -514,36 +458,6 @@ class Fleet:
             )
             self.feasible_nodes.add_released(record.nodes)
             self._touch(record.nodes)
-
-    def set_pool_use(self, key: PoolId, use: PoolUse) -> None:
-        """Let exactly this be in use of a pool.
-
-        Devices that are not published any more hold nothing, as on Kubernetes.
-        """
-        index = self.pools.index_of(*key)
-        self.ghosts.pop(index, None)
-        record = self.pools.records[index]
-        record.irregular = bool(record.pool.unusable)
-        for inside in bits(self.held[index]):
-            self.sharers.pop((index, inside), None)
-        shares = Counter(share.device for share in use.shares)
-        held = whole = 0
-        taking: list[tuple[int, tuple[Number, ...] | None]] = []
-        for device in {**use.exclusive, **shares}:
-            if not record.has(device.device):
-                continue
-            inside = record.number_of(device.device)
-            held |= 1 << inside
-            if device in use.exclusive:
-                whole |= 1 << inside
-                taking.append((inside, None))
-            else:
-                self.sharers[index, inside] = shares[device]
-                content = record.shape.node_devices.offers[inside].device
-                taking.append((inside, content.amounts_of(use.consumed.get(device, {}))))
-        self.held[index], self.whole[index] = held, whole
-        self.states[index] = record.shape.holding(record.shape.empty, tuple(taking), held, whole)
-        self._touch(record.nodes)
 
     def _devices(
         self, allocation: JsonObject
@@ -570,14 +484,6 @@ class Fleet:
             found.setdefault(index, []).append((inside, amounts))
         return found
 
-    def _lay(self, index: int, device: str) -> None:
-        """Give back a device that is published no longer."""
-        ghosts = self.ghosts[index]
-        del ghosts[device]
-        if not ghosts:
-            record = self.pools.records[index]
-            self.replace_pool((record.driver, record.name), record.slices)
-
     def copied(self) -> "Fleet":
         """Return a fleet that starts out the same and changes on its own: for what-if questions.
 
@@ -594,7 +500,6 @@ class Fleet:
         other.sees = self.sees.copy()
         other.feasible_nodes = self.feasible_nodes.copied()
         other.rankings = {}
-        other.ghosts = {index: dict(each) for index, each in self.ghosts.items()}
         other._kinds = self._kinds.copy()  # noqa: SLF001 - a copy of oneself
         return other
 
@@ -619,8 +524,6 @@ class Fleet:
                         content.written(name): item.value - rest
                         for (name, item), rest in zip(content.capacity.items(), room, strict=True)
                     }
-            for name in self.ghosts.get(index, ()):
-                exclusive.add(DeviceId(record.driver, record.name, name))
         return InUse(exclusive=frozenset(exclusive), shares=frozenset(shares), consumed=consumed)
 
     # --- what needs a look at the node itself
@@ -652,32 +555,13 @@ class Fleet:
         """Search on one node without a plan: for errors, and for pools in transition."""
         problem = self._problem(number, claims)
         try:
-            view = self._with_ghosts(self.pools.view(self.nodes[number], problem.slices))
+            view = self.pools.view(self.nodes[number], problem.slices)
         except SelectorError as error:
             return Unsatisfiable(error=f"gather pool information: {error}", fatal=True)
         outcome = allocate_on(problem, view, budget=self.budget, share_ids=self.share_ids)
         if not isinstance(outcome, Allocated):
             return outcome
         return [v1.status_allocation(each) for each in outcome.claims]
-
-    def _with_ghosts(self, view: View) -> View:
-        """Let devices that are published no longer draw on the counters that are still there."""
-        if not self.ghosts:
-            return view
-        pools = []
-        for pool in view.pools:
-            index = self.pools.index_of(pool.driver, pool.name)
-            consuming = pool.consuming + tuple(
-                device
-                for device in self.ghosts.get(index, {}).values()
-                if not pool.unusable
-                and all(
-                    drawn.counters.keys() <= pool.counter_sets.get(drawn.counter_set, {}).keys()
-                    for drawn in device.consumes
-                )
-            )
-            pools.append(replace(pool, consuming=consuming))
-        return replace(view, pools=tuple(pools))
 
     def _refusal(self, claims: Sequence[JsonObject]) -> Unsatisfiable:
         found = ClaimKind(

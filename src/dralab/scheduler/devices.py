@@ -295,8 +295,8 @@ class Devices:
             self._rows_seen = len(changed)
         if self._changed_pools:
             for pool in sorted(self._changed_pools):
-                self._fleet.replace_pool(pool, self._pools[pool].values())
-                self._fleet.set_pool_use(pool, self._holdings.pool_use(pool))
+                use = self._holdings.pool_use(pool)
+                self._fleet.replace_pool(pool, self._pools[pool].values(), use)
             self._changed_pools.clear()
 
     def _forget_flight(self, uid: str) -> None:
