@@ -1,4 +1,4 @@
-"""The small language of cases: resource.k8s.io/v1 objects in a few words.
+"""The small language of cases: devices, claims, nodes and pods in a few words.
 
 `claim("c0", request("r0", "gpu", count=2))`, `pool("gpus", device("d0", model="a"))`.
 Everything returned is a plain mapping that a test may change.
@@ -159,3 +159,41 @@ def claim(
 
 def node(name: str = NODE, **labels: str) -> JsonDict:
     return obj("Node", name, api="v1") | {"metadata": {"name": name, "labels": labels}}
+
+
+def worker(name, *, cpu="4", memory="8Gi", pods="110", labels=None, taints=None, **more):
+    """A node; `more` are extended resources, dots and slashes written as in the API."""
+    spec = {"taints": taints} if taints else {}
+    offer = {"cpu": cpu, "memory": memory, "pods": pods, **more.pop("extra", {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "spec": spec | more,
+        "status": {
+            "capacity": offer,
+            "allocatable": offer,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(name, *, claims=None, requests=None, labels=None, namespace="default", status=None, **spec):
+    """A pod of one container; `claims` maps entries to names of claims."""
+    container = {"name": "main", "image": "busybox"}
+    if requests:
+        container["resources"] = {"requests": requests}
+        # What a node offers beyond its own resources cannot be promised twice.
+        if limits := {name: amount for name, amount in requests.items() if "/" in name}:
+            container["resources"]["limits"] = limits
+    if claims:
+        spec["resourceClaims"] = [
+            {"name": entry, "resourceClaimName": claim} for entry, claim in claims.items()
+        ]
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "spec": {"containers": [container], **spec},
+    }
+    return made | ({"status": status} if status else {})

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from builders import worker
 from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -10,7 +11,6 @@ from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from dralab.runtime.simulated import SimulatedEngine
-from workloads import worker
 
 START = 1_800_000_000 * 10**9
 

@@ -1,12 +1,11 @@
 import pytest
 
 from builders import ask as asking
-from builders import claim, first_of, request
+from builders import claim, first_of, pod, request
 from dralab.api.status import ApiError
 from dralab.objects import quota
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS, RESOURCE_QUOTAS
 from labs import Lab
-from workloads import pod
 
 GPUS = "gpu.deviceclass.resource.k8s.io/devices"
 

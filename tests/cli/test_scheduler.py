@@ -3,7 +3,7 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-from builders import claim, device, device_class, pool, request
+from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.allocation.selectors import CelEnvironment
 from dralab.api.status import ApiError
 from dralab.cli.main import main
@@ -15,7 +15,6 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.remote import RemoteClient
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
-from workloads import pod, worker
 
 
 @pytest.fixture(params=[False, True], ids=["http", "https"])

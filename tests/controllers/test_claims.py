@@ -1,6 +1,6 @@
 import pytest
 
-from builders import claim, device, device_class, pool, request
+from builders import claim, device, device_class, pod, pool, request
 from dralab.allocation.selectors import CelEnvironment
 from dralab.api.status import ApiError
 from dralab.controllers.claims import FINALIZER, ResourceClaims
@@ -18,7 +18,6 @@ from dralab.runtime.resources import (
 )
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
-from workloads import pod
 
 
 def template(name, *requests):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from builders import pod
 from dralab.controllers import registry
 from dralab.kernel.clock import rfc3339_micro
 from dralab.runtime.client import Resource
@@ -16,7 +17,6 @@ from dralab.runtime.resources import (
     SERVICE_ACCOUNTS,
 )
 from labs import Lab
-from workloads import pod
 
 
 def lab_with(*names):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from builders import device, device_class, pool, request
+from builders import device, device_class, pod, pool, request
 from dralab.allocation.selectors import CelEnvironment
 from dralab.controllers import registry
 from dralab.kernel.randomness import Randomness
@@ -13,7 +13,6 @@ from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, CLASSES, PODS, SLI
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
-from workloads import pod
 
 
 class Killed(BaseException):

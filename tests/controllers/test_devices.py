@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import claim, counter_set, device, pool, request, taint
+from builders import claim, counter_set, device, pod, pool, request, taint
 from dralab.controllers.device_taints import DeviceTaintEviction
 from dralab.controllers.pool_status import PoolStatus, pool_status
 from dralab.runtime.resources import (
@@ -14,7 +14,6 @@ from dralab.runtime.resources import (
     TAINT_RULES,
 )
 from labs import Lab
-from workloads import pod
 
 DRIVER = "gpu.example.com"
 

@@ -1,5 +1,6 @@
 import pytest
 
+from builders import pod
 from dralab.controllers import registry
 from dralab.runtime.resources import (
     ENDPOINT_SLICES,
@@ -9,7 +10,6 @@ from dralab.runtime.resources import (
     SERVICES,
 )
 from labs import Lab
-from workloads import pod
 
 PARTS = (
     "endpointslice-controller",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from builders import pod
 from dralab.controllers import registry
 from dralab.runtime.resources import (
     PODS,
@@ -12,7 +13,7 @@ from dralab.runtime.resources import (
 )
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
-from workloads import SmallEnvironment, pod
+from smallselectors import SmallEnvironment
 
 PRETEND = "dralab.dev/pretend"
 
@@ -39,7 +40,7 @@ def storage(name, mode="Immediate", provisioner=PRETEND, **more):
     }
 
 
-def claim(name, storage_class="fast", size="1Gi"):
+def volume_claim(name, storage_class="fast", size="1Gi"):
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     if storage_class is not None:
         spec["storageClassName"] = storage_class
@@ -71,7 +72,7 @@ def test_a_claim_gets_the_smallest_volume_that_serves_it(lab):
     lab.add(VOLUMES, volume("tiny", "1Gi"), volume("big", "9Gi"), volume("fit", "3Gi"))
     lab.wait(1)
     assert phase(lab, VOLUMES, "fit") == "Available"
-    lab.add(VOLUME_CLAIMS, claim("c", "", "2Gi"))
+    lab.add(VOLUME_CLAIMS, volume_claim("c", "", "2Gi"))
     lab.wait(1)
     stored = lab.get(VOLUME_CLAIMS, "c")
     assert stored["spec"]["volumeName"] == "fit"
@@ -82,7 +83,7 @@ def test_a_claim_gets_the_smallest_volume_that_serves_it(lab):
 
 
 def test_a_pod_starts_once_a_volume_for_its_claim_appears(lab):
-    lab.add(VOLUME_CLAIMS, claim("c", ""))
+    lab.add(VOLUME_CLAIMS, volume_claim("c", ""))
     lab.add(PODS, using("p", "c"))
     lab.wait(1)
     assert "nodeName" not in lab.get(PODS, "p")["spec"]
@@ -94,7 +95,7 @@ def test_a_pod_starts_once_a_volume_for_its_claim_appears(lab):
 @pytest.mark.parametrize("mode", ["Immediate", "WaitForFirstConsumer"])
 def test_pretended_volumes_are_made_when_they_are_wanted(lab, mode):
     lab.add(STORAGE_CLASSES, storage("fast", mode))
-    lab.add(VOLUME_CLAIMS, claim("c"))
+    lab.add(VOLUME_CLAIMS, volume_claim("c"))
     lab.wait(1)
     early = phase(lab, VOLUME_CLAIMS, "c")
     assert early == ("Bound" if mode == "Immediate" else "Pending")
@@ -107,7 +108,7 @@ def test_pretended_volumes_are_made_when_they_are_wanted(lab, mode):
 
 
 def test_a_claim_that_names_no_class_has_the_default_one(lab):
-    lab.add(VOLUME_CLAIMS, claim("c", None))
+    lab.add(VOLUME_CLAIMS, volume_claim("c", None))
     lab.wait(1)
     assert phase(lab, VOLUME_CLAIMS, "c") == "Pending"
     marks = {"storageclass.kubernetes.io/is-default-class": "true"}
@@ -119,7 +120,7 @@ def test_a_claim_that_names_no_class_has_the_default_one(lab):
 
 def test_a_claim_in_use_stays_until_its_pod_has_gone_and_its_volume_goes_with_it(lab):
     lab.add(STORAGE_CLASSES, storage("fast"))
-    lab.add(VOLUME_CLAIMS, claim("c"))
+    lab.add(VOLUME_CLAIMS, volume_claim("c"))
     lab.add(PODS, using("p", "c"))
     lab.rounds(3)
     lab.delete(VOLUME_CLAIMS, "c")
@@ -132,7 +133,7 @@ def test_a_claim_in_use_stays_until_its_pod_has_gone_and_its_volume_goes_with_it
 
 
 def test_a_pod_without_a_node_keeps_no_claim(lab):
-    lab.add(VOLUME_CLAIMS, claim("c", "no-such-class"))
+    lab.add(VOLUME_CLAIMS, volume_claim("c", "no-such-class"))
     lab.add(PODS, using("p", "c"))
     lab.wait(1)
     lab.delete(VOLUME_CLAIMS, "c")
@@ -142,12 +143,12 @@ def test_a_pod_without_a_node_keeps_no_claim(lab):
 
 def test_a_volume_that_is_to_be_kept_is_released(lab):
     lab.add(VOLUMES, volume("v"))
-    lab.add(VOLUME_CLAIMS, claim("c", ""))
+    lab.add(VOLUME_CLAIMS, volume_claim("c", ""))
     lab.wait(1)
     lab.delete(VOLUME_CLAIMS, "c")
     lab.wait(1)
     assert phase(lab, VOLUMES, "v") == "Released"
-    lab.add(VOLUME_CLAIMS, claim("c", ""))
+    lab.add(VOLUME_CLAIMS, volume_claim("c", ""))
     lab.wait(1)
     assert phase(lab, VOLUME_CLAIMS, "c") == "Pending"
     lab.delete(VOLUMES, "v")
@@ -157,7 +158,7 @@ def test_a_volume_that_is_to_be_kept_is_released(lab):
 
 def test_a_pods_own_volume_comes_and_goes_with_it(lab):
     lab.add(STORAGE_CLASSES, storage("fast", "WaitForFirstConsumer"))
-    template = {"spec": claim("x")["spec"]}
+    template = {"spec": volume_claim("x")["spec"]}
     made = pod("p", volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}])
     lab.add(PODS, made)
     lab.rounds(3)
@@ -183,7 +184,7 @@ def test_each_pod_of_a_stateful_set_has_a_volume(lab):
                 "replicas": 2,
                 "selector": {"matchLabels": {"app": "db"}},
                 "template": {"metadata": {"labels": {"app": "db"}}, "spec": template["spec"]},
-                "volumeClaimTemplates": [claim("data")],
+                "volumeClaimTemplates": [volume_claim("data")],
             },
         },
     )

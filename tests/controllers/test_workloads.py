@@ -2,6 +2,7 @@ from collections import Counter
 
 import pytest
 
+from builders import pod
 from dralab.api.status import ApiError
 from dralab.controllers import registry
 from dralab.runtime.resources import (
@@ -18,7 +19,6 @@ from dralab.runtime.resources import (
     VOLUME_CLAIMS,
 )
 from labs import Lab
-from workloads import pod
 
 
 @pytest.fixture

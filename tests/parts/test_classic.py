@@ -4,6 +4,7 @@ from itertools import permutations
 
 import pytest
 
+from builders import worker
 from dralab.api.status import ApiError
 from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
 from dralab.drivers.classic.parameters import DriverError, Parameters
@@ -22,7 +23,6 @@ from dralab.runtime.resources import (
     SCHEDULING_CONTEXTS,
 )
 from labs import Lab
-from workloads import worker
 
 V = "resource.k8s.io/v1alpha2"
 

@@ -2,18 +2,11 @@
 
 import pytest
 
+from builders import claim, request
 from dralab.fleet import shapes
 from dralab.parts.nodes import Wanted, assemble
 from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS
-
-
-def claim(name, device_class):
-    exactly = {"deviceClassName": device_class}
-    return {
-        "metadata": {"name": name},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    }
 
 
 @pytest.mark.parametrize("shape", shapes.names())
@@ -27,7 +20,7 @@ def test_pods_of_a_fleet_get_devices_of_each_class(shape):
     assert len(nodes) == 2
     cases = [(each, node) for each in classes for node in nodes]
     for number, (name, node) in enumerate(cases):
-        cluster.client.create(CLAIMS, claim(f"c{number}", name), "default")
+        cluster.client.create(CLAIMS, claim(f"c{number}", request("r", name)), "default")
         container = {
             "name": "c",
             "image": "x",

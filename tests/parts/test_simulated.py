@@ -3,6 +3,7 @@ from pathlib import Path
 
 import orjson
 
+from builders import pod, worker
 from dralab.api.resource.features import with_gates
 from dralab.kernel.clock import rfc3339
 from dralab.parts import example
@@ -19,7 +20,6 @@ from dralab.runtime.resources import (
     PODS,
     REPLICA_SETS,
 )
-from workloads import pod, worker
 
 DOCS = Path(__file__).parents[2] / "docs/concepts"
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from builders import worker
 from dralab.api.status import ApiError
 from dralab.parts import profiles, running
 from dralab.runtime.resources import (
@@ -15,7 +16,6 @@ from dralab.runtime.resources import (
     SCHEDULING_CONTEXTS,
 )
 from labs import Lab
-from workloads import worker
 
 V = "resource.k8s.io/v1alpha2"
 DRIVER = "d.example.com"

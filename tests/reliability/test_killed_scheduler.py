@@ -8,11 +8,10 @@ import threading
 
 import pytest
 
-from builders import claim, device, device_class, pool, request
+from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.cluster import Cluster
 from dralab.parts.running import Running
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
-from workloads import pod, worker
 
 pytestmark = pytest.mark.conformance
 TOTAL = 200

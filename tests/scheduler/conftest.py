@@ -4,7 +4,7 @@ from dralab.api.resource.features import ALL
 from dralab.runtime.resources import PODS
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
-from workloads import SmallEnvironment
+from smallselectors import SmallEnvironment
 
 
 class SchedulingLab(Lab):

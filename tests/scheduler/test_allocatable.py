@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import ask as asking
-from builders import claim, device, device_class, first_of, pool, request
+from builders import claim, device, device_class, first_of, pod, pool, request, worker
 from dralab.api.resource.features import ALL
 from dralab.objects.requests import pod_requests
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, POD_GROUPS, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
-from workloads import SmallEnvironment, pod, worker
+from smallselectors import SmallEnvironment
 
 DRIVER = "gpu.example.com"
 MAPPED = {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}}

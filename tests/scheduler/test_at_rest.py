@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from builders import claim, device, device_class, pool, request
+from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.objects.requests import base_units
 from dralab.objects.taints import tolerates
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
-from workloads import SmallEnvironment, pod, worker
+from smallselectors import SmallEnvironment
 
 GPU = "gpu.example.com"
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation.test_fleet import CLASSES, changed, random_claim, random_fleet, without_shares
+from builders import worker
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unsatisfiable
@@ -16,7 +17,6 @@ from dralab.allocation.selectors import CelEnvironment
 from dralab.scheduler.demands import Demand, Wanted
 from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
-from workloads import worker
 
 
 class Cluster:

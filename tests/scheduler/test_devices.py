@@ -1,10 +1,9 @@
 import pytest
 
 from builders import ask as asking
-from builders import claim, device, device_class, first_of, pool, request
+from builders import claim, device, device_class, first_of, pod, pool, request, worker
 from dralab.api.status import ApiError
 from dralab.runtime.resources import CLAIMS, CLASSES, EVENTS, NODES, PODS, SLICES, TAINT_RULES
-from workloads import pod, worker
 
 GPU = "gpu.example.com"
 MODEL = f'device.attributes["{GPU}"].model'

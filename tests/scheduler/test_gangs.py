@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import claim, device, device_class, pool, request
+from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, POD_GROUPS, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
-from workloads import SmallEnvironment, pod, worker
+from smallselectors import SmallEnvironment
 
 GPU = "gpu.example.com"
 MODEL = f'device.attributes["{GPU}"].model'

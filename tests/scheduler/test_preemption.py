@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import claim, device, device_class, pool, request
+from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.allocation import v1
 from dralab.runtime.resources import (
     CLAIMS,
@@ -20,7 +20,7 @@ from dralab.scheduler.devices import Devices
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import pod_info
 from dralab.scheduler.preemption import eviction_for
-from workloads import SmallEnvironment, pod, worker
+from smallselectors import SmallEnvironment
 
 
 def kill(lab):

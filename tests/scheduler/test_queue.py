@@ -1,9 +1,9 @@
 import pytest
 
+from builders import pod
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.scheduler.pods import pod_info
 from dralab.scheduler.queue import Change, SchedulingQueue
-from workloads import pod
 
 
 @pytest.fixture

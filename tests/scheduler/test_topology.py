@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import pod, worker
 from dralab.runtime.resources import NODES, PODS
 from dralab.scheduler import topology
 from dralab.scheduler.filters import NodeFilter
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import pod_info
-from workloads import pod, worker
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from builders import pod, worker
 from dralab.kernel.clock import SECOND
 from dralab.objects.volumes import BIND_COMPLETED, SELECTED_NODE
 from dralab.runtime.resources import EVENTS, NODES, PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.binding import BINDING_TIMEOUT
 from dralab.scheduler.volumes import VolumeDemand
-from workloads import pod, worker
 
 HOST = "kubernetes.io/hostname"
 
@@ -31,7 +31,7 @@ def volume(name, *nodes, size="1Gi", storage="local", claim="", modes=("ReadWrit
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def claim(name, *, size="1Gi", storage="local", bound="", phase="", **spec):
+def volume_claim(name, *, size="1Gi", storage="local", bound="", phase="", **spec):
     made = {
         "metadata": {"name": name, "namespace": "default", "annotations": {}},
         "spec": {
@@ -89,14 +89,14 @@ def bind(lab, name, volume_name):
     ("claims", "why"),
     [
         ([], 'persistentvolumeclaim "c" not found'),
-        ([claim("c", storage="now")], "pod has unbound immediate PersistentVolumeClaims"),
-        ([claim("c", storage="")], "pod has unbound immediate PersistentVolumeClaims"),
+        ([volume_claim("c", storage="now")], "pod has unbound immediate PersistentVolumeClaims"),
+        ([volume_claim("c", storage="")], "pod has unbound immediate PersistentVolumeClaims"),
         (
-            [claim("c", bound="gone", phase="Lost")],
+            [volume_claim("c", bound="gone", phase="Lost")],
             'persistentvolumeclaim "c" bound to non-existent persistentvolume "gone"',
         ),
         (
-            [claim("c", storage="local")],
+            [volume_claim("c", storage="local")],
             "2 node(s) didn't find available persistent volumes to bind",
         ),
     ],
@@ -109,7 +109,7 @@ def test_a_pod_waits_for_its_volumes_and_says_so(cluster, claims, why):
 
 def test_a_pod_goes_where_its_volume_is(cluster):
     cluster.add(VOLUMES, volume("v", "n1", claim="c"))
-    cluster.add(VOLUME_CLAIMS, claim("c", bound="v"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("c", bound="v"))
     cluster.add(PODS, using("p", "c"), using("far", "c", nodeSelector={HOST: "n0"}))
     assert cluster.node_of("p") == "n1"
     assert cluster.why("far") == (
@@ -119,7 +119,7 @@ def test_a_pod_goes_where_its_volume_is(cluster):
 
 
 def test_a_claim_that_is_bound_at_last_lets_its_pod_go(cluster):
-    cluster.add(VOLUME_CLAIMS, claim("c", storage="now"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("c", storage="now"))
     cluster.add(PODS, using("p", "c"))
     assert cluster.node_of("p") is None
     cluster.add(VOLUMES, volume("v", storage="now", claim="c"))
@@ -130,7 +130,7 @@ def test_a_claim_that_is_bound_at_last_lets_its_pod_go(cluster):
 
 def test_the_first_consumer_decides_which_volume_a_claim_gets(cluster):
     cluster.add(VOLUMES, volume("big", "n1", size="9Gi"), volume("small", "n1", size="2Gi"))
-    cluster.add(VOLUME_CLAIMS, claim("c"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("c"))
     cluster.add(PODS, using("p", "c"))
     held = cluster.get(VOLUMES, "small")["spec"]["claimRef"]
     assert (held["namespace"], held["name"]) == ("default", "c")
@@ -143,7 +143,7 @@ def test_the_first_consumer_decides_which_volume_a_claim_gets(cluster):
 
 def test_no_volume_is_given_to_two_claims(cluster):
     cluster.add(VOLUMES, volume("v0", "n0"), volume("v1", "n1"))
-    cluster.add(VOLUME_CLAIMS, *(claim(f"c{i}") for i in range(3)))
+    cluster.add(VOLUME_CLAIMS, *(volume_claim(f"c{i}") for i in range(3)))
     cluster.add(PODS, *(using(f"p{i}", f"c{i}") for i in range(3)))
     held = [cluster.get(VOLUMES, name)["spec"]["claimRef"]["name"] for name in ("v0", "v1")]
     assert len(set(held)) == 2
@@ -153,7 +153,7 @@ def test_no_volume_is_given_to_two_claims(cluster):
 
 def test_a_volume_that_is_promised_is_not_free(cluster):
     cluster.add(VOLUMES, volume("v", "n0"))
-    cluster.add(VOLUME_CLAIMS, claim("c"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("c"))
     volumes, table = cluster.scheduler.state.volumes, cluster.scheduler.state.table
     demand = VolumeDemand(open=(cluster.get(VOLUME_CLAIMS, "c"),))
     plans = volumes.plans(demand, table.row_of["n0"])
@@ -167,7 +167,7 @@ def test_a_volume_that_is_promised_is_not_free(cluster):
 def test_two_claims_of_a_pod_get_volumes_of_one_node(cluster):
     cluster.add(VOLUMES, volume("a", "n0", size="5Gi"), volume("b", "n1"), volume("c", "n1"))
     cluster.add(VOLUMES, volume("d", "n1", size="5Gi"))
-    cluster.add(VOLUME_CLAIMS, claim("large", size="4Gi"), claim("small"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("large", size="4Gi"), volume_claim("small"))
     cluster.add(PODS, using("p", "small", "large"))
     held = {v["metadata"]["name"]: v["spec"].get("claimRef") for v in cluster.server.all(VOLUMES)}
     assert [name for name, each in held.items() if each] == ["b", "d"]
@@ -178,7 +178,7 @@ def test_a_provisioner_is_told_the_node(cluster, zone):
     allowed = [{"matchLabelExpressions": [{"key": HOST, "values": [zone]}]}]
     made = storage("made", provisioner="x.example", allowedTopologies=allowed)
     cluster.add(STORAGE_CLASSES, made)
-    cluster.add(VOLUME_CLAIMS, claim("c", storage="made"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("c", storage="made"))
     cluster.add(PODS, using("p", "c"))
     stored = cluster.get(VOLUME_CLAIMS, "c")
     assert stored["metadata"]["annotations"][SELECTED_NODE] == zone
@@ -189,7 +189,7 @@ def test_a_provisioner_is_told_the_node(cluster, zone):
 
 def test_a_volume_that_never_comes_is_waited_for_ten_minutes(cluster):
     cluster.add(STORAGE_CLASSES, storage("made", provisioner="x.example"))
-    cluster.add(VOLUME_CLAIMS, claim("c", storage="made"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("c", storage="made"))
     cluster.add(PODS, using("p", "c"))
     cluster.wait(BINDING_TIMEOUT / SECOND - 1)
     assert cluster.scheduler.state.table.free("pods").sum() == 219
@@ -204,6 +204,6 @@ def test_a_claim_made_for_a_pod_must_be_there_and_be_its_own(cluster):
     cluster.add(PODS, made)
     assert "waiting for ephemeral volume controller to create" in cluster.why("p")
     cluster.add(VOLUMES, volume("v", claim="p-v"))
-    cluster.add(VOLUME_CLAIMS, claim("p-v", bound="v"))
+    cluster.add(VOLUME_CLAIMS, volume_claim("p-v", bound="v"))
     cluster.wait(3)
     assert "PVC default/p-v was not created for pod default/p" in cluster.why("p")
