@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dralab.simulation.engines import dispatch
 from dralab.simulation.engines.batch import outputs, runs
-from dralab.simulation.engines.external import run as outside
+from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.engines.gpu.engine import PodSimulation
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.reproductions.fgd import experiment
@@ -131,7 +131,7 @@ def rows_kube_scheduler() -> Iterator[Row]:
             )
             loaded = scenarios.load(path)
             began = time.perf_counter()
-            result = outside.run(loaded, outside.commands_of(loaded))
+            result = ExternalRun(loaded).go()
             took = time.perf_counter() - began
             late = next(note for note in result.notes if note.startswith("late"))
             yield f"untouched kube-scheduler, {name} ({late})", took, other / took, beside

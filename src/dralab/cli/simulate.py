@@ -111,8 +111,8 @@ def openb(
 
 @simulate.command()
 @click.argument("scenario", type=FILE)
-@click.option("--scheduler", help="Use this one instead of the scenario's; `external` for outside.")
-@click.option("--command", help="Start this outside scheduler; {kubeconfig} is replaced.")
+@click.option("--scheduler", help="Replace the scenario's; `external` for a program of your own.")
+@click.option("--command", help="Start this external scheduler; {kubeconfig} is replaced.")
 @click.option("--seed", type=int, help="Use this seed instead of the scenario's.")
 @click.option("--report", type=FOLDER, help="Write all files here.")
 @RESUME
@@ -146,11 +146,9 @@ def run(
     Example: `dralab simulate run scenario.yaml --report results/`
     """
     from dralab.simulation.engines import dispatch
-    from dralab.simulation.engines.external import run as outside
     from dralab.simulation.reports import run as reports
     from dralab.simulation.results import outputs
     from dralab.simulation.scenario import scenario as scenarios
-    from dralab.simulation.scenario.schedulers import EXTERNAL
 
     complaints = Complaints(lenient=lenient)
     with bad_input():
@@ -158,33 +156,18 @@ def run(
         wanted = loaded.outputs.but(report=report, parquet=parquet, picture=picture)
         checkpoint = (wanted.report or Path()) / "checkpoint"
         outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
-        work = None
-        if loaded.scheduler != EXTERNAL:
-            work = dispatch.begin(loaded, resume)
+        work = dispatch.begin(
+            loaded, resume, command=command, say=lambda text: click.echo(text, err=True)
+        )
     report_skipped(complaints)
-    if work is None:
-        with bad_input(), watching(loaded.name) as watcher:
-            result = outside.run(
-                loaded,
-                outside.commands_of(loaded, command),
-                say=lambda text: click.echo(text, err=True),
-                progress=watcher.show,
-                stop=watcher.stop,
-                resume=resume,
-                keep=checkpoint,
-            )
-    else:
-        result = watched(loaded.name, work)
+    result = watched(loaded.name, work)
     result = dispatch.measured(loaded, result)
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
     if wanted.report is not None:
         reports.write(result, wanted.report, parquet=wanted.parquet, picture=wanted.picture or "")
-    if not result.complete and work is not None:
+    if not result.complete:
         keep(work.save, checkpoint)
-    elif not result.complete:
-        click.echo("stopped: what there is so far was kept", err=True)
-        click.echo(f"go on with --resume {checkpoint}", err=True)
     summary = outputs.summary(result)
     echo_values(summary if output != "table" else _flat(summary), output)
     if not result.complete:

@@ -182,8 +182,8 @@ def _tell(run: "JobRun", report: Path | None, name: str, scheduler: str, *, comp
     for warning in runs.warnings(run.simulation):
         click.echo(f"warning: {warning}", err=True)
     if report is not None:
-        from dralab.simulation.engines import collect
+        from dralab.simulation.engines.batch import result
         from dralab.simulation.reports import run as reports
 
-        found = collect.of_jobs(run.simulation, name=name, scheduler=scheduler, complete=complete)
+        found = result.of_jobs(run.simulation, name=name, scheduler=scheduler, complete=complete)
         reports.write(found, report)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.simulation.engines.external.cases import WATCHING
 
 from dralab.cli.main import main
 from dralab.simulation.campaigns import comparison, grid, work
@@ -235,3 +236,35 @@ def test_a_broken_campaign_is_named(files, text, problem):
     (files / "grid.yaml").write_text(text)
     with pytest.raises(InputError, match=problem):
         grid.read(files / "grid.yaml")
+
+
+EVERY_ENGINE = """
+schedulers: [easy, firstfit, dralab, external]
+scenarios: [jobs.yaml]
+seeds: [1]
+"""
+
+
+def test_a_campaign_runs_every_engine_of_scenarios(tmp_path):
+    (tmp_path / "scheduler.py").write_text(WATCHING)
+    (tmp_path / "jobs.yaml").write_text(
+        "fleet: {nodes: [{name: n, count: 2, cpu: 1}]}\n"
+        "workload: {jobs: [{name: j, count: 4, duration: 10s, walltime: 20s}]}\n"
+        f"external: {{quiet_period: 0.05, command: [{sys.executable}, scheduler.py, default-scheduler]}}\n"
+    )
+    (tmp_path / "grid.yaml").write_text(EVERY_ENGINE)
+    found = grid.read(tmp_path / "grid.yaml")
+    numbers = work.run(found.cases, tmp_path / "out", work.Processes(1))
+    assert {case.scheduler: values["makespan"] for case, values in numbers.items()} == {
+        "easy": 20, "firstfit": 20, "dralab": 20, "external": 20,
+    }  # fmt: skip
+
+
+def test_a_campaign_refuses_an_external_scheduler_that_nobody_starts(tmp_path):
+    (tmp_path / "jobs.yaml").write_text(
+        "fleet: {nodes: [{name: n, cpu: 1}]}\nworkload: {jobs: [{name: j, duration: 10s}]}\n"
+    )
+    (tmp_path / "grid.yaml").write_text(EVERY_ENGINE)
+    found = grid.read(tmp_path / "grid.yaml")
+    with pytest.raises(InputError, match=r"external\.command: must be given"):
+        found.cases[-1].run()

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.engines.execute import Run
+from dralab.simulation.engines import dispatch
 from dralab.simulation.reports import charts
 from dralab.simulation.reports import run as reports
 from dralab.simulation.reports.page import Page
@@ -26,7 +26,7 @@ TEXT = (
 def result(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(TEXT)
-    return Run(scenarios.load(path)).go()
+    return dispatch.begin(scenarios.load(path)).go()
 
 
 def data_of(html):

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.engines.execute import Run
+from dralab.simulation.engines import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, Sample, Task
@@ -40,7 +40,7 @@ def scenario(tmp_path):
 
 
 def run(path, **changes):
-    return Run(scenarios.load(path, **changes)).go()
+    return dispatch.begin(scenarios.load(path, **changes)).go()
 
 
 def times(result):
@@ -200,24 +200,24 @@ def test_a_run_that_was_stopped_goes_on_to_the_very_same_end(scenario, tmp_path)
         + "workload: {jobs: [{name: j, count: 30, every: 3s, duration: 20s, walltime: 30s}]}\nscheduler: easy\n",
     ):
         loaded = scenarios.load(scenario(text))
-        whole = outputs.summary(Run(loaded).go())
+        whole = outputs.summary(dispatch.begin(loaded).go())
         asked = []
-        first = Run(loaded)
+        first = dispatch.begin(loaded)
         part = first.go(stop=lambda asked=asked: asked.append(1) or len(asked) > 2)
         assert not part.complete
         assert sum(t.ended is not None for t in part.tasks) < len(part.tasks)
         first.save(tmp_path / "checkpoint")
-        resumed = Run.resumed(loaded, tmp_path / "checkpoint")
+        resumed = dispatch.begin(loaded, tmp_path / "checkpoint")
         assert outputs.summary(resumed.go()) == whole
 
 
 def test_a_checkpoint_of_another_scenario_is_refused(scenario, tmp_path):
     path = scenario(WEEK)
-    Run(scenarios.load(path)).save(tmp_path / "checkpoint")
+    dispatch.begin(scenarios.load(path)).save(tmp_path / "checkpoint")
     with pytest.raises(InputError, match="another scenario"):
-        Run.resumed(scenarios.load(path, seed=99), tmp_path / "checkpoint")
+        dispatch.begin(scenarios.load(path, seed=99), tmp_path / "checkpoint")
     with pytest.raises(InputError, match="no checkpoint"):
-        Run.resumed(scenarios.load(path), path)
+        dispatch.begin(scenarios.load(path), path)
 
 
 def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_path):

@@ -13,7 +13,7 @@ from dralab.simulation.results import metrics
 from dralab.simulation.scenario import custom, scenario
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.fields import Fields, load
-from dralab.simulation.scenario.schedulers import BUILT_IN
+from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL
 from dralab.simulation.workloads import openb
 
 MOST_CASES: Final = 100_000
@@ -57,7 +57,14 @@ class Case:
             table = outcome.table()
             return {key: value for key, value in table.items() if "@" in key}
         loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-        return metrics.of(dispatch.measured(loaded, dispatch.begin(loaded).go()))
+        if loaded.scheduler == EXTERNAL and not {"command", "schedulers"} & set(loaded.external):
+            raise InputError(
+                self.scenario, "must be given: nobody starts it by hand", where="external.command"
+            )
+        result = dispatch.begin(loaded).go()
+        if not result.complete:
+            raise InputError(self.scenario, f"the run left off: {'; '.join(result.notes)}")
+        return metrics.of(dispatch.measured(loaded, result))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +83,7 @@ def read(path: Path) -> Campaign:
     fields = load(path)
     schedulers = _texts(fields, "schedulers")
     for name in schedulers:
-        known = name in BUILT_IN or custom.is_file(name)
+        known = name in {*BUILT_IN, EXTERNAL} or custom.is_file(name)
         if not known:
             raise fields.error("schedulers", f"{name!r} is no scheduler that can run here")
     seeds = list(_seeds(fields))

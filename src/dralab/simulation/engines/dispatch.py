@@ -1,12 +1,15 @@
-"""Which world runs a scenario: rigid jobs and pods in `batch` and `pods`, a cluster in `inside`."""
+"""Which engine runs a scenario, and what is said of every result."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation.engines import ignored
+from dralab.simulation.engines.batch.run import BatchRun
 from dralab.simulation.engines.cluster.run import ClusterRun
-from dralab.simulation.engines.execute import Run
+from dralab.simulation.engines.engine import Engine
+from dralab.simulation.engines.external.run import ExternalRun
+from dralab.simulation.engines.gpu.run import GpuRun
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.schedulers import EXTERNAL, OWN
@@ -32,10 +35,20 @@ def _never_started(result: Result) -> Iterator[str]:
         yield f"{many} never started, {first.id} the first of them: {first.reason}"
 
 
-def begin(scenario: Scenario, resume: Path | None = None) -> Run | ClusterRun:
-    """Return a run that has not begun, or goes on from a checkpoint.
+def begin(
+    scenario: Scenario,
+    resume: Path | None = None,
+    *,
+    command: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Engine:
+    """Return a run that has not begun, or is resumed from a checkpoint.
 
+    `command` replaces that of the scenario's external scheduler; `say` hears where it is served.
     InputError: workload and scheduler do not go together, or the checkpoint is of another run.
     """
-    world: type[Run | ClusterRun] = ClusterRun if scenario.scheduler == OWN else Run
-    return world(scenario) if resume is None else world.resumed(scenario, resume)
+    if scenario.scheduler == OWN:
+        return ClusterRun(scenario) if resume is None else ClusterRun.resumed(scenario, resume)
+    if scenario.scheduler == EXTERNAL:
+        return ExternalRun(scenario, resume, command=command, say=say)
+    return BatchRun(scenario, resume) if scenario.is_batch else GpuRun(scenario, resume)

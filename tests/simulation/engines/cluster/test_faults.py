@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from dralab.runtime.resources import EVENTS, NODES, PODS, SLICES
+from dralab.simulation.engines import dispatch
 from dralab.simulation.engines.cluster.run import ClusterRun
-from dralab.simulation.engines.execute import engine_of
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
@@ -265,4 +265,4 @@ def test_a_fault_that_cannot_be_is_named(tmp_path, faults, words):
 def test_the_fast_world_refuses_faults_it_cannot_have_and_names_the_one_that_can(tmp_path, faults):
     loaded = load(tmp_path, GPU + CLAIMING + f"scheduler: fgd\nfaults: {faults}\n")
     with pytest.raises(InputError, match="--scheduler dralab"):
-        engine_of(loaded)
+        dispatch.begin(loaded)

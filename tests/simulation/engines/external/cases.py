@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dralab.simulation.engines.external import run as external
+from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
 
@@ -111,9 +111,12 @@ class Writer:
         return scenarios.load(path)
 
 
-def run(scenario, **options):
-    """Run a scenario; return its result and the metrics of it."""
-    result = external.run(scenario, external.commands_of(scenario), **options)
+def run(scenario, *, resume=None, keep=None, say=lambda _: None, **options):
+    """Run a scenario; return its result and the metrics of it. A run that leaves off is kept."""
+    made = ExternalRun(scenario, resume, say=say)
+    result = made.go(**options)
+    if keep is not None and not result.complete:
+        made.save(keep)
     return result, metrics.of(result)
 
 

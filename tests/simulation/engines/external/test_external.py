@@ -105,7 +105,7 @@ def scenario(tmp_path):
 
 def run(scenario):
     said = []
-    result = external.run(scenario, external.commands_of(scenario), say=said.append)
+    result = external.ExternalRun(scenario, say=said.append).go()
     return result, metrics.of(result)
 
 

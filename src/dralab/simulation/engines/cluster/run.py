@@ -23,7 +23,6 @@ from dralab.objects.pods import is_finished
 from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import collect
 from dralab.simulation.engines.cluster.containers import Containers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.faults import Faults
@@ -31,6 +30,8 @@ from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.engines.cluster.queues import Queues
 from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, Bodies, gangs_of
 from dralab.simulation.engines.cluster.tasks import ClusterTask, Gpus, Tasks, lanes_of
+from dralab.simulation.engines.engine import Progress, Stop
+from dralab.simulation.engines.gpu.result import capacity_of
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.quotas import Quotas
@@ -48,7 +49,6 @@ PATIENCE: Final = 600 * SECOND
 MOST_EXPLAINED: Final = 100
 # Whoever refuses a pod for a quota needs a moment to count what has ended.
 RECOUNT: Final = SECOND
-Progress = Callable[[int, int, int], None]
 
 
 class ClusterRun:
@@ -61,7 +61,7 @@ class ClusterRun:
         self.cluster = SimulatedCluster(seed=scenario.seed, brief=True)
         self.work = scenario.pods()
         nodes = scenario.fleet.as_nodes()
-        self.capacity, self.types = collect.capacity_of(nodes)
+        self.capacity, self.types = capacity_of(nodes)
         gpus = Gpus(nodes, self.work) if self.types and self.work else None
         self.tasks = Tasks(types=list(self.types), gpus=gpus)
         self._by_name: dict[tuple[str, str], ClusterTask] = {}
@@ -132,9 +132,7 @@ class ClusterRun:
 
     # --- running ------------------------------------------------------------------------------
 
-    def go(
-        self, progress: Progress | None = None, stop: Callable[[], bool] | None = None
-    ) -> Result:
+    def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Let everything happen; return what became of the tasks."""
         engine, until = self.cluster.engine, self.scenario.circumstances.until
         tasks = self.tasks

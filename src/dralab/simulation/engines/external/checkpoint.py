@@ -36,10 +36,10 @@ KEPT: Final = (
 COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
 
 
-def save(path: Path, digest: str, world: ServedCluster, report: PacingReport) -> None:
-    """Write a checkpoint; the schedulers have ended."""
+def content(digest: str, world: ServedCluster, report: PacingReport) -> bytes:
+    """Return a checkpoint; the schedulers have ended."""
     outages = world.lives.faults.outages
-    content = {
+    found = {
         "kind": KIND,
         "digest": digest,
         "now": world.agenda.now(),
@@ -58,8 +58,7 @@ def save(path: Path, digest: str, world: ServedCluster, report: PacingReport) ->
         "quiet_period": report.quiet_period,
         "objects": _objects(world.store),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(orjson.dumps(content))
+    return orjson.dumps(found)
 
 
 def load(path: Path, digest: str) -> Mapping[str, Any]:

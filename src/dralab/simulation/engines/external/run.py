@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import ManualClock, from_rfc3339
+from dralab.simulation.engines.engine import Progress, Stop
 from dralab.simulation.engines.external import checkpoint, report
 from dralab.simulation.engines.external.pacing import Pacer, PacingOptions
 from dralab.simulation.engines.external.schedulers import Command, started
@@ -109,24 +110,98 @@ def _words(scenario: Scenario, given: object, where: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def run(
-    scenario: Scenario,
-    commands: SchedulerCommands,
-    *,
-    say: Callable[[str], None] = lambda _: None,
-    progress: Callable[[int, int, int], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-    resume: Path | None = None,
-    keep: Path | None = None,
-) -> Result:
-    """Run a scenario with external schedulers; DecisionError where they do not play along.
+class ExternalRun:
+    """One run with external schedulers; a checkpoint is the objects of the server and the agenda.
 
-    A run that is stopped, or whose scheduler ends, is written to `keep`; `resume` goes on from such
-    a file.
+    `command` replaces the scenario's; `say` hears where the API is served.
     """
-    options = pacing_of(scenario)
-    for warning in old_names(scenario):
-        say(warning)
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        resume: Path | None = None,
+        *,
+        command: str | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.scenario = scenario
+        self.options = pacing_of(scenario)
+        self.commands = commands_of(scenario, command)
+        self.say = say
+        _refuse(scenario)
+        self._digest = digest(scenario)
+        self._resumed = None if resume is None else checkpoint.load(resume, self._digest)
+        self._left_off: bytes | None = None
+
+    def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
+        """Serve, start the schedulers, drive them; DecisionError where they do not play along."""
+        for warning in old_names(self.scenario):
+            self.say(warning)
+        clock, saved = ManualClock(from_rfc3339(START)), self._resumed
+        serving = Options(port=self.commands.port, tls=self.commands.tls)
+        # The ids of new objects must not be those of objects from before the checkpoint.
+        seed = 1 + (saved["resumed"] if saved is not None else 0)
+        with Cluster(serving, clock=clock, seed=seed) as cluster:
+            world = self._served(cluster, clock)
+            pacer = Pacer(world, self.options, schedulers=max(1, len(self.commands.commands)))
+            if self.commands.commands:
+                pacer.names = {command.name for command in self.commands.commands}
+            if saved is None:
+                with world.together():
+                    world.prepare()
+            else:
+                checkpoint.restore(saved, cluster, world, pacer.report)
+            self.say(f"serving {cluster.url}; KUBECONFIG={cluster.kubeconfig}")
+            complete = self._drive(pacer, progress, stop)
+            if not complete:
+                self._left_off = checkpoint.content(self._digest, world, pacer.report)
+            return report.result(
+                pacer, name=self.scenario.name, seed=self.scenario.seed, complete=complete
+            )
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint of a run that left off."""
+        if self._left_off is None:
+            raise InputError(path, "the run did not leave off: there is nothing to resume")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self._left_off)
+
+    def _served(self, cluster: Cluster, clock: ManualClock) -> ServedCluster:
+        scenario, options = self.scenario, self.options
+        return ServedCluster(
+            cluster,
+            clock,
+            nodes=scenario.fleet.as_nodes(),
+            pods=scenario.pods(),
+            circumstances=scenario.circumstances,
+            pod_options=PodOptions(
+                scheduler_name=options.scheduler_name,
+                claims=options.claims,
+                overcommit=options.overcommit,
+            ),
+            fleet_objects=scenario.fleet.objects,
+            arrivals=scenario.work.objects,
+        )
+
+    def _drive(self, pacer: Pacer, progress: Progress | None, stop: Stop | None) -> bool:
+        """Run the schedulers, and time with them; False where the run left off."""
+        total = len(pacer.world.pods)
+
+        def tell(now: int, over: int) -> None:
+            if progress is not None:
+                progress(now, over, total)
+
+        cluster = pacer.world.cluster
+        with started(self.commands.commands, self.commands.folder, cluster) as schedulers:
+            pacer.trouble, pacer.revive = schedulers.trouble, schedulers.revive
+            pacer.at_work = schedulers.at_work
+            complete = pacer.run(tell, stop)
+        pacer.finish()
+        return complete
+
+
+def _refuse(scenario: Scenario) -> None:
+    """Raise InputError for what nobody can do where an external scheduler decides."""
     how = scenario.circumstances
     if how.quotas:
         raise InputError(
@@ -134,52 +209,5 @@ def run(
         )
     for fault in how.faults:
         if not fault.is_outage:
-            raise InputError(
-                scenario.file,
-                "with an external scheduler only whole nodes go down",
-                where="faults",
-            )
-    marked = digest(scenario)
-    saved: Mapping[str, Any] | None = None
-    if resume is not None:
-        saved = checkpoint.load(resume, marked)
-    pods, clock = scenario.pods(), ManualClock(from_rfc3339(START))
-    pod_options = PodOptions(
-        scheduler_name=options.scheduler_name, claims=options.claims, overcommit=options.overcommit
-    )
-    serving = Options(port=commands.port, tls=commands.tls)
-    # The ids of new objects must not be those of objects from before the checkpoint.
-    seed = 1 + (saved["resumed"] if saved is not None else 0)
-    with Cluster(serving, clock=clock, seed=seed) as cluster:
-        world = ServedCluster(
-            cluster,
-            clock,
-            nodes=scenario.fleet.as_nodes(),
-            pods=pods,
-            circumstances=how,
-            pod_options=pod_options,
-            fleet_objects=scenario.fleet.objects,
-            arrivals=scenario.work.objects,
-        )
-        driver = Pacer(world, options, schedulers=max(1, len(commands.commands)))
-        if commands.commands:
-            driver.names = {command.name for command in commands.commands}
-        if saved is None:
-            with world.together():
-                world.prepare()
-        else:
-            checkpoint.restore(saved, cluster, world, driver.report)
-        say(f"serving {cluster.url}; KUBECONFIG={cluster.kubeconfig}")
-
-        def tell(now: int, over: int) -> None:
-            if progress is not None:
-                progress(now, over, len(pods))
-
-        with started(commands.commands, commands.folder, cluster) as schedulers:
-            driver.trouble, driver.revive = schedulers.trouble, schedulers.revive
-            driver.at_work = schedulers.at_work
-            complete = driver.run(tell, stop)
-        driver.finish()
-        if not complete and keep is not None:
-            checkpoint.save(keep, marked, world, driver.report)
-        return report.result(driver, name=scenario.name, seed=scenario.seed, complete=complete)
+            problem = "with an external scheduler only whole nodes go down"
+            raise InputError(scenario.file, problem, where="faults")

@@ -1,16 +1,13 @@
-"""From an engine's own records to the one form that metrics, outputs and reports understand."""
+"""From the records of rigid jobs to a result."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from dralab.simulation.engines.batch.engine import Simulation
 from dralab.simulation.engines.batch.hosts import PowerRow
 from dralab.simulation.engines.batch.runs import warnings
-from dralab.simulation.engines.gpu.cluster import model_names
-from dralab.simulation.engines.gpu.engine import GpuTask, PodSimulation
 from dralab.simulation.host_sets import members
 from dralab.simulation.results.result import Result, Sample, Task
-from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
 
 def of_jobs(
@@ -82,68 +79,3 @@ def samples_of(tasks: Iterable[Task], power: Iterable[PowerRow] = ()) -> list[Sa
             )
         )  # fmt: skip
     return samples
-
-
-def of_pods(simulation: PodSimulation, *, name: str, complete: bool = True) -> Result:
-    """Return the result of pods; lanes are nodes, and after a node its GPUs."""
-    lanes: list[str] = []
-    place: dict[str, int] = {}
-    for node in simulation.nodes:
-        place[node.name] = len(lanes)
-        lanes.append(node.name)
-        lanes += [f"{node.name}/gpu{index}" for index in range(node.gpus)]
-    capacity, types = capacity_of(simulation.nodes)
-    return Result(
-        name=name,
-        scheduler=simulation.policy,
-        seed=simulation.how.seed,
-        tasks=[_task(task, place) for task in simulation.tasks.values()],
-        samples=simulation.samples,
-        lanes=lanes,
-        capacity=capacity,
-        end=simulation.events.now(),
-        refusals=simulation.refusals,
-        complete=complete,
-        types=types,
-        outages=[
-            (place[name], since, until)
-            for name, since, until in simulation.lives.faults.outages.until(simulation.events.now())
-        ],
-    )
-
-
-def capacity_of(nodes: Iterable[GpuNode]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what nodes have in all, and how much of each type of GPU."""
-    nodes = tuple(nodes)
-    capacity = {
-        "cpu": sum(node.cpu for node in nodes), "memory": sum(node.memory for node in nodes),
-    }  # fmt: skip
-    types = {model: 0 for model in model_names(nodes) if model}
-    for node in nodes:
-        if node.gpus:
-            types[node.model] += WHOLE_GPU * node.gpus
-    if types:
-        capacity["gpu"] = sum(types.values())
-    return capacity, types
-
-
-def _task(task: GpuTask, place: Mapping[str, int]) -> Task:
-    pod = task.pod
-    lanes: tuple[int, ...] = ()
-    if task.node:
-        base = place[task.node]
-        lanes = tuple(sorted({base + 1 + gpu for gpu in task.gpus})) or (base,)
-    return Task(
-        id=pod.name if pod.namespace == "default" else pod.key,
-        user=pod.user,
-        state=task.state,
-        submitted=pod.arrives,
-        bound=task.bound,
-        started=task.started,
-        ended=task.ended,
-        width=max(1, -(-pod.shape.cpu // 1000)),
-        lanes=lanes,
-        gpu_milli=pod.shape.demand,
-        reason=task.reason,
-        evictions=task.evictions,
-    )

@@ -1,0 +1,23 @@
+"""The one shape of all engines: a run that goes on, stops, is kept, and gives a result."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from dralab.simulation.results.result import Result
+
+# Gets simulated nanoseconds, tasks over, and tasks.
+Progress = Callable[[int, int, int], None]
+Stop = Callable[[], bool]
+
+
+class Engine(Protocol):
+    """A run of a scenario."""
+
+    def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
+        """Run on to the end, or until `stop` asks to leave off: then the result is not complete."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint of a run that left off."""
+        ...
