@@ -50,6 +50,24 @@ time.sleep(10**6)
     assert len(result.left) >= 1
 
 
+def test_a_program_that_is_killed_while_it_forks_leaves_no_child_stuck():
+    code = """
+for i in range(25):
+    pid = os.fork()
+    if not pid:
+        while True:
+            if not os.fork():
+                time.sleep(3)
+                os._exit(0)
+    for _ in range(i * 500): pass
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+time.sleep(10)
+"""
+    result = python(code)
+    assert (result.code, result.passed, result.left) == (0, 10, [])
+
+
 def test_a_program_that_reads_the_clock_until_it_moves_finds_it_creeping():
     result = python("while time.monotonic() < began + 0.02: pass\nprint('through')")
     assert result.lines == ["through"]

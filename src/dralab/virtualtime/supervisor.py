@@ -34,8 +34,10 @@ LOOK: Final = 10_000_000
 LOOK_AGAIN: Final = 300_000_000
 READS_OF_A_SPINNER: Final = 400  # in one LOOK; a program that starts makes some dozens
 # Real seconds.
+FIRST_DOZE: Final = 50e-6
 SHORTEST_DOZE: Final = 20e-6
 LONGEST_DOZE: Final = 1e-3
+RAREST_LOOK: Final = 20e-3
 SIGNAL_CHECK: Final = 0.02
 _STOPS: Final = (signal.SIGCHLD,)
 
@@ -70,7 +72,6 @@ class Supervisor:
         self._connections = Connections()
         self._traffic = Traffic(in_flight=False, outside=False)
         self._looked_for_signals = 0.0
-        self._released = False
         self._active: list[Thread] = []  # those that ran before all were idle the last time
 
     def __enter__(self) -> Self:
@@ -158,25 +159,30 @@ class Supervisor:
         """
         doze, began = SHORTEST_DOZE, time.perf_counter()
         watch = _Watch()
-        if self._released:  # who was let go comes back soon, most often
-            self._released = False
-            signal.sigtimedwait(_STOPS, SHORTEST_DOZE)
         while self._tracer.threads:
             self._tracer.events()
+            if self._tracer.let_go:
+                self._tracer.let_go = False
+                if signal.sigtimedwait(_STOPS, FIRST_DOZE) is not None:
+                    continue
             awake = self._awake()
             if awake is None:
-                if self._tracer.events() or self._enter_signalled():
+                tracer = self._tracer
+                if tracer.events() or tracer.adopt() or self._enter_signalled():
                     doze = SHORTEST_DOZE
                     continue
                 if self._tracer.connected:
                     self._traffic = self._connections.traffic(self._tracer.processes)
                 if not self._traffic.in_flight:
                     break
-            if signal.sigtimedwait(_STOPS, doze) is None:
-                doze = min(2 * doze, LONGEST_DOZE)
-            if timeout is not None and time.perf_counter() - began > timeout:
+            spent = time.perf_counter() - began
+            if timeout is not None and spent > timeout:
                 watch.close()
                 return False
+            if signal.sigtimedwait(_STOPS, doze) is None:
+                # Who has computed for long is looked at less often, except closely.
+                rare = 0.0 if watch.close_look else min(spent / 20, RAREST_LOOK)
+                doze = min(2 * doze, max(LONGEST_DOZE, rare))
             if awake is not None and doze >= LONGEST_DOZE:
                 self._creep(watch.look(awake))
         watch.close()
@@ -215,7 +221,6 @@ class Supervisor:
         ]
         if len(due) > 1:
             due.sort(key=lambda entry: entry[:2])
-        self._released = True
         for _, _, thread in due:
             self._tracer.release(thread)
 
@@ -297,6 +302,11 @@ class _Watch:
         self._trapped: Process | None = None
         self._until = BUSY
         self._spins = False
+
+    @property
+    def close_look(self) -> bool:
+        """Whether reads of the clock are being counted."""
+        return self._trapped is not None
 
     def look(self, thread: Thread) -> int:
         """Look again; return the nanoseconds by which the clock should creep."""

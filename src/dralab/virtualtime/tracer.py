@@ -76,6 +76,7 @@ class Tracer:
         self.threads: dict[int, Thread] = {}
         self.processes: dict[int, Process] = {}
         self.timers = Timers(machine, time.words)
+        self.let_go = False  # a thread, which will stop again before long, most often
         self.fired = False  # a timer, which may have sent a signal
         self.connected = False  # some program has named a peer on the network
         self._machine = machine
@@ -223,6 +224,7 @@ class Tracer:
 
     def _go(self, thread: Thread, number: int = 0) -> None:
         thread.state = State.LOOSE
+        self.let_go = True
         tracing.ptrace(tracing.CONT, thread.tid, 0, number)
 
     def _born(self, parent: Process, tid: int, *, shared: bool) -> None:
@@ -236,6 +238,21 @@ class Tracer:
         self.threads[tid] = self._thread(tid, process, State.STARTING)
         for status in self._early.pop(tid, ()):
             self.event(tid, status)
+
+    def adopt(self) -> bool:
+        """Take in children whose parents were killed before they told; say if there were any."""
+        found = list(self._early)
+        for tid in found:
+            process = self.processes.get(_process_of(tid))
+            parent = process or Process(tid)
+            base = image_address(read_file(f"/proc/{tid}/auxv"))
+            if process is None and base is not None and self._image is not None:
+                with contextlib.suppress(OSError):
+                    parent.patch = Patch(parent.memory, base, self._image, self._machine)
+            self._born(parent, tid, shared=process is not None)
+            if process is None:
+                parent.forget_memory()
+        return bool(found)
 
     def _thread(self, tid: int, process: Process, state: State) -> Thread:
         return Thread(
@@ -420,6 +437,7 @@ class Tracer:
             registers.set_argument(call.argument, patch.constant(ZERO) if over else 0)
         registers.store()
         thread.state = State.WAITING
+        self.let_go = True
         tracing.ptrace(tracing.SYSCALL, thread.tid)
 
     def release(self, thread: Thread) -> None:
@@ -433,6 +451,7 @@ class Tracer:
                 self._answer(thread, wait.call.expired)
             elif not wait.expired:
                 wait.expired = True
+                self.let_go = True
                 tracing.ptrace(tracing.INTERRUPT, thread.tid)
 
     def expire(self) -> None:
