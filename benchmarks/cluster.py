@@ -16,10 +16,10 @@ import threading
 import time
 
 from dralab.cluster import Cluster, Options
+from dralab.components.nodes import NodeOptions, Nodes, assemble
+from dralab.components.running import Running
+from dralab.components.simulated import SimulatedCluster
 from dralab.objects.pods import is_ready
-from dralab.parts.nodes import Nodes, Wanted, assemble
-from dralab.parts.running import Running
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIM_TEMPLATES, NODES, PODS, SLICES
 
 KWOK = 20
@@ -83,9 +83,9 @@ def measured(client, nodes, pods, wait):
 
 
 def live(nodes, pods):
-    parts = [Running(), Nodes(Wanted(nodes=nodes, drivers=["gpu"]))]
+    parts = [Running(), Nodes(NodeOptions(nodes=nodes, drivers=["gpu"]))]
     pause = threading.Event()
-    with Cluster(Options(), parts=parts) as cluster:
+    with Cluster(Options(), components=parts) as cluster:
 
         def wait(good):
             while not good():
@@ -96,7 +96,7 @@ def live(nodes, pods):
 
 def simulated(nodes, pods):
     cluster = SimulatedCluster()
-    assemble(cluster.manager, Wanted(nodes=nodes, drivers=["gpu"]))
+    assemble(cluster.manager, NodeOptions(nodes=nodes, drivers=["gpu"]))
 
     def wait(good):
         for _ in range(600):

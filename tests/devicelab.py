@@ -5,12 +5,12 @@ from pathlib import Path
 
 import yaml
 
+from dralab.components.nodes import install
+from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import device_class
 from dralab.drivers.publishing import Publisher
 from dralab.node.kubelets import Kubelets, NodeSpec
-from dralab.node.pretend import PretendRuntime
-from dralab.parts.nodes import install
-from dralab.parts.simulated import SimulatedCluster
+from dralab.node.simulated import SimulatedRuntime
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, PODS
 
@@ -22,7 +22,7 @@ class DeviceLab(SimulatedCluster):
 
     def __init__(self, *drivers, nodes=("n1",), extended="", **options):
         super().__init__(**options)
-        self.kubelets = Kubelets(self.manager, PretendRuntime(self.engine))
+        self.kubelets = Kubelets(self.manager, SimulatedRuntime(self.engine))
         self.publisher = Publisher(self.manager, mend_after=0)
         self.drivers = [make(node) for node in nodes for make in drivers]
 

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from devicelab import DeviceLab
+from dralab.components.nodes import FAKE_NODE, NodeOptions, assemble
+from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import device_class
 from dralab.drivers.fake.mission import DRIVER, Fakes
-from dralab.parts.nodes import FAKE_NODE, Wanted, assemble
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
     CLASSES,
@@ -26,7 +26,7 @@ class ClassicLab(DeviceLab):
 
     def __init__(self, *nodes):
         SimulatedCluster.__init__(self, profiles=("v1", "classic"))
-        wanted = Wanted(drivers=("fake",), classic=True, named=nodes)
+        wanted = NodeOptions(drivers=("fake",), classic=True, named=nodes)
         self.kubelets = assemble(self.manager, wanted)
         self.wait(1)
 

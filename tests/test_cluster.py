@@ -16,8 +16,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.serving import AddressInUse, ServingError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.cluster import Cluster, Options
-from dralab.parts.nodes import PROCESS, Nodes, Wanted
-from dralab.parts.running import Running
+from dralab.components.nodes import PROCESS, NodeOptions, Nodes
+from dralab.components.running import Running
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 
@@ -105,7 +105,7 @@ def test_parts_start_after_the_server_and_stop_before_it() -> None:
             read(f"{self.url}/api/v1/namespaces")
             told.append(f"stop {self.name}")
 
-    with Cluster(parts=[Noting("scheduler"), Noting("nodes")]) as cluster:
+    with Cluster(components=[Noting("scheduler"), Noting("nodes")]) as cluster:
         cluster.reset()
     assert told == ["start scheduler", "start nodes", "stop nodes", "stop scheduler"] * 2
 
@@ -117,7 +117,7 @@ def test_a_part_that_cannot_start_takes_the_cluster_down() -> None:
 
         def stop(self) -> None: ...
 
-    cluster = Cluster(parts=[Broken()])
+    cluster = Cluster(components=[Broken()])
     with pytest.raises(ValueError, match="no"):
         cluster.__enter__()
     with pytest.raises(RuntimeError, match="does not run"):
@@ -205,7 +205,7 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
     late = {
         "cryptography", "dralab.api.resource.rules", "dralab.apiserver.openapi",
         "dralab.apiserver.tables", "dralab.cel",
-        "dralab.prototypes.k8srm.mending", "numpy", "sqlite3", "yaml",
+        "dralab.prototypes.k8srm.normalize", "numpy", "sqlite3", "yaml",
     }  # fmt: skip
     assert "dralab.apiserver.server" in loaded
     assert loaded & late == set()
@@ -213,7 +213,7 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
 
 def test_pods_find_the_authority_of_a_server_with_tls(tmp_path: Path) -> None:
     options = Options(tls=True, data=tmp_path)
-    with Cluster(options, parts=[Running(without=("scheduler",))]) as cluster:
+    with Cluster(options, components=[Running(without=("scheduler",))]) as cluster:
         begins, bundle = "-----BEGIN CERTIFICATE-----", "kube-root-ca.crt"
         assert cluster.ca.startswith(begins)
         wanted = f"metadata.name={bundle}"
@@ -269,6 +269,6 @@ def test_the_token_that_is_given_is_the_only_one():
 
 
 def test_processes_of_pods_need_a_server_that_asks_for_a_token():
-    nodes = Nodes(Wanted(nodes=1, runtime=PROCESS))
+    nodes = Nodes(NodeOptions(nodes=1, runtime=PROCESS))
     with pytest.raises(ValueError, match="asks for a token"):
-        Cluster(parts=[nodes]).__enter__()
+        Cluster(components=[nodes]).__enter__()

@@ -1,7 +1,7 @@
 """Two nodes, six GPUs and a queue of pods: what a day on a cluster looks like, in a second."""
 
+from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import rfc3339
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLASSES, EVENTS, NODES, PODS, SLICES
 
 cluster = SimulatedCluster(seed=1)

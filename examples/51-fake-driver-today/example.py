@@ -5,13 +5,13 @@ from pathlib import Path
 
 import yaml
 
-from dralab.parts.nodes import Wanted, assemble
-from dralab.parts.simulated import SimulatedCluster
+from dralab.components.nodes import NodeOptions, assemble
+from dralab.components.simulated import SimulatedCluster
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import NAMESPACES, PODS
 
 cluster = SimulatedCluster(profiles=("v1",))
-nodes = assemble(cluster.manager, Wanted(drivers=("fake",), classic=False))
+nodes = assemble(cluster.manager, NodeOptions(drivers=("fake",), classic=False))
 cluster.wait(5)
 
 

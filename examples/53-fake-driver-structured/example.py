@@ -5,14 +5,14 @@ from pathlib import Path
 
 import yaml
 
-from dralab.parts.nodes import Wanted, assemble
-from dralab.parts.simulated import SimulatedCluster
+from dralab.components.nodes import NodeOptions, assemble
+from dralab.components.simulated import SimulatedCluster
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIM_PARAMETERS, NAMED_SLICES, PODS
 
 WORKERS = ("fake-dra-driver-cluster-worker", "fake-dra-driver-cluster-worker2")
 cluster = SimulatedCluster(profiles=("v1", "classic"))
-nodes = assemble(cluster.manager, Wanted(drivers=("fake",), classic=True, named=WORKERS))
+nodes = assemble(cluster.manager, NodeOptions(drivers=("fake",), classic=True, named=WORKERS))
 cluster.wait(5)
 
 for obj in cluster.client.list(NAMED_SLICES).items:

@@ -5,13 +5,13 @@ from pathlib import Path
 import yaml
 
 from dralab.api.resource.features import with_gates
-from dralab.parts.nodes import Wanted, assemble
-from dralab.parts.simulated import SimulatedCluster
+from dralab.components.nodes import NodeOptions, assemble
+from dralab.components.simulated import SimulatedCluster
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import PODS
 
 cluster = SimulatedCluster(features=with_gates("DRANodeAllocatableResources=true"))
-assemble(cluster.manager, Wanted(nodes=1, drivers=("cpu",)))
+assemble(cluster.manager, NodeOptions(nodes=1, drivers=("cpu",)))
 cluster.wait(5)
 resources = {
     "ResourceClaimTemplate": Resource("resource.k8s.io", "v1", "resourceclaimtemplates"),

@@ -1,4 +1,4 @@
-"""The assembly: a server, and the parts that act on it.
+"""The assembly: a server, and the components that act on it.
 
 >>> with Cluster() as cluster:
 ...     cluster.url.startswith("http://127.0.0.1:")
@@ -24,9 +24,9 @@ from dralab.apiserver.nodes import LOOPBACK
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits
+from dralab.components import profiles
 from dralab.kernel.clock import Clock, WallClock
 from dralab.kernel.randomness import Randomness
-from dralab.parts import profiles
 from dralab.runtime.local import LocalClient
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ MEMORY: Final = ":memory:"
 TURNS: Final = 6
 
 
-class Part(Protocol):
+class Component(Protocol):
     """Something that acts on a cluster while it runs: a scheduler, controllers, nodes."""
 
     def start(self, cluster: "Cluster") -> None:
@@ -60,7 +60,7 @@ class Options:
     takes the place of the one that is made. Without `tls` it serves on the loopback alone.
     Without `service_accounts` pods get none; without `all_versions` only those API versions are
     served that a real server serves unasked.
-    `profiles` say which meanings of the device API are served (`parts.profiles`), `features`
+    `profiles` say which meanings of the device API are served (`components.profiles`), `features`
     which gates of it are on; None stands for those of 1.36.
     In `node_networks` (CIDR), beside the loopback, nodes of other processes may be asked.
     `accept_hosts` are names by which clients call the server, beside those of the loopback: where
@@ -93,12 +93,12 @@ class Cluster:
         self,
         options: Options | None = None,
         *,
-        parts: Sequence[Part] = (),
+        components: Sequence[Component] = (),
         clock: Clock | None = None,
         seed: int | None = None,
     ) -> None:
         self.options = options or Options()
-        self.parts = list(parts)
+        self.components = list(components)
         self.clock = clock or WallClock()
         self.seed = seed
         self._server: ApiServer | None = None
@@ -106,7 +106,7 @@ class Cluster:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
-        self._started: list[Part] = []
+        self._started: list[Component] = []
         self._place: Path | None = None
         self._token = ""
         self._ca: Path | None = None
@@ -197,14 +197,14 @@ class Cluster:
             store.compact(store.revision)
 
     def reset(self) -> None:
-        """Exchange the store for an empty one in memory; watches end, parts start again."""
-        self._stop_parts()
+        """Exchange the store for an empty one in memory; watches end, components start again."""
+        self._stop_components()
         old, new = self.server, self._new_server(MemoryStore())
         if self._http is not None:
             self._edge.served = new
         self._server = new
         old.close()
-        self._start_parts()
+        self._start_components()
 
     # --- running --------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop_parts()
+        self._stop_components()
         loop, over, thread = self._loop, self._over, self._thread
         if loop is not None and over is not None and thread is not None:
             loop.call_soon_threadsafe(over.set)
@@ -243,12 +243,12 @@ class Cluster:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._stop_parts()
+        self._stop_components()
         await self._serving().stop()
         self._close()
 
     def _prepare(self) -> None:
-        from dralab.apiserver.http.asgi import Edge
+        from dralab.apiserver.http.asgi import AsgiApp
         from dralab.apiserver.http.serving import HttpServer, ServingError, address, listen
 
         options = self.options
@@ -272,7 +272,7 @@ class Cluster:
                     self._ca = certificate.ca
                 self._address = "{}:{}".format(*address(listener))
                 self._server = self._new_server(store)
-                self._edge = Edge(self._server)
+                self._edge = AsgiApp(self._server)
                 self._http = HttpServer(self._edge, listener, certificate)
             except BaseException:
                 listener.close()
@@ -334,17 +334,17 @@ class Cluster:
 
     def _begin(self) -> None:
         try:
-            self._start_parts()
+            self._start_components()
         except BaseException:
             self.__exit__()
             raise
 
-    def _start_parts(self) -> None:
-        for part in self.parts:
-            part.start(self)
-            self._started.append(part)
+    def _start_components(self) -> None:
+        for component in self.components:
+            component.start(self)
+            self._started.append(component)
 
-    def _stop_parts(self) -> None:
+    def _stop_components(self) -> None:
         while self._started:
             self._started.pop().stop()
 

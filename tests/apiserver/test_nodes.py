@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.messages import Elsewhere, HttpRequest, HttpResponse
+from dralab.apiserver.http.messages import HttpRequest, HttpResponse, Proxied
 from dralab.apiserver.nodes import Wanted
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -91,7 +91,7 @@ def test_the_operator_allows_networks():
     server = server_with([("InternalIP", "10.1.2.3")], networks=[network])
     assert server.nodes.endpoint("n1").host == "10.1.2.3"
     path = "/api/v1/namespaces/default/pods/p/log"
-    assert isinstance(server.handle(HttpRequest(method="GET", path=path)), Elsewhere)
+    assert isinstance(server.handle(HttpRequest(method="GET", path=path)), Proxied)
 
 
 TARGETS = [

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from dralab.cluster import Cluster, Options
+from dralab.components.nodes import FAKE_NODE, PROCESS, NodeOptions, Nodes
+from dralab.components.running import Running
 from dralab.drivers.fake.mission import children, parents
-from dralab.parts.nodes import FAKE_NODE, PROCESS, Nodes, Wanted
-from dralab.parts.running import Running
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
@@ -95,14 +95,14 @@ def cluster_of_one_node():
     pytest.importorskip("grpc")
     # Not below pytest's directory: a socket's path has 107 characters at most.
     place = Path(tempfile.mkdtemp(prefix="k"))
-    wanted = Wanted(
+    wanted = NodeOptions(
         named=[FAKE_NODE], classic=True, root=place, runtime=PROCESS,
         images={IMAGE: [sys.executable, "-m", "dralab"]},
     )  # fmt: skip
     nodes = Nodes(wanted)
     try:
         options = Options(tls=True, profiles=("v1", "classic"))
-        with Cluster(options, parts=[Running(classic=True), nodes]) as cluster:
+        with Cluster(options, components=[Running(classic=True), nodes]) as cluster:
             yield cluster, nodes
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -6,7 +6,7 @@ import yaml
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.parts import example
+from dralab.components import example
 
 
 @pytest.fixture(scope="module")

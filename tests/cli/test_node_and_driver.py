@@ -145,3 +145,16 @@ def test_a_node_that_runs_programs_refuses_a_cluster_without_credentials(tmp_pat
         result = CliRunner().invoke(main, [*arguments, "--kubeconfig", str(cluster.kubeconfig)])
     assert result.exit_code == 2
     assert "it is asked without a credential: serve it without --plain" in result.stderr
+
+
+def test_the_former_name_of_the_simulated_runtime_is_taken_with_a_warning():
+    arguments = ["node", "--name", "n", "--server", "http://127.0.0.1:1", "--image-map", "a=b"]
+    now, formerly = (
+        CliRunner().invoke(main, [*arguments, "--runtime", name])
+        for name in ("simulated", "pretend")
+    )
+    assert "only --runtime process runs programs" in now.stderr
+    assert formerly.stderr == (
+        "warning: --runtime pretend is now --runtime simulated\n" + now.stderr
+    )
+    assert "pretend" not in CliRunner().invoke(main, ["node", "--help"]).output

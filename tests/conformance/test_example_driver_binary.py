@@ -13,10 +13,10 @@ import stockparts
 from devicelab import SHARED, create_all, gpus, of_gpu, variable
 from dralab.api.resource.features import with_gates
 from dralab.cluster import Cluster, Options
+from dralab.components.nodes import NodeOptions, Nodes
+from dralab.components.running import Running
 from dralab.drivers.catalog import device_class
 from dralab.objects.pods import is_ready
-from dralab.parts.nodes import Nodes, Wanted
-from dralab.parts.running import Running
 from dralab.runtime.resources import CLAIMS, CLASSES, PODS, SLICES
 
 COMMANDS = "sigs.k8s.io/dra-example-driver/cmd"
@@ -150,9 +150,9 @@ def bench(binary):
 
     def make(profile, *options, extended="", gates="", without=()):
         root = Path(tempfile.mkdtemp(prefix="b"))
-        nodes = Nodes(Wanted(nodes=1, root=root))
+        nodes = Nodes(NodeOptions(nodes=1, root=root))
         features = Options(features=with_gates(gates))
-        cluster = Cluster(features, parts=[Running(without=without), nodes])
+        cluster = Cluster(features, components=[Running(without=without), nodes])
         cluster.__enter__()
         started.append((cluster, root))
         cluster.client.create(CLASSES, device_class(f"{profile}.example.com", extended=extended))

@@ -11,8 +11,8 @@ import urllib.request
 import pytest
 
 from dralab.cluster import Cluster, Options
-from dralab.parts.nodes import PROCESS, Nodes, Wanted
-from dralab.parts.running import Running
+from dralab.components.nodes import PROCESS, NodeOptions, Nodes
+from dralab.components.running import Running
 from dralab.runtime.resources import EVENTS, PODS
 from transcripts import environment_for, kubectls
 
@@ -34,12 +34,14 @@ pytestmark = [
 def cluster(request, tmp_path_factory):
     """A cluster whose node runs processes, near and far."""
     if request.param == "in the server's process":
-        wanted = Wanted(nodes=1, runtime=PROCESS, images={"registry/tool": ["/bin/echo", "tool"]})
-        with Cluster(Options(tls=True), parts=[Running(), Nodes(wanted)]) as found:
+        wanted = NodeOptions(
+            nodes=1, runtime=PROCESS, images={"registry/tool": ["/bin/echo", "tool"]}
+        )
+        with Cluster(Options(tls=True), components=[Running(), Nodes(wanted)]) as found:
             yield found
         return
     place = tmp_path_factory.mktemp("node")
-    with Cluster(Options(tls=True), parts=[Running()]) as found:
+    with Cluster(Options(tls=True), components=[Running()]) as found:
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "dralab", "node", "--name", "n1", "--runtime", "process",

@@ -9,9 +9,9 @@ import urllib.request
 import pytest
 
 from dralab.cluster import Cluster, Options
+from dralab.components.nodes import PROCESS, NodeOptions, Nodes
+from dralab.components.running import Running
 from dralab.objects.pods import is_ready
-from dralab.parts.nodes import PROCESS, Nodes, Wanted
-from dralab.parts.running import Running
 from dralab.runtime.resources import PODS
 
 pytestmark = [
@@ -38,8 +38,8 @@ def lab():
     """A cluster with a pod `web`, and the port at which its process serves its directory."""
     import sys
 
-    nodes = Nodes(Wanted(nodes=1, runtime=PROCESS))
-    with Cluster(Options(tls=True), parts=[Running(), nodes]) as cluster:
+    nodes = Nodes(NodeOptions(nodes=1, runtime=PROCESS))
+    with Cluster(Options(tls=True), components=[Running(), nodes]) as cluster:
         container = {"name": "c", "image": "x", "command": [sys.executable, "-c", SERVER]}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
         cluster.client.create(PODS, {"metadata": {"name": "web"}, "spec": spec}, "default")

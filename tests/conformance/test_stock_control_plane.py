@@ -20,12 +20,12 @@ import stockparts
 from devicelab import SHARED, create_all
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster
+from dralab.components.nodes import NodeOptions, Nodes
+from dralab.components.running import CONTROLLERS, SCHEDULER, Running
 from dralab.drivers import catalog
 from dralab.drivers.catalog import device_class
 from dralab.drivers.fake.gpu import Gpus
 from dralab.objects.pods import is_ready
-from dralab.parts.nodes import Nodes, Wanted
-from dralab.parts.running import CONTROLLERS, SCHEDULER, Running
 from dralab.runtime.resources import (
     CLAIMS,
     CLASSES,
@@ -59,11 +59,11 @@ class Lab:
 
     def __init__(self, folder, *, stock, nodes=3, drivers=("gpu", "nic", "cpu")):
         self.stock, self.folder, self.stack = stock, folder, ExitStack()
-        self.nodes = Nodes(Wanted(nodes=nodes, drivers=drivers))
+        self.nodes = Nodes(NodeOptions(nodes=nodes, drivers=drivers))
 
     def __enter__(self):
         without = (SCHEDULER, CONTROLLERS) if self.stock else ()
-        cluster = Cluster(parts=[Running(without=without), self.nodes])
+        cluster = Cluster(components=[Running(without=without), self.nodes])
         self.cluster = self.stack.enter_context(cluster)
         self.client = self.cluster.client
         if self.stock:

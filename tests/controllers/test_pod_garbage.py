@@ -2,8 +2,8 @@
 
 import pytest
 
+from dralab.components.simulated import SimulatedCluster
 from dralab.controllers import pod_gc
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import NODES, PODS
 
 

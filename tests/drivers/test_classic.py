@@ -2,9 +2,9 @@
 
 import pytest
 
+from dralab.components.nodes import FAKE_NODE
 from dralab.drivers.classic.plugin import ClassicPlugin
 from dralab.drivers.fake.mission import DRIVER, children, parents
-from dralab.parts.nodes import FAKE_NODE
 from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, EVENTS
 from fakelab import ClassicLab, StructuredLab, TodayLab
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from dralab.components.nodes import FAKE_NODE
 from dralab.contracts.plugin import ClaimRef
 from dralab.drivers.classic.named import chosen, resources
 from dralab.drivers.classic.plugin import ClassicPlugin
 from dralab.drivers.fake.mission import DRIVER, children, model_of, parents
-from dralab.parts.nodes import FAKE_NODE
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
     CLAIM_PARAMETERS,

@@ -28,7 +28,7 @@ class Died(Exception):  # noqa: N818 - what happened
     pass
 
 
-class Surroundings:
+class FakeProcess:
     def __init__(self):
         self.paused = 0.0
 
@@ -48,7 +48,7 @@ def lab():
     (kubelet,) = lab.kubelets.nodes.values()
     plugin = kubelet.plugins.get("gpu.example.com")
     kubelet.plugins.deregister(plugin)
-    lab.faulty = FaultyPlugin(plugin, Surroundings())
+    lab.faulty = FaultyPlugin(plugin, FakeProcess())
     kubelet.plugins.register(lab.faulty)
     return lab
 

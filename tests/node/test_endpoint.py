@@ -17,8 +17,8 @@ from dralab.kernel.randomness import Randomness
 from dralab.node.endpoint import Endpoint
 from dralab.node.kubelets import Kubelets, NodeSpec
 from dralab.node.log_files import RuntimeWithLogFiles
-from dralab.node.pretend import PretendRuntime
 from dralab.node.process import ProcessRuntime
+from dralab.node.simulated import SimulatedRuntime
 from dralab.node.spdy import Frame, Type
 from dralab.runtime.kubeconfig import Access
 from dralab.runtime.live import LiveEngine
@@ -66,7 +66,7 @@ class Lab:
         self.host = self.cluster.url.removeprefix("http://")
         self.far = {
             name: Far(self.cluster.url, name, directory / name, runtime)
-            for name, runtime in (("real", ProcessRuntime), ("pretend", PretendRuntime))
+            for name, runtime in (("real", ProcessRuntime), ("pretend", SimulatedRuntime))
         }
         for name in self.far:
             self.until(lambda name=name: self.ready(name))
@@ -183,7 +183,7 @@ def test_attached_one_sees_what_is_said_from_now_on(lab):
 
 def test_logs_outlive_the_process_of_their_node(lab, tmp_path):
     def runtime(engine):
-        return RuntimeWithLogFiles(PretendRuntime(engine), tmp_path / "logs")
+        return RuntimeWithLogFiles(SimulatedRuntime(engine), tmp_path / "logs")
 
     url = lab.cluster.url
     far = Far(url, "again", tmp_path, runtime)
@@ -209,12 +209,12 @@ def test_logs_outlive_the_process_of_their_node(lab, tmp_path):
 
 
 def test_a_log_that_is_gone_is_not_said_to_be_about_to_come(lab, tmp_path):
-    far = Far(lab.cluster.url, "forgets", tmp_path, PretendRuntime)
+    far = Far(lab.cluster.url, "forgets", tmp_path, SimulatedRuntime)
     try:
         lab.until(lambda: lab.ready("forgets"))
         lab.run("forgotten", "echo x", node="forgets", phase="Succeeded")
         far.stop()
-        far = Far(lab.cluster.url, "forgets", tmp_path, PretendRuntime)
+        far = Far(lab.cluster.url, "forgets", tmp_path, SimulatedRuntime)
         lab.until(lambda: "ended before its node began" in lab.get("forgotten/log")[1])
     finally:
         far.stop()
@@ -348,7 +348,7 @@ def test_a_client_that_names_no_protocol_gets_the_channels_of_old(lab, echo):
 
 
 REFUSED = [
-    ("acted/portforward", "v4.channel.k8s.io", "pod acted has no ports: the pretend runtime"),
+    ("acted/portforward", "v4.channel.k8s.io", "pod acted has no ports: the simulated runtime"),
     ("acted/portforward", "SPDY/3.1+portforward.k8s.io", "pod acted has no ports"),
     ("acted/exec?command=echo", "v9", "exec speaks v5.channel.k8s.io or v4.channel.k8s.io, not v9"),
     ("acted/exec", "v5.channel.k8s.io", "you must specify at least one command"),

@@ -3,7 +3,7 @@
 import pytest
 
 from dralab.prototypes.classic.selectors import SelectorError, accepts, problem
-from dralab.prototypes.classic.structured import held_by, mend
+from dralab.prototypes.classic.structured import held_by, normalize
 
 ATTRIBUTES = [
     {"name": "model", "string": "A100"},
@@ -85,7 +85,7 @@ def request(**more):
     ],
 )
 def test_parameters_are_valid_when_their_selectors_are(value, field):
-    found = mend(value).findings
+    found = normalize(value).findings
     assert [each.field for each in found] == ([] if field is None else [field])
 
 

@@ -104,7 +104,7 @@ def k4_objects(name):
     files = ["classes", "pools-two-nodes-two-simple-gpus", "pools-one-node-sriov-0", name]
     generation = GENERATIONS["k8srm"]
     return [
-        generation.read(item).mended
+        generation.read(item).document
         for file in files
         for item in yaml.safe_load_all((K4 / f"{file}.yaml").read_text())
     ]
@@ -114,7 +114,7 @@ def devices(objects, api):
     generation = GENERATIONS[api]
     reports = [generation.read(item) for item in objects]
     assert [str(f) for r in reports for f in r.findings if f.level == "invalid"] == []
-    world = generation.world([report.mended for report in reports])
+    world = generation.world([report.document for report in reports])
     found = []
     for pod in world.pods():
         placed = world.place(pod)

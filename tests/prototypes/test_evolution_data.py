@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dralab.prototypes.evolution.mending import mend
+from dralab.prototypes.evolution.normalize import normalize
 from dralab.prototypes.evolution.world import World
 from dralab.prototypes.placement import Placed
 
@@ -31,7 +31,7 @@ ANSWERS = {
 
 
 def reports(name):
-    return [mend(item) for item in yaml.safe_load_all((D3 / f"{name}.yaml").read_text())]
+    return [normalize(item) for item in yaml.safe_load_all((D3 / f"{name}.yaml").read_text())]
 
 
 def foozer_pools():
@@ -65,7 +65,7 @@ def foozer_pools():
 
 def world(name, **changes):
     objects = [
-        report.mended
+        report.document
         for file in ("classes", "pools-one-node-sriov-0", name)
         for report in reports(file)
     ]

@@ -8,7 +8,7 @@ import yaml
 
 from dralab.allocation.check.enumeration import assignments
 from dralab.prototypes.findings import copied
-from dralab.prototypes.k8srm.mending import mend
+from dralab.prototypes.k8srm.normalize import normalize
 from dralab.prototypes.k8srm.world import World
 from dralab.prototypes.placement import Placed
 
@@ -59,7 +59,7 @@ PODS = {
 
 @lru_cache(maxsize=64)
 def mended(file):
-    return [mend(item).mended for item in yaml.safe_load_all(file.read_text())]
+    return [normalize(item).document for item in yaml.safe_load_all(file.read_text())]
 
 
 def documents(*files):
@@ -160,7 +160,7 @@ def states(folder):
         if path.stem == "pod-spec-examples":
             continue
         for item in yaml.safe_load_all(path.read_text()):
-            found[path.stem, item["kind"], item["metadata"]["name"]] = mend(item)
+            found[path.stem, item["kind"], item["metadata"]["name"]] = normalize(item)
     return found
 
 

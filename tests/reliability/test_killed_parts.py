@@ -179,7 +179,7 @@ def free_port():
                 return port
 
 
-def lives(total, *, nodes, seed, between, weights, each, runtime="pretend"):
+def lives(total, *, nodes, seed, between, weights, each, runtime="simulated"):
     """Let pods live while parts are killed, each kind as often as `weights` says, and again."""
     pause, bag = threading.Event(), []
     with Parts(nodes, runtime) as lab:
@@ -223,7 +223,7 @@ def lives(total, *, nodes, seed, between, weights, each, runtime="pretend"):
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("runtime", ["pretend", "process"])
+@pytest.mark.parametrize("runtime", ["simulated", "process"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_500_pods_end_as_they_should_while_every_part_is_killed(seed, runtime):
     weights = {"server": 3, "scheduler": 3, "controllers": 3, "driver": 3, "node": 1, "both": 2}

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.application import Connector, query_of
-from dralab.apiserver.http.messages import Answer, Elsewhere, HttpRequest, HttpResponse
+from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
 from dralab.apiserver.http.routing import Route
 from dralab.apiserver.resources.options import Query, User
 from dralab.apiserver.resources.server import Resources
@@ -122,7 +122,7 @@ class Nodes:
         endpoint = self.endpoint(node)
         protocols = "" if name == "log" else wanted.offered
         relay = self._relay or self._new_relay()
-        return Elsewhere(ask=lambda: relay.ask(endpoint, wanted.target, protocols=protocols))
+        return Proxied(ask=lambda: relay.ask(endpoint, wanted.target, protocols=protocols))
 
     def _new_relay(self) -> "Relay":
         # Read only where a node is elsewhere: most servers never open a connection.

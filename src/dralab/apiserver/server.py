@@ -17,7 +17,7 @@ from dralab.kernel.randomness import Randomness
 
 
 class ApiServer:
-    """What stands behind an `Edge`; without one, the server of simulations and unit tests.
+    """What stands behind an `AsgiApp`; without one, the server of simulations and unit tests.
 
     >>> from dralab.apiserver.storage import MemoryStore
     >>> server = ApiServer(MemoryStore())

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from dralab.cli._parts import address_of
+from dralab.cli._components import address_of
 from dralab.cli.errors import Unusable
 
 if TYPE_CHECKING:
-    from dralab.cluster import Cluster, Options, Part
+    from dralab.cluster import Cluster, Component, Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 # "dra" on a telephone's keys would be 372; this one is free in every list of known ports.
@@ -134,7 +134,7 @@ def serve(
     service_accounts: bool = True,
     all_versions: bool = True,
     profiles: Sequence[str] = ("v1", "k8srm"),
-    parts: Sequence["Part"] = (),
+    components: Sequence["Component"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
 ) -> None:
     """Serve until told to stop; `begin` is called once with the running cluster, before `ready`."""
@@ -170,13 +170,13 @@ def serve(
     _raise_limits()
     try:
         try:
-            _run(_serve(Cluster(options, parts=parts), kubeconfig, begin))
+            _run(_serve(Cluster(options, components=components), kubeconfig, begin))
         except AddressInUse:
             if listen is not None:
                 raise
             note(f"{DEFAULT} is taken: serving on a free port instead")
             free = replace(options, port=0)
-            _run(_serve(Cluster(free, parts=parts), kubeconfig, begin))
+            _run(_serve(Cluster(free, components=components), kubeconfig, begin))
     except (StorageUnavailable, ServingError) as error:
         raise Unusable(str(error)) from error
 

@@ -55,7 +55,7 @@ def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, ou
                 f"--with {other} wants input of one other generation, not {found}"
             )
         [(source, objects)] = inputs.items()
-        inputs[other] = _mended(WRITERS[other](reading.read(objects, source)).objects(), other)
+        inputs[other] = _normalized(WRITERS[other](reading.read(objects, source)).objects(), other)
     if len(inputs) != 2:
         found = ", ".join(sorted(inputs)) or "none"
         raise click.UsageError(f"two generations are wanted, found {found}; or add --with")
@@ -73,12 +73,12 @@ def _inputs(names: Sequence[str]) -> dict[str, list[JsonDict]]:
     return found
 
 
-def _mended(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
+def _normalized(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
     reports = [GENERATIONS[api].read(item) for item in objects]
     problems = [str(f) for r in reports for f in r.findings if f.level == "invalid"]
     if problems:
         raise click.UsageError(f"the conversion is not valid {api}: {problems[0]}")
-    return [report.mended for report in reports]
+    return [report.document for report in reports]
 
 
 def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, Answer]:

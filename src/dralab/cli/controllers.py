@@ -2,8 +2,8 @@
 
 import click
 
+from dralab.cli._components import run_until_told
 from dralab.cli._connection import Connection, cluster_options
-from dralab.cli._parts import run_until_told
 
 
 @click.command()
@@ -23,10 +23,10 @@ def controllers(connection: Connection, without: str) -> None:
 
     Example: `dralab controllers --kubeconfig lab.kubeconfig`
     """
+    from dralab.components.profiles import kinds_of
     from dralab.controllers import registry
     from dralab.controllers.classic_claims import ClassicClaims
     from dralab.kernel.randomness import Randomness
-    from dralab.parts.profiles import kinds_of
     from dralab.runtime.client import serves
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager

@@ -9,8 +9,8 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster
+    from dralab.components.example import Outcome
     from dralab.objects.metadata import Key
-    from dralab.parts.example import Outcome
 
 PATIENCE: Final = 30.0
 PAUSE: Final = 0.05
@@ -30,19 +30,19 @@ def demo(show: bool) -> None:
     from dralab.apiserver.http.serving import AddressInUse
     from dralab.cli.apiserver import DEFAULT, note
     from dralab.cluster import Cluster, Options
-    from dralab.parts import example
-    from dralab.parts.running import Running
+    from dralab.components import example
+    from dralab.components.running import Running
 
     if show:
         click.echo(example.text(), nl=False)
         return
     host, _, port = DEFAULT.rpartition(":")
-    cluster = Cluster(Options(host=host, port=int(port)), parts=[Running()])
+    cluster = Cluster(Options(host=host, port=int(port)), components=[Running()])
     try:
         cluster.__enter__()
     except AddressInUse:
         note(f"{DEFAULT} is taken: serving on a free port instead")
-        cluster = Cluster(Options(host=host), parts=[Running()])
+        cluster = Cluster(Options(host=host), components=[Running()])
         cluster.__enter__()
     try:
         note(f"serving the Kubernetes API at {cluster.url}")
@@ -58,7 +58,7 @@ def demo(show: bool) -> None:
 
 def _wait(cluster: "Cluster", pods: "list[Key]") -> bool:
     """Wait until every pod has a node or a reason, and nothing has changed for a while."""
-    from dralab.parts import example
+    from dralab.components import example
 
     pause, seen, calm = threading.Event(), None, 0
     for _ in range(int(PATIENCE / PAUSE)):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dralab.cli import driver_classic
+from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import Connection, cluster_options
-from dralab.cli._parts import CDI, ROOT, run_until_told
 from dralab.cli.apiserver import note
 from dralab.cli.errors import Unusable
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import Connection, cluster_options
-from dralab.cli._parts import CDI, ROOT, run_until_told
 from dralab.cli.apiserver import note
 from dralab.cli.errors import Unusable
 

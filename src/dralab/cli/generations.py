@@ -10,7 +10,7 @@ import click
 
 from dralab.api.manifests import SUFFIXES, Origin
 from dralab.api.yaml_documents import YamlError, documents
-from dralab.prototypes.findings import Finding, Report
+from dralab.prototypes.findings import Finding, NormalizedDocument
 from dralab.prototypes.generations import GENERATIONS, detected
 from dralab.values.json_types import JsonDict
 
@@ -24,7 +24,7 @@ class Read:
 
     origin: Origin
     item: Any
-    report: Report
+    report: NormalizedDocument
     lines: dict[str, int]
 
     @property
@@ -133,7 +133,7 @@ def read(files: Sequence[str], api: str) -> list[Read]:
 
 
 def good(documents_read: Iterable[Read]) -> list[JsonDict]:
-    """Return the mended objects; exit code 2 with every error where a document is invalid."""
+    """Return the normalized objects; exit code 2 with every error where a document is invalid."""
     problems, objects = [], []
     for each in documents_read:
         if each.report.state == "invalid":
@@ -143,7 +143,7 @@ def good(documents_read: Iterable[Read]) -> list[JsonDict]:
                 if f.level == "invalid"
             ]
         else:
-            objects.append(each.report.mended)
+            objects.append(each.report.document)
     if problems:
         for problem in problems:
             click.echo(f"Error: {problem}", err=True)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli._connection import Connection, cluster_options
-from dralab.cli._parts import (
+from dralab.cli._components import (
     CDI,
     IMAGE_MAP,
     ROOT,
@@ -14,6 +13,7 @@ from dralab.cli._parts import (
     address_of,
     run_until_told,
 )
+from dralab.cli._connection import Connection, cluster_options
 from dralab.cli.errors import Unusable
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def node(
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """
     from dralab.apiserver.http.serving import ServingError
+    from dralab.components import nodes
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.contracts.wire import SocketError, grpc
     from dralab.kernel.randomness import Randomness
@@ -63,10 +64,9 @@ def node(
     from dralab.node.images import ImageMapError, image_map
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.log_files import RuntimeWithLogFiles
-    from dralab.node.pretend import PretendRuntime
     from dralab.node.process import ProcessRuntime
+    from dralab.node.simulated import SimulatedRuntime
     from dralab.objects.metadata import uid_of
-    from dralab.parts import nodes
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
@@ -87,7 +87,7 @@ def node(
     manager = Manager(engine, client, Randomness.from_system())
     places = _places(connection, root, cdi_root)
     processes = ProcessRuntime(engine, commands, lambda _node: places)
-    containers: ContainerRuntime = processes if runtime == "process" else PretendRuntime(engine)
+    containers: ContainerRuntime = processes if runtime == "process" else SimulatedRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")
     kubelets = Kubelets(manager, logs, only=name)
     manager.caches.when_synced(lambda: logs.forget_all_but({uid_of(p) for p in kubelets.pods}))

@@ -93,11 +93,11 @@ def _pools(files: Sequence[str], api: str) -> dict[str, list[Slice]]:
     if api == "v1":
         slices = _today(files)
     elif api == "k8srm":
-        from dralab.prototypes.k8srm import offering, reading
+        from dralab.prototypes.k8srm import pool_reader, reading
 
         objects = generations.good(generations.read(files, api))
         pools = [reading.read_pool(item) for item in objects if item["kind"] == "DevicePool"]
-        slices = list(offering.slices(pools))
+        slices = list(pool_reader.slices(pools))
     else:
         slices = _evolution(files)
     by_node: dict[str, list[Slice]] = {}

@@ -145,7 +145,7 @@ class Server:
         if report.state == "invalid":
             for finding in report.findings:
                 click.echo(f"{item['kind']} {item['metadata']['name']}: {finding}", err=True)
-        return report.mended
+        return report.document
 
 
 def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]:

@@ -41,8 +41,8 @@ def scheduler(
     """
     from dralab.allocation.selectors import CelEnvironment
     from dralab.cli.apiserver import note
+    from dralab.components.running import election, new_identity
     from dralab.kernel.randomness import Randomness
-    from dralab.parts.running import election, new_identity
     from dralab.runtime.client import serves
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli._parts import IMAGE_MAP, RUNTIME
+from dralab.cli._components import IMAGE_MAP, RUNTIME
 from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
-    from dralab.cluster import Cluster, Part
+    from dralab.cluster import Cluster, Component
 
 
 @click.command()
@@ -72,10 +72,10 @@ def up(
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
+    from dralab.components.nodes import PROCESS, NodeOptions, Nodes
+    from dralab.components.profiles import ProfileError, checked
+    from dralab.components.running import Running
     from dralab.node.images import ImageMapError, image_map
-    from dralab.parts.nodes import PROCESS, Nodes, Wanted
-    from dralab.parts.profiles import ProfileError, checked
-    from dralab.parts.running import Running
 
     if named and (nodes or fleet):
         raise click.UsageError("nodes are named, or counted by --nodes, or those of a --fleet")
@@ -90,7 +90,7 @@ def up(
         commands = image_map(images)
     except ImageMapError as error:
         raise click.BadParameter(str(error), param_hint="--image-map") from error
-    wanted = Wanted(
+    wanted = NodeOptions(
         nodes=nodes or (1 if root is not None and not (fleet or drivers or named) else None),
         named=named,
         fleet=fleet,
@@ -120,15 +120,15 @@ def up(
         raise click.BadParameter(str(error), param_hint="--without") from error
     if "v1" not in profiles:
         note("without v1 no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
-    parts: list[Part] = [running] if "v1" in profiles else []
+    components: list[Component] = [running] if "v1" in profiles else []
     if wanted and "nodes" not in left_out:
-        parts.append(Nodes(replace(wanted, classic="classic" in profiles)))
+        components.append(Nodes(replace(wanted, classic="classic" in profiles)))
 
     def begin(cluster: "Cluster") -> None:
-        from dralab.parts import example
+        from dralab.components import example
 
         if not (empty or wanted) and "v1" in profiles and example.is_empty(cluster.client):
             example.load(cluster.client)
             note("loaded the example: two nodes with devices and five pods (--empty leaves it out)")
 
-    serve(**options, profiles=profiles, parts=parts, begin=begin)
+    serve(**options, profiles=profiles, components=components, begin=begin)

@@ -17,7 +17,7 @@ MOST_SHOWN = 12
 
 
 @click.command(
-    epilog="Example: dralab validate -f pools.yaml --api evolution --repair mended/",
+    epilog="Example: dralab validate -f pools.yaml --api evolution --repair normalized/",
 )
 @generations.files_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
@@ -27,7 +27,7 @@ MOST_SHOWN = 12
 @click.option(
     "--repair",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write every document that can be mended, in the generation's last form.",
+    help="Write every document that can be normalized, in the generation's last form.",
 )
 @output_option("table", "json")
 @click.option("--strict", is_flag=True, help="Legacy documents count as invalid.")
@@ -129,7 +129,7 @@ def _repair(read: Sequence[Read], folder: Path, api: str) -> None:
         objects, left = repaired(each.item, each.report, api)
         by_file.setdefault(Path(each.origin.file).name, []).extend(objects)
         for finding in left:
-            click.echo(f"not mended: {each.title}: {finding}", err=True)
+            click.echo(f"not normalized: {each.title}: {finding}", err=True)
     for name, objects in by_file.items():
         target = folder / name
         target.write_text("".join(yaml_texts(objects)))

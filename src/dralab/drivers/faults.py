@@ -68,7 +68,7 @@ def parse(text: str) -> Fault:
     return Fault(call, kind, float(match[3] or 1.0), int(match[4] or 0))
 
 
-class Surroundings(Protocol):
+class HostProcess(Protocol):
     """What faults need of the process: both are replaced in tests."""
 
     def pause(self, seconds: float) -> None:
@@ -88,10 +88,10 @@ class FaultyPlugin:
     """A plugin to which faults happen; the rest is that of the plugin it wraps."""
 
     def __init__(
-        self, plugin: HostedPlugin, surroundings: Surroundings, faults: Sequence[Fault] = ()
+        self, plugin: HostedPlugin, process: HostProcess, faults: Sequence[Fault] = ()
     ) -> None:
         self.plugin = plugin
-        self.surroundings = surroundings
+        self.process = process
         self.faults = list(faults)
 
     @property
@@ -148,7 +148,7 @@ class FaultyPlugin:
         if fault.call != "health":
             return False
         half = max(1, int(fault.seconds * SECOND))
-        return fault.kind == "unhealthy" or self.surroundings.now() // half % 2 == 0
+        return fault.kind == "unhealthy" or self.process.now() // half % 2 == 0
 
     def _happening(self, call: str) -> set[str]:
         """Return what happens to a call now; some of it happens at once."""
@@ -162,16 +162,16 @@ class FaultyPlugin:
         kinds = {fault.kind for fault in due}
         for fault in due:
             if fault.kind == "slow":
-                self.surroundings.pause(fault.seconds)
+                self.process.pause(fault.seconds)
         if "crash-before" in kinds:
-            self.surroundings.die(DIED)
+            self.process.die(DIED)
         if "fail" in kinds:
             raise PluginError("a fault was injected")
         return kinds
 
     def _after(self, kinds: set[str]) -> None:
         if "crash-after" in kinds:
-            self.surroundings.die(DIED)
+            self.process.die(DIED)
 
 
 def slice_faults(faults: Sequence[Fault]) -> Sequence[Fault]:

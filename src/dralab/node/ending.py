@@ -10,9 +10,9 @@ from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.node.containers import Container, StartError
+from dralab.node.node_context import NodeContext
 from dralab.node.running import Running
 from dralab.node.shell import lasts
-from dralab.node.surroundings import Surroundings
 from dralab.values.json_types import JsonDict, JsonObject
 
 LEAST: Final = 2.0  # kubelet: minimumGracePeriodInSeconds, what is left after a hook
@@ -25,7 +25,7 @@ def next_to_end(containers: Sequence[Running]) -> list[Running]:
     return others[::-1] or alive[-1:]
 
 
-def end(node: Surroundings, pod: JsonDict, each: Running, grace: float) -> bool:
+def end(node: NodeContext, pod: JsonDict, each: Running, grace: float) -> bool:
     """Ask a container to end within `grace` seconds; return whether it had not been asked yet.
 
     Asked again with less time it gets less.

@@ -15,8 +15,8 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http import tls
-from dralab.apiserver.http.answering import Answering, Outcome, refused
 from dralab.apiserver.http.application import JSON, TEXT, query_of
+from dralab.apiserver.http.asgi_base import AsgiBase, Outcome, refused
 from dralab.apiserver.http.authentication import bearer, unauthorized
 from dralab.apiserver.http.guard import Guard
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
@@ -36,7 +36,7 @@ HEALTH: Final = ["healthz"]
 NAMES_OF_STREAMS: Final = {theirs: ours for ours, theirs in STREAMS.items()}
 
 
-class Answers(Answering):
+class NodeApp(AsgiBase):
     """What the endpoint of one node answers."""
 
     def __init__(self, kubelets: "Kubelets", node: str, token: str) -> None:
@@ -125,7 +125,7 @@ class Endpoint:
             self._listener.close()
             raise
         self.address = address(self._listener)
-        answers = Answers(kubelets, node, self._token)
+        answers = NodeApp(kubelets, node, self._token)
         self._server = HttpServer(answers, self._listener, self._certificate)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None

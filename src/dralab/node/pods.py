@@ -11,10 +11,10 @@ from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.node.containers import ContainerStart, Exit, NotYet, StartError
 from dralab.node.ending import end, next_to_end
 from dralab.node.environment import ConfigError, args_of, argv_of, config_of
+from dralab.node.node_context import NodeContext
 from dralab.node.probing import probe
 from dralab.node.running import Probing, Running
 from dralab.node.statuses import Verdict, conditions
-from dralab.node.surroundings import Surroundings
 from dralab.objects.claims import uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
@@ -32,7 +32,7 @@ PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 class PodLife:
     """One pod, by its UID."""
 
-    def __init__(self, node: Surroundings, pod: JsonDict) -> None:
+    def __init__(self, node: NodeContext, pod: JsonDict) -> None:
         self.node = node
         self.pod = pod
         self.uid = uid_of(pod)

@@ -15,7 +15,7 @@ MOST_SAID: Final = 1024  # of a probe's output, in events
 def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
     """Return what a probe finds wrong now, None where all is well.
 
-    A command is run in the container. What a pretended container would serve over the network
+    A command is run in the container. What a simulated container would serve over the network
     is believed to be there; a real one is asked on this machine.
     """
     command = (spec.get("exec") or {}).get("command")

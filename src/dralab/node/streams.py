@@ -245,7 +245,7 @@ def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: Wanted) -> Answ
     host = kubelet.runtime.ports_at
     if not host:
         raise ApiError.bad_request(
-            f"pod {wanted.pod} has no ports: the pretend runtime runs no processes; nodes of "
+            f"pod {wanted.pod} has no ports: the simulated runtime runs no processes; nodes of "
             "`--runtime process` do"
         )
     uid, runtime = uid_of(life.pod), kubelet.runtime

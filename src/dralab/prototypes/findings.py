@@ -29,10 +29,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A document as it was read: `mended` is its form in the generation's last stage."""
+class NormalizedDocument:
+    """A document as it was read: `document` is its form in the generation's last stage."""
 
-    mended: JsonDict
+    document: JsonDict
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -59,9 +59,9 @@ def invalid(field: str, message: str) -> Finding:
     return Finding("invalid", field, message)
 
 
-def with_amounts(report: Report) -> Report:
+def with_amounts(report: NormalizedDocument) -> NormalizedDocument:
     """Return a report that also says which amounts of a Node or Pod cannot be counted."""
-    item = report.mended
+    item = report.document
     kind = item.get("kind") if isinstance(item, dict) else ""
     if report.state == "invalid" or kind not in {"Node", "Pod"}:
         return report

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.prototypes.evolution import mending as evolution_mending
+from dralab.prototypes.evolution import normalize as evolution_normalize
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
 from dralab.prototypes.evolution.world import World as EvolutionWorld
-from dralab.prototypes.findings import Report, with_amounts
-from dralab.prototypes.k8srm import mending as k8srm_mending
+from dralab.prototypes.findings import NormalizedDocument, with_amounts
+from dralab.prototypes.k8srm import normalize as k8srm_normalize
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.prototypes.k8srm.world import World as K8srmWorld
 from dralab.prototypes.placement import Generation, World
-from dralab.prototypes.today import Today
+from dralab.prototypes.v1 import V1
 from dralab.values.json_types import JsonDict
 
 
@@ -21,12 +21,12 @@ class K8srm:
     name = "k8srm"
     api_version = K8SRM
 
-    def read(self, item: Mapping[str, Any]) -> Report:
+    def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document as k8srm reads it."""
-        return with_amounts(k8srm_mending.mend(item))
+        return with_amounts(k8srm_normalize.normalize(item))
 
     def world(self, objects: Sequence[JsonDict]) -> World:
-        """Return the world that mended objects describe."""
+        """Return the world that normalized objects describe."""
         return K8srmWorld(objects)
 
 
@@ -36,17 +36,17 @@ class Evolution:
     name = "evolution"
     api_version = EVOLUTION
 
-    def read(self, item: Mapping[str, Any]) -> Report:
+    def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document as dra-evolution reads it."""
-        return with_amounts(evolution_mending.mend(item))
+        return with_amounts(evolution_normalize.normalize(item))
 
     def world(self, objects: Sequence[JsonDict]) -> World:
-        """Return the world that mended objects describe."""
+        """Return the world that normalized objects describe."""
         return EvolutionWorld(objects)
 
 
 GENERATIONS: Final[Mapping[str, Generation]] = {
-    generation.name: generation for generation in (K8srm(), Evolution(), Today())
+    generation.name: generation for generation in (K8srm(), Evolution(), V1())
 }
 TODAY: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from dralab.allocation.outcome import Outcome
 from dralab.allocation.problem import Node, Problem
 from dralab.objects.nodes import NodeFilters, UnfitReason
-from dralab.prototypes.findings import Report
+from dralab.prototypes.findings import NormalizedDocument
 from dralab.values.json_types import JsonDict
 
 
@@ -83,7 +83,7 @@ Placement = Placed | Unplaced
 class World(Protocol):
     """Everything of one generation that a set of objects describes.
 
-    Objects are mended documents; a placement changes nothing until it is applied.
+    Objects are normalized documents; a placement changes nothing until it is applied.
     """
 
     def pods(self) -> Sequence[JsonDict]:
@@ -113,10 +113,10 @@ class Generation(Protocol):
     name: str
     api_version: str
 
-    def read(self, item: Mapping[str, Any]) -> Report:
+    def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document as this generation reads it."""
         ...
 
     def world(self, objects: Sequence[JsonDict]) -> World:
-        """Return the world that mended objects describe."""
+        """Return the world that normalized objects describe."""
         ...

@@ -1,25 +1,27 @@
-"""Documents mended so that the generation's own limits and types accept them.
+"""Documents normalized so that the generation's own limits and types accept them.
 
 What tolerant reading renamed is written out. Pools of dra-evolution that break its limits are split
-by whole cards, and their names become identifiers; what cannot be mended is returned.
+by whole cards, and their names become identifiers; what cannot be normalized is returned.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dralab.prototypes.evolution import mending as evolution
+from dralab.prototypes.evolution import normalize as evolution
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_DEVICES
-from dralab.prototypes.findings import Finding, Report, copied, of_level
+from dralab.prototypes.findings import Finding, NormalizedDocument, copied, of_level
 from dralab.values.json_types import JsonDict
 
 CARD: Final = re.compile(r"^([a-z]+-\d+)(-|$)")
 
 
-def repaired(item: Any, report: Report, api: str) -> tuple[list[JsonDict], list[Finding]]:
-    """Return the mended objects of a document, and what is still wrong with them."""
+def repaired(
+    item: Any, report: NormalizedDocument, api: str
+) -> tuple[list[JsonDict], list[Finding]]:
+    """Return the normalized objects of a document, and what is still wrong with them."""
     if report.state != "invalid":
-        return [report.mended], []
+        return [report.document], []
     if api != "evolution":
         return [], of_level(report.findings, "invalid")
     parts = item if isinstance(item, list) else [item]
@@ -27,7 +29,7 @@ def repaired(item: Any, report: Report, api: str) -> tuple[list[JsonDict], list[
     left = [
         finding
         for each in objects
-        for finding in of_level(evolution.mend(each).findings, "invalid")
+        for finding in of_level(evolution.normalize(each).findings, "invalid")
     ]
     return objects, left
 

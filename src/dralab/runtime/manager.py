@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Manager:
-    """The surroundings of reconcilers that share caches.
+    """The context of reconcilers that share caches.
 
     Give `cache(...)` and `queue(...)` to whoever needs them, then `start`: queues hold their
     keys back until every cache has seen its collection once, so that nobody decides on half of

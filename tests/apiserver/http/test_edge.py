@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.asgi import Edge, EdgeLimits
+from dralab.apiserver.http.asgi import AsgiApp, AsgiLimits
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
 from dralab.apiserver.resources.watches import Watching
@@ -85,12 +85,12 @@ def watches_that_are_short_count_as_long(monkeypatch: pytest.MonkeyPatch) -> Non
 class Running:
     """A server in a thread of its own."""
 
-    def __init__(self, tiny: Tiny, limits: EdgeLimits | None = None) -> None:
+    def __init__(self, tiny: Tiny, limits: AsgiLimits | None = None) -> None:
         self.tiny = tiny
         self.loop = asyncio.new_event_loop()
         self.listener = listen("127.0.0.1", 0)
         self.port = address(self.listener)[1]
-        self.edge = Edge(tiny, limits)
+        self.edge = AsgiApp(tiny, limits)
         started = threading.Event()
         self.stop: Callable[[], None] = lambda: None
 
@@ -132,7 +132,7 @@ class Running:
 def start() -> Iterator[Callable[..., Running]]:
     running: list[Running] = []
 
-    def begin(tiny: Tiny | None = None, limits: EdgeLimits | None = None) -> Running:
+    def begin(tiny: Tiny | None = None, limits: AsgiLimits | None = None) -> Running:
         running.append(Running(tiny or Tiny(), limits))
         return running[-1]
 
@@ -179,7 +179,7 @@ def test_requests_of_one_turn_are_one_batch(start: Start) -> None:
 
 def test_decisions_do_not_wait_behind_records_and_records_are_not_forgotten() -> None:
     tiny = Tiny()
-    edge = Edge(tiny, EdgeLimits(batch=4, records=2))
+    edge = AsgiApp(tiny, AsgiLimits(batch=4, records=2))
     paths = [f"/events-{n}" for n in range(5)] + [f"/pod-{n}" for n in range(5)]
 
     async def all_at_once() -> None:
@@ -310,7 +310,7 @@ def test_with_a_full_disk_reads_go_on_and_writes_say_so(start: Start) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(start: Start) -> None:
-    server = start(limits=EdgeLimits(body=1_000))
+    server = start(limits=AsgiLimits(body=1_000))
     with socket.create_connection(("127.0.0.1", server.port)) as plain:
         plain.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n")
         answer = plain.makefile("rb").read()
@@ -325,7 +325,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(start: Start) -> 
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(start: Start) -> None:
-    server = start(limits=EdgeLimits(body_time=0.05))
+    server = start(limits=AsgiLimits(body_time=0.05))
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
         slow.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc")
         slow.settimeout(10)
@@ -393,7 +393,7 @@ def test_large_answers_are_compressed_on_request() -> None:
             "headers": [(b"accept-encoding", b"gzip, br")],
             "client": (peer, 1),
         }
-        edge = Edge(Tiny())
+        edge = AsgiApp(Tiny())
         await edge(scope, receive, send)
         edge.close()
         return sent

@@ -7,7 +7,7 @@ import time
 import orjson
 import pytest
 
-from dralab.apiserver.http.asgi import Edge
+from dralab.apiserver.http.asgi import AsgiApp
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -68,7 +68,7 @@ def run(*requests):
     server.handle(request("POST", CONFIG_MAPS, config_map("warm")))
 
     async def ask():
-        edge = Edge(server)
+        edge = AsgiApp(server)
         edge.loop = asyncio.get_running_loop()
         try:
             return [await edge.submit(each) for each in requests]
@@ -146,7 +146,7 @@ def test_the_loop_goes_on_while_a_large_body_is_read():
     server = ApiServer(MemoryStore())
 
     async def ask():
-        edge = Edge(server)
+        edge = AsgiApp(server)
         edge.loop = asyncio.get_running_loop()
         large = edge.submit(ATTACKS["a large YAML"][0])
         assert not edge.idle

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from dralab.api.kinds import Kinds
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Tokens
-from dralab.apiserver.http.messages import ByteStream, Elsewhere, HttpRequest, Upgrade, WatchStream
+from dralab.apiserver.http.messages import ByteStream, HttpRequest, Proxied, Upgrade, WatchStream
 from dralab.apiserver.nodes import Nodes
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.options import User
@@ -99,9 +99,9 @@ class InProcess:
                 body=question.body,
             )
         )
-        if isinstance(answer, (ByteStream, Elsewhere, Upgrade)):
+        if isinstance(answer, (ByteStream, Proxied, Upgrade)):
             # Logs and exec lead out of the server: no file asks for them.
-            if not isinstance(answer, Elsewhere):
+            if not isinstance(answer, Proxied):
                 answer.source.close()
             return Reply(501, {}, b"")
         if not isinstance(answer, WatchStream):

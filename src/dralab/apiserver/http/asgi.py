@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.answering import (
-    Answering,
-    EdgeLimits,
+from dralab.apiserver.http.asgi_base import (
+    AsgiBase,
+    AsgiLimits,
     Outcome,
     Receive,
     Send,
@@ -56,10 +56,10 @@ class Served(Protocol):
         ...
 
 
-class Edge(Answering):
+class AsgiApp(AsgiBase):
     """The ASGI application. `served` may be exchanged between requests: a fresh store per test."""
 
-    def __init__(self, served: Served, limits: EdgeLimits | None = None) -> None:
+    def __init__(self, served: Served, limits: AsgiLimits | None = None) -> None:
         super().__init__(limits)
         self.served = served
         self._waiting: list[tuple[HttpRequest, asyncio.Future[Outcome]]] = []
@@ -209,9 +209,9 @@ class _Watch:
 
     stream: WatchStream
     subscription: Subscription[bytes]
-    edge: Edge
+    edge: AsgiApp
 
-    async def answer(self, answering: Answering, receive: Receive, send: Send) -> None:
+    async def answer(self, answering: AsgiBase, receive: Receive, send: Send) -> None:
         """Send the changes until its time is over."""
         edge, watch, loop = self.edge, self.subscription, asyncio.get_running_loop()
         timeout = self.stream.watching.timeout or edge.limits.watch_time

@@ -115,7 +115,7 @@ class Upgrade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class Proxied:
     """An answer that has to be asked for over the network, such as the logs of another machine.
 
     `ask` is awaited on the server's loop, once the batch of the store is over; it may raise
@@ -125,4 +125,4 @@ class Elsewhere:
     ask: Callable[[], Awaitable[HttpResponse | ByteStream | Upgrade]]
 
 
-Answer = HttpResponse | WatchStream | ByteStream | Upgrade | Elsewhere
+Answer = HttpResponse | WatchStream | ByteStream | Upgrade | Proxied

@@ -19,7 +19,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dralab.apiserver.http.answering import Answering
+from dralab.apiserver.http.asgi_base import AsgiBase
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class HttpServer:
     """One listening socket, served on the running loop until `stop`."""
 
     def __init__(
-        self, edge: Answering, listener: socket.socket, certificate: Certificate | None = None
+        self, edge: AsgiBase, listener: socket.socket, certificate: Certificate | None = None
     ) -> None:
         self.edge = edge
         self.listener = listener

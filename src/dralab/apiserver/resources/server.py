@@ -10,7 +10,7 @@ from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import deleting, patching, reading, reviews, subresources, writing
 from dralab.apiserver.resources.context import Context
-from dralab.apiserver.resources.customs import CustomResources
+from dralab.apiserver.resources.crds import CustomResources
 from dralab.apiserver.resources.options import (
     ADMIN,
     DeleteOptions,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dralab.prototypes.classic import selectors
-from dralab.prototypes.findings import Finding, Report, invalid
+from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.prototypes.schema_words import (
     AGE,
     Schema,
@@ -121,10 +121,10 @@ KINDS: Final[tuple[Schema, ...]] = (
 )
 
 
-def mend(value: JsonDict) -> Report:
+def normalize(value: JsonDict) -> NormalizedDocument:
     """Return an object as it is, with what is wrong with its selectors."""
     findings = (_finding(field, entry) for field, entry in _selecting(value))
-    return Report(mended=value, findings=tuple(filter(None, findings)))
+    return NormalizedDocument(document=value, findings=tuple(filter(None, findings)))
 
 
 def _selecting(value: JsonDict) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -34,7 +34,7 @@ def title(item: JsonObject) -> str:
 
 
 def read(items: Iterable[JsonDict], generation: str) -> Scene:
-    """Return what the (mended) objects of a generation mean; others pass through."""
+    """Return what the (normalized) objects of a generation mean; others pass through."""
     scene = Scene()
     for item in items:
         part = READERS[generation](item, scene.notes)

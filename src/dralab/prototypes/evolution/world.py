@@ -15,7 +15,7 @@ from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.prototypes.evolution.expressions import Expressions
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_RESERVED_FOR
 from dralab.prototypes.findings import copied
-from dralab.prototypes.k8srm.asking import UnallocatableError, suffix
+from dralab.prototypes.k8srm.claim_reader import UnallocatableError, suffix
 from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
 from dralab.prototypes.searching import SearchingWorld
 from dralab.values.json_types import JsonDict

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from dralab.allocation.problem import Attribute
-from dralab.prototypes.k8srm.mending import mended_claim_spec
 from dralab.prototypes.k8srm.model import (
     Claim,
     ClaimSpec,
@@ -18,13 +17,14 @@ from dralab.prototypes.k8srm.model import (
     Pool,
     Provided,
 )
+from dralab.prototypes.k8srm.normalize import normalized_claim_spec
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import form_of, parse_any, render
 
 
 def read_class(item: JsonObject) -> DeviceClass:
-    """Return a mended DeviceClass."""
+    """Return a normalized DeviceClass."""
     spec = item.get("spec") or {}
     definition = spec.get("definition") or {}
     selector = spec.get("selector")
@@ -44,7 +44,7 @@ def read_class(item: JsonObject) -> DeviceClass:
 
 
 def read_claim(item: JsonObject) -> Claim:
-    """Return a mended DeviceClaim."""
+    """Return a normalized DeviceClaim."""
     metadata = item["metadata"]
     namespace = metadata.get("namespace") or "default"
     return Claim(
@@ -56,7 +56,7 @@ def read_claim(item: JsonObject) -> Claim:
 
 
 def read_claim_spec(spec: JsonObject, namespace: str) -> ClaimSpec:
-    """Return a mended claim spec; configs are looked for in the claim's namespace."""
+    """Return a normalized claim spec; configs are looked for in the claim's namespace."""
     return ClaimSpec(
         instances=tuple(
             Instance(
@@ -77,7 +77,7 @@ def shorthand(name: str, class_name: str) -> dict[str, Any]:
 
 
 def read_pool(item: JsonObject) -> Pool:
-    """Return a mended DevicePool; a device's attributes win over the pool's."""
+    """Return a normalized DevicePool; a device's attributes win over the pool's."""
     spec = item["spec"]
     common = attributes(spec.get("attributes") or ())
     return Pool(
@@ -126,7 +126,7 @@ def attributes(items: Iterable[JsonObject]) -> dict[str, Attribute]:
 
 
 def read_pod(item: JsonObject) -> Pod:
-    """Return a mended Pod, of the last stage (a struct) or an earlier one (a list)."""
+    """Return a normalized Pod, of the last stage (a struct) or an earlier one (a list)."""
     metadata, spec = item["metadata"], item.get("spec") or {}
     claims = spec.get("deviceClaims") or {}
     whole = isinstance(claims, dict) and "devices" not in claims
@@ -166,7 +166,7 @@ def _early_entries(claims: Iterable[JsonObject]) -> Iterable[PodEntry]:
             yield PodEntry(name=name, how="template", source=entry["claimTemplateName"])
         else:
             embedded = entry.get("claim") or entry.get("template") or {}
-            spec = mended_claim_spec(dict(embedded), name, f"spec.deviceClaims[{index}]", [])
+            spec = normalized_claim_spec(dict(embedded), name, f"spec.deviceClaims[{index}]", [])
             yield PodEntry(name=name, how="embedded", spec=spec)
 
 

@@ -8,12 +8,12 @@ import orjson
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.prototypes.findings import copied
-from dralab.prototypes.k8srm import asking, offering, reading
-from dralab.prototypes.k8srm.asking import AskedClaim, UnallocatableError
+from dralab.prototypes.k8srm import claim_reader, pool_reader, reading
+from dralab.prototypes.k8srm.claim_reader import AskedClaim, UnallocatableError
 from dralab.prototypes.k8srm.expressions import Expressions
 from dralab.prototypes.k8srm.kinds import API_VERSION
-from dralab.prototypes.k8srm.mending import MAX_CONFIGS
 from dralab.prototypes.k8srm.model import Claim, ConfigRef, PodEntry
+from dralab.prototypes.k8srm.normalize import MAX_CONFIGS
 from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
 from dralab.prototypes.searching import SearchingWorld
 from dralab.values.json_types import JsonDict
@@ -29,7 +29,7 @@ class World(SearchingWorld):
     def __init__(self, objects: Iterable[JsonDict]) -> None:
         super().__init__(objects)
         self.expressions = Expressions()
-        self.catalog = asking.Classes(
+        self.catalog = claim_reader.Classes(
             [reading.read_class(item) for item in self._of("DeviceClass")],
             {
                 item["metadata"]["name"]: tuple(item.get("deviceTypes") or ())
@@ -38,7 +38,7 @@ class World(SearchingWorld):
             self.expressions,
         )
         self.pools = [reading.read_pool(item) for item in self._of("DevicePool")]
-        self.slices = tuple(offering.slices(self.pools))
+        self.slices = tuple(pool_reader.slices(self.pools))
 
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
@@ -91,7 +91,9 @@ class World(SearchingWorld):
             spec = reading.shorthand(entry.name, entry.source)
         else:
             spec = copied(dict(entry.spec))
-        name = "-".join(part for part in (pod, entry.name, asking.suffix(namespace, pod)) if part)
+        name = "-".join(
+            part for part in (pod, entry.name, claim_reader.suffix(namespace, pod)) if part
+        )
         owner = self._owner(pod, namespace)
         item: JsonDict = {
             "apiVersion": API_VERSION,
@@ -165,7 +167,7 @@ class World(SearchingWorld):
             for part in claim.status.get("allocations") or ():
                 if part["devicePoolName"] in numbers and part.get("deviceName"):
                     number = numbers[part["devicePoolName"]]
-                    held[offering.device_id(number, part["deviceName"])] = (str(claim),)
+                    held[pool_reader.device_id(number, part["deviceName"])] = (str(claim),)
         return InUse(exclusive=frozenset(held), holders=held)
 
     def _nodes_of(self, claim: Claim) -> set[str]:
@@ -190,7 +192,7 @@ class World(SearchingWorld):
             if not claim.claim.allocated:
                 allocation = next(found)
                 status["classConfigs"], status["claimConfigs"] = configs[claim.name]
-                status["allocations"] = offering.allocated(self.pools, claim, allocation)
+                status["allocations"] = pool_reader.allocated(self.pools, claim, allocation)
                 devices += self._devices(claim, allocation)
             names = status.setdefault("podNames", [])
             if pod["metadata"]["name"] not in names:
@@ -215,7 +217,7 @@ class World(SearchingWorld):
             pool = self.pools[int(chosen.device.pool)]
             yield Device(
                 claim=claim.name,
-                request=asking.instance_of(chosen.request),
+                request=claim_reader.instance_of(chosen.request),
                 pool=pool.name,
                 device=chosen.device.device,
                 driver=pool.driver,

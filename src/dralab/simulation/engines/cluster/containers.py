@@ -1,7 +1,7 @@
 """Containers of a simulation: they take as long as the pod says, and fail as chance has it.
 
 A pod says how long it runs by the annotation `simulation.dralab.dev/runs`; for one that does not,
-the pretended runtime of `dralab up` acts its command out.
+the simulated runtime of `dralab up` acts its command out.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from dralab.node.containers import (
     Session,
     StartError,
 )
-from dralab.node.pretend import PretendRuntime
+from dralab.node.simulated import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.simulation.lifecycle.delays import Delays
 from dralab.simulation.lifecycle.model import LifeCycle
@@ -54,7 +54,7 @@ class Containers:
         self.life = life
         self.delays = Delays(life, chance.stream)
         self.audience = audience
-        self.pretend = PretendRuntime(engine)
+        self.pretend = SimulatedRuntime(engine)
         self._fetched: set[str] = set()
         # How many run whose end is certain.
         self.busy = 0

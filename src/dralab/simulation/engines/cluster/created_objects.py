@@ -4,9 +4,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import Claim, Driver, Result
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import Resource
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.errors import InputError

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from dralab.api.status import ApiError
+from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.events import ENDING
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import amend
 from dralab.runtime.resources import NODES, TAINT_RULES
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes

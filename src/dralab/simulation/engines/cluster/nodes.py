@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from dralab.api.status import ApiError
+from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.plugin import PluginError
 from dralab.drivers.catalog import classes
 from dralab.drivers.driver import Driver, SliceOf
@@ -20,7 +21,6 @@ from dralab.node.kubelets import (
     Kubelets,
     NodeSpec,
 )
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, LEASES
 from dralab.simulation.engines import gpu_claims, objects

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import DRIVERS
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
@@ -20,7 +21,6 @@ from dralab.objects.claims import allocation_of, claim_names, results_of
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import is_deleting, uid_of
 from dralab.objects.pods import is_finished
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
 from dralab.simulation.engines.cluster.containers import Containers

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import SECOND
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIM_TEMPLATES, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.cluster.containers import annotation

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dralab.drivers.publishing import Publisher
     from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets, NodeSpec
-    from dralab.node.pretend import Program
     from dralab.node.process import ProcessRuntime
+    from dralab.node.simulated import Program
 
 # With the fake driver alone there is one node, of the name that its documentation shows.
 FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
@@ -34,12 +34,12 @@ CLASSIC_CLASS: Final[JsonDict] = {
     "metadata": {"name": "fake.3-shake.com"},
     "driverName": "fake.resource.3-shake.com",
 }
-PRETEND: Final = "pretend"
+SIMULATED: Final = "simulated"
 PROCESS: Final = "process"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class NodeOptions:
     """Which nodes there are to be, and what is on them.
 
     Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
@@ -51,7 +51,7 @@ class Wanted:
     nodes: int | None = None
     fleet: str = ""
     drivers: Sequence[str] = ()
-    runtime: str = PRETEND
+    runtime: str = SIMULATED
     classic: bool = False
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seed: int = 0
@@ -87,7 +87,7 @@ class Host(Protocol):
 class Nodes:
     """Nodes as a part of a cluster."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: NodeOptions) -> None:
         self.wanted = wanted
         self.engine: LiveEngine | None = None
         self.manager: Manager | None = None
@@ -135,16 +135,16 @@ class Nodes:
 
 def assemble(
     manager: Manager,
-    wanted: Wanted,
+    wanted: NodeOptions,
     programs: Mapping[str, "Program"] | None = None,
     runtime: "ContainerRuntime | None" = None,
 ) -> "Kubelets":
     """Put nodes and their drivers on a manager, live or simulated."""
     from dralab.drivers.publishing import Publisher
     from dralab.node.kubelets import Kubelets
-    from dralab.node.pretend import PretendRuntime
+    from dralab.node.simulated import SimulatedRuntime
 
-    kubelets = Kubelets(manager, runtime or PretendRuntime(manager.engine, programs))
+    kubelets = Kubelets(manager, runtime or SimulatedRuntime(manager.engine, programs))
     publisher = Publisher(manager)
     sockets: list[Any] = []
     found = _described(wanted)
@@ -248,13 +248,13 @@ def install_classic(kubelet: "Kubelet") -> "ClassicPlugin":
     return plugin
 
 
-def _sample(wanted: Wanted) -> Any:
+def _sample(wanted: NodeOptions) -> Any:
     from dralab.fleet import shapes
 
     return shapes.sample(wanted.fleet, nodes=wanted.nodes, seed=wanted.seed)
 
 
-def names(wanted: Wanted) -> list[str]:
+def names(wanted: NodeOptions) -> list[str]:
     """Return the names of the nodes that are described by number alone."""
     if wanted.named:
         return list(wanted.named)
@@ -263,7 +263,7 @@ def names(wanted: Wanted) -> list[str]:
     return [f"node-{number}" for number in range(wanted.nodes or 1)]
 
 
-def _specs(wanted: Wanted) -> list[Any]:
+def _specs(wanted: NodeOptions) -> list[Any]:
     from dralab.node.kubelets import NodeSpec
 
     if not wanted.fleet:
@@ -274,7 +274,7 @@ def _specs(wanted: Wanted) -> list[Any]:
     ]
 
 
-def _described(wanted: Wanted) -> dict[str, list["Driver"]]:
+def _described(wanted: NodeOptions) -> dict[str, list["Driver"]]:
     """Return the drivers of each node."""
     from dralab.drivers.catalog import DRIVERS
     from dralab.drivers.driver import SliceOf
@@ -308,7 +308,7 @@ def _described(wanted: Wanted) -> dict[str, list["Driver"]]:
     return found
 
 
-def _shared_slices(wanted: Wanted) -> list[JsonDict]:
+def _shared_slices(wanted: NodeOptions) -> list[JsonDict]:
     """Return the slices of a fleet that are no node's: devices over the network."""
     if not wanted.fleet:
         return []

@@ -3,16 +3,16 @@
 import pytest
 
 from builders import claim, request
+from dralab.components.nodes import NodeOptions, assemble
+from dralab.components.simulated import SimulatedCluster
 from dralab.fleet import shapes
-from dralab.parts.nodes import Wanted, assemble
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS
 
 
 @pytest.mark.parametrize("shape", shapes.names())
 def test_pods_of_a_fleet_get_devices_of_each_class(shape):
     cluster = SimulatedCluster()
-    kubelets = assemble(cluster.manager, Wanted(nodes=2, fleet=shape))
+    kubelets = assemble(cluster.manager, NodeOptions(nodes=2, fleet=shape))
     cluster.wait(2)
     classes = [obj["metadata"]["name"] for obj in cluster.client.list(CLASSES).items]
     nodes = [obj["metadata"]["name"] for obj in cluster.client.list(NODES).items]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from dralab.api.resource.features import Features
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.components.profiles import install
+from dralab.components.running import assemble
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.kernel.events import Events
 from dralab.kernel.randomness import Randomness
-from dralab.parts.profiles import install
-from dralab.parts.running import assemble
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.simulated import SimulatedEngine

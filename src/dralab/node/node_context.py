@@ -14,7 +14,7 @@ from dralab.values.json_types import JsonDict
 T = TypeVar("T")
 
 
-class Surroundings(Protocol):
+class NodeContext(Protocol):
     """What a pod needs of its node."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What commands share that run a part against any cluster."""
+"""What commands share that run a component against any cluster."""
 
 import signal
 import threading
@@ -28,10 +28,22 @@ CDI = click.option(
     help="Where CDI files lie.",
 )
 
+
+class RuntimeChoice(click.Choice[str]):
+    """Takes `pretend`, the former name of `simulated`, with a warning."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the runtime's present name."""
+        if value == "pretend":
+            click.echo("warning: --runtime pretend is now --runtime simulated", err=True)
+            value = "simulated"
+        return super().convert(value, param, ctx)
+
+
 RUNTIME = click.option(
     "--runtime",
-    type=click.Choice(["pretend", "process"]),
-    default="pretend",
+    type=RuntimeChoice(["simulated", "process"]),
+    default="simulated",
     show_default=True,
     help="Act containers out, or run their commands as processes of this machine.",
 )

@@ -4,7 +4,7 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster, Options
-from dralab.parts import profiles
+from dralab.components import profiles
 from dralab.runtime.client import Resource
 from dralab.runtime.kubeconfig import read
 from dralab.runtime.remote import RemoteClient

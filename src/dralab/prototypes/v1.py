@@ -12,7 +12,7 @@ from dralab.allocation.problem import Node, Problem
 from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.allocation.snapshot import Placed as PlacedToday
 from dralab.api.resource.files import ResourceCheck
-from dralab.prototypes.findings import Report, copied, invalid, with_amounts
+from dralab.prototypes.findings import NormalizedDocument, copied, invalid, with_amounts
 from dralab.prototypes.placement import Device, Placed, Placement, Unplaced, refused
 from dralab.values.json_types import JsonDict
 
@@ -23,19 +23,19 @@ NOW: Final = "1970-01-01T00:00:00Z"
 CHECK: Final = ResourceCheck(now=NOW, expressions=compiled)
 
 
-class Today:
+class V1:
     """resource.k8s.io/v1."""
 
     name = "v1"
     api_version = API_VERSION
 
-    def read(self, item: Mapping[str, Any]) -> Report:
+    def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document in the hub's form, or everything that is wrong with it."""
         checked = CHECK(dict(item))
         if checked is None:
-            return with_amounts(Report(mended=dict(item)))
+            return with_amounts(NormalizedDocument(document=dict(item)))
         found = tuple(invalid(error.field, error.body) for error in checked.errors)
-        return Report(mended=dict(checked.object), findings=found)
+        return NormalizedDocument(document=dict(checked.object), findings=found)
 
     def world(self, objects: Sequence[JsonDict]) -> "World":
         """Return the world that objects describe."""

@@ -10,8 +10,16 @@ from typing import Any, Final
 from dralab.api import structural
 from dralab.prototypes.evolution.expressions import Expressions
 from dralab.prototypes.evolution.kinds import API_VERSION, KINDS, MAX_DOMAIN, MAX_ID
-from dralab.prototypes.findings import Finding, Report, copied, identity, invalid, legacy, warning
-from dralab.prototypes.k8srm import mending as k8srm
+from dralab.prototypes.findings import (
+    Finding,
+    NormalizedDocument,
+    copied,
+    identity,
+    invalid,
+    legacy,
+    warning,
+)
+from dralab.prototypes.k8srm import normalize as k8srm
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.values.json_types import JsonDict
 from dralab.values.names import c_identifier_problems, label_problems, subdomain_problems
@@ -25,51 +33,51 @@ DROPPED: Final[Mapping[str, tuple[str, ...]]] = {"ResourcePool": ("distributedAl
 EXPRESSIONS: Final = Expressions()
 
 
-def mend(item: Mapping[str, Any] | list[Any]) -> Report:
+def normalize(item: Mapping[str, Any] | list[Any]) -> NormalizedDocument:
     """Return a document as this generation reads it."""
     if isinstance(item, list):
         return _list(item)
-    mended: JsonDict = copied(dict(item))
+    normalized: JsonDict = copied(dict(item))
     api_version, kind, _, name = identity(item)
     found: list[Finding] = []
     if api_version == K8SRM or (api_version, kind) == ("v1", "Pod"):
-        return _k8srm(mended, kind)
+        return _k8srm(normalized, kind)
     if api_version != API_VERSION and api_version.startswith("resource.k8s.io/"):
         found.append(
             invalid("apiVersion", f'"{api_version}" is not served, it must be {API_VERSION}')
         )
     if api_version == API_VERSION and kind == "DevicePool":
-        kind = mended["kind"] = "ResourcePool"
+        kind = normalized["kind"] = "ResourcePool"
         found.append(legacy("kind", "DevicePool of an earlier draft, read as ResourcePool"))
     if api_version.startswith("resource.k8s.io/"):
-        found += _checked(mended, kind)
+        found += _checked(normalized, kind)
     elif api_version != "v1":
         found.append(
             legacy("apiVersion", f"a {kind} has no place here: configs hold their parameters")
         )
     found += k8srm.named(name)
-    return Report(mended=mended, findings=tuple(found))
+    return NormalizedDocument(document=normalized, findings=tuple(found))
 
 
-def _list(items: list[Any]) -> Report:
+def _list(items: list[Any]) -> NormalizedDocument:
     """A YAML list is no document of the API; what is in it is checked all the same."""
     found = [invalid("", "a YAML list: every object needs a document of its own")]
     for index, item in enumerate(items):
         if isinstance(item, dict):
-            report = mend(item)
+            report = normalize(item)
             found += [
                 Finding(each.level, f"[{index}].{each.field}", each.message)
                 for each in report.findings
             ]
-    return Report(
-        mended={"apiVersion": "v1", "kind": "List", "items": items}, findings=tuple(found)
+    return NormalizedDocument(
+        document={"apiVersion": "v1", "kind": "List", "items": items}, findings=tuple(found)
     )
 
 
-def _k8srm(item: JsonDict, kind: str) -> Report:
-    report = k8srm.mend(item)
+def _k8srm(item: JsonDict, kind: str) -> NormalizedDocument:
+    report = k8srm.normalize(item)
     note = legacy("apiVersion", f"a {kind} of k8srm, not updated to {API_VERSION}")
-    return Report(mended=report.mended, findings=(note, *report.findings))
+    return NormalizedDocument(document=report.document, findings=(note, *report.findings))
 
 
 def _checked(item: JsonDict, kind: str) -> list[Finding]:

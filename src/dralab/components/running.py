@@ -1,7 +1,7 @@
 """Scheduler and controllers, on one engine, beside a server or far from it.
 
-A `Cluster` takes a `Running` as one of its parts; `dralab scheduler` uses the same pieces against
-any server. In simulated time hand `assemble` a manager on a `SimulatedEngine`.
+A `Cluster` takes a `Running` as one of its components; `dralab scheduler` uses the same pieces
+against any server. In simulated time hand `assemble` a manager on a `SimulatedEngine`.
 """
 
 import socket
@@ -31,7 +31,7 @@ PARTS: Final = (SCHEDULER, CONTROLLERS, NODES)
 
 
 class Host(Protocol):
-    """What parts need of a cluster."""
+    """What components need of a cluster."""
 
     @property
     def client(self) -> Client:
@@ -53,7 +53,7 @@ class Host(Protocol):
 
 
 class Running:
-    """The parts of a cluster that need no node: `without` names those to leave out.
+    """The components of a cluster that need no node: `without` names those to leave out.
 
     `classic` adds those of classic DRA.
     """
@@ -72,7 +72,7 @@ class Running:
     def start(self, cluster: Host) -> None:
         """Begin beside a server that answers."""
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
-        engine = self.engine = LiveEngine(name="dralab-parts", clock=cluster.clock)
+        engine = self.engine = LiveEngine(name="dralab-components", clock=cluster.clock)
         manager = self.manager = Manager(engine, cluster.client, randomness)
         kinds = cluster.server.resources.kinds
 

@@ -5,9 +5,9 @@ import orjson
 
 from builders import pod, worker
 from dralab.api.resource.features import with_gates
+from dralab.components import example
+from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import rfc3339
-from dralab.parts import example
-from dralab.parts.simulated import SimulatedCluster
 from dralab.runtime.resources import (
     CLAIMS,
     CONFIG_MAPS,

@@ -1,6 +1,6 @@
 """Answers over ASGI: bodies in, answers out, and streams that go on, with limits on all of them.
 
-What answers a request is left to whoever derives from `Answering`: the API server's edge, a
+What answers a request is left to whoever derives from `AsgiBase`: the API server's edge, a
 node's endpoint.
 """
 
@@ -18,9 +18,9 @@ import orjson
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import (
     ByteStream,
-    Elsewhere,
     HttpRequest,
     HttpResponse,
+    Proxied,
     Source,
     Upgrade,
 )
@@ -38,7 +38,7 @@ LOOPBACK: Final = ("127.", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeLimits:
+class AsgiLimits:
     """What a client may ask of the edge; times in seconds, sizes in bytes."""
 
     body: int = 3 * 1024 * 1024  # k8s.io/apiserver MaxRequestBodyBytes
@@ -51,7 +51,7 @@ class EdgeLimits:
 class Opened(Protocol):
     """An answer of a kind that only the deriving class knows; it sends itself."""
 
-    async def answer(self, answering: "Answering", receive: Receive, send: Send) -> None:
+    async def answer(self, answering: "AsgiBase", receive: Receive, send: Send) -> None:
         """Send it all."""
         ...
 
@@ -60,14 +60,14 @@ class Opened(Protocol):
         ...
 
 
-Outcome = HttpResponse | ByteStream | Upgrade | Elsewhere | Opened
+Outcome = HttpResponse | ByteStream | Upgrade | Proxied | Opened
 
 
-class Answering(ABC):
+class AsgiBase(ABC):
     """An ASGI application; `submit` says how requests are answered."""
 
-    def __init__(self, limits: EdgeLimits | None = None) -> None:
-        self.limits = limits or EdgeLimits()
+    def __init__(self, limits: AsgiLimits | None = None) -> None:
+        self.limits = limits or AsgiLimits()
         self._woken: list[asyncio.Event] = []
         self._wake_lock = threading.Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -148,7 +148,7 @@ class Answering(ABC):
     async def _outcome(self, request: HttpRequest) -> HttpResponse | ByteStream | Upgrade | Opened:
         """Answer a request, also where somebody else has to be asked for the answer."""
         outcome = await self.submit(request)
-        if not isinstance(outcome, Elsewhere):
+        if not isinstance(outcome, Proxied):
             return outcome
         try:
             return await outcome.ask()
@@ -302,7 +302,7 @@ def abandon(outcome: Outcome) -> None:
     """Close what was opened for a client that is gone."""
     if isinstance(outcome, (ByteStream, Upgrade)):
         outcome.source.close()
-    elif not isinstance(outcome, (HttpResponse, Elsewhere)):
+    elif not isinstance(outcome, (HttpResponse, Proxied)):
         outcome.close()
 
 

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dralab.api import structural
-from dralab.prototypes.findings import Finding, Report, copied, identity, invalid, legacy, warning
+from dralab.prototypes.findings import (
+    Finding,
+    NormalizedDocument,
+    copied,
+    identity,
+    invalid,
+    legacy,
+    warning,
+)
 from dralab.prototypes.k8srm import expressions
 from dralab.prototypes.k8srm.kinds import API_VERSION, KINDS
 from dralab.values.json_types import JsonDict
@@ -19,32 +27,32 @@ MAX_CONFIGS: Final = 32
 VALUES: Final = ("stringValue", "intValue", "quantityValue", "semVerValue")
 
 
-def mend(item: Mapping[str, Any]) -> Report:
+def normalize(item: Mapping[str, Any]) -> NormalizedDocument:
     """Return a document of the group, a Pod or a ConfigMap in the last stage's form.
 
     Kinds that this generation does not know pass as they are.
     """
-    mended: JsonDict = copied(dict(item))
+    normalized: JsonDict = copied(dict(item))
     api_version, kind, _, name = identity(item)
     found: list[Finding] = []
     if kind in SCHEMAS and api_version == API_VERSION:
-        errors = structural.errors(SCHEMAS[kind], mended)
+        errors = structural.errors(SCHEMAS[kind], normalized)
         found += [invalid(error.field, error.body) for error in errors]
         found += [
             invalid(path, f"unknown field of a {kind}")
-            for path in structural.unknown_fields(SCHEMAS[kind], mended)
+            for path in structural.unknown_fields(SCHEMAS[kind], normalized)
         ]
         if not errors:
-            MENDERS.get(kind, _as_it_is)(mended, found)
+            NORMALIZERS.get(kind, _as_it_is)(normalized, found)
     elif api_version == API_VERSION:
         known = ", ".join(sorted(SCHEMAS))
         found.append(invalid("kind", f'"{kind}" is none of {known}'))
     elif (api_version, kind) == ("v1", "Pod"):
-        _mend_pod(mended, found)
+        _normalize_pod(normalized, found)
     elif (api_version, kind) == ("v1", "ConfigMap"):
-        _mend_config_map(mended, found)
+        _normalize_config_map(normalized, found)
     found += named(name)
-    return Report(mended=mended, findings=tuple(found))
+    return NormalizedDocument(document=normalized, findings=tuple(found))
 
 
 def named(name: str) -> list[Finding]:
@@ -137,12 +145,12 @@ def _mend_match(part: JsonDict, path: str, found: list[Finding]) -> None:
 
 
 def _mend_claim(item: JsonDict, found: list[Finding]) -> None:
-    item["spec"] = mended_claim_spec(
+    item["spec"] = normalized_claim_spec(
         item.get("spec") or {}, item["metadata"]["name"], "spec", found
     )
 
 
-def mended_claim_spec(spec: JsonDict, name: str, path: str, found: list[Finding]) -> JsonDict:
+def normalized_claim_spec(spec: JsonDict, name: str, path: str, found: list[Finding]) -> JsonDict:
     """Return a claim's spec in the last stage's form; `name` is for the one instance of K1, K2."""
     spec = copied(spec)
     if "claims" in spec:
@@ -336,7 +344,7 @@ def _mend_consumed(device: JsonDict, names: list[str], path: str, found: list[Fi
     ]
 
 
-def _mend_pod(item: JsonDict, found: list[Finding]) -> None:
+def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
     claims = (item.get("spec") or {}).get("deviceClaims")
     if isinstance(claims, list):
         found.append(legacy("spec.deviceClaims", "a list of stages K1 to K3, read entry by entry"))
@@ -367,7 +375,7 @@ def _mend_pod(item: JsonDict, found: list[Finding]) -> None:
         found.append(invalid("spec.deviceClaims", "a struct is wanted"))
 
 
-def _mend_config_map(item: JsonDict, found: list[Finding]) -> None:
+def _normalize_config_map(item: JsonDict, found: list[Finding]) -> None:
     for key, value in (item.get("data") or {}).items():
         if not isinstance(value, str):
             item["data"][key] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -376,7 +384,7 @@ def _mend_config_map(item: JsonDict, found: list[Finding]) -> None:
             )
 
 
-MENDERS: Final[Mapping[str, Callable[[JsonDict, list[Finding]], None]]] = {
+NORMALIZERS: Final[Mapping[str, Callable[[JsonDict, list[Finding]], None]]] = {
     "DeviceClass": _mend_class,
     "DeviceClaim": _mend_claim,
     "DevicePool": _mend_pool,

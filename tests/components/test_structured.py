@@ -4,7 +4,7 @@ import pytest
 
 from builders import worker
 from dralab.api.status import ApiError
-from dralab.parts import profiles, running
+from dralab.components import profiles, running
 from dralab.runtime.resources import (
     CLAIM_PARAMETERS,
     CLASS_PARAMETERS,

@@ -41,7 +41,7 @@ class Outcome:
 
 def text() -> str:
     """Return the manifests, as YAML."""
-    return files("dralab.parts").joinpath("data/example.yaml").read_text(encoding="utf-8")
+    return files("dralab.components").joinpath("data/example.yaml").read_text(encoding="utf-8")
 
 
 def objects() -> Iterator[JsonDict]:

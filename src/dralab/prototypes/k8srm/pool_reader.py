@@ -8,7 +8,7 @@ from typing import Final
 
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import Chosen, ClaimAllocation
-from dralab.prototypes.k8srm.asking import AskedClaim
+from dralab.prototypes.k8srm.claim_reader import AskedClaim
 from dralab.prototypes.k8srm.model import Pool, Provided
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number, render

@@ -12,7 +12,7 @@ from dralab.api.kinds import ALL_VERBS, Kinds, kind_of
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.server import Resources
-from dralab.prototypes.findings import Report
+from dralab.prototypes.findings import NormalizedDocument
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 
@@ -80,14 +80,14 @@ def kinds_of(names: Sequence[str]) -> Kinds:
 def _k8srm(resources: Resources) -> None:
     from dralab.prototypes.k8srm import kinds
 
-    def mend(value: JsonDict) -> Report:
-        from dralab.prototypes.k8srm.mending import mend  # with the first object: it is large
+    def normalized(value: JsonDict) -> NormalizedDocument:
+        from dralab.prototypes.k8srm.normalize import normalize  # with the first object: large
 
-        return mend(value)
+        return normalize(value)
 
     context = resources.context
     for kind in kinds.KINDS:
-        register(context, kinds.GROUP, kinds.VERSION, kind, mend)
+        register(context, kinds.GROUP, kinds.VERSION, kind, normalized)
     # The prototype's mock server knew this one kind of configuration.
     free: JsonDict = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     config = {
@@ -110,16 +110,16 @@ def _k8srm(resources: Resources) -> None:
 def _evolution(resources: Resources) -> None:
     from dralab.prototypes.evolution import kinds
 
-    def mend(value: JsonDict) -> Report:
-        from dralab.prototypes.evolution.mending import mend
+    def normalized(value: JsonDict) -> NormalizedDocument:
+        from dralab.prototypes.evolution.normalize import normalize
 
-        return mend(value)
+        return normalize(value)
 
     context = resources.context
     for kind in kinds.KINDS:
         # A store of its own: today's objects of the same names mean something else.
         hub = f"evolution.{kinds.GROUP}/{kind['plural']}"
-        register(context, kinds.GROUP, kinds.VERSION, kind, mend, hub=hub)
+        register(context, kinds.GROUP, kinds.VERSION, kind, normalized, hub=hub)
 
 
 def _classic(resources: Resources) -> None:
@@ -128,7 +128,9 @@ def _classic(resources: Resources) -> None:
     context = resources.context
     for kind in structured.KINDS:
         hub = f"classic.{kinds.GROUP}/{kind['plural']}"
-        register(context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, structured.mend, hub=hub)
+        register(
+            context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, structured.normalize, hub=hub
+        )
     for kind in kinds.RESOURCE_KINDS:
         # A store of its own: today's claims of the same names are others.
         hub = f"classic.{kinds.GROUP}/{kind['plural']}"
@@ -159,7 +161,9 @@ class PrototypeStrategy(CustomStrategy):
     unconditional = True
 
     def __init__(
-        self, versions: Mapping[str, Mapping[str, Any]], read: Callable[[JsonDict], Report] | None
+        self,
+        versions: Mapping[str, Mapping[str, Any]],
+        read: Callable[[JsonDict], NormalizedDocument] | None,
     ) -> None:
         super().__init__(versions)
         self.read = read
@@ -195,7 +199,7 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
     group: str,
     version: str,
     described: Mapping[str, Any],
-    read: Callable[[JsonDict], Report] | None = None,
+    read: Callable[[JsonDict], NormalizedDocument] | None = None,
     hub: str = "",
 ) -> None:
     """Serve one kind, as `prototypes.schema_words.kind` describes it."""

@@ -6,9 +6,9 @@ import pytest
 
 from builders import worker
 from dralab.api.status import ApiError
+from dralab.components import profiles, running
 from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
 from dralab.drivers.classic.parameters import DriverError, Parameters
-from dralab.parts import profiles, running
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
     CLASSIC_CLAIMS,

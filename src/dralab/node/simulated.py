@@ -1,4 +1,4 @@
-"""Containers that are only pretended: no process, no image, and logs that show what they would.
+"""Simulated containers: no process, no image, and logs that show what they would.
 
 Commands that `shell` understands are acted out in the engine's time. Others run until they are
 told to stop; those of a Job end after a second. Annotations of the pod decide otherwise, for all
@@ -22,14 +22,14 @@ from dralab.runtime.engine import Engine, Timer
 PREFIX: Final = "dralab.dev/"
 JOB_SECONDS: Final = 1.0
 MOST_STEPS_AT_ONCE: Final = 10_000
-# A program of the image that does something here: `dralab.parts` adds its own.
+# A program of the image that does something here: `dralab.components` adds its own.
 Program = Callable[[ContainerStart], Callable[[], None]]
 
 
-class PretendRuntime:
+class SimulatedRuntime:
     """Acts containers out. `programs` are started and stopped for real, by the command's name."""
 
-    name = "dralab-pretend"
+    name = "dralab-simulated"
     version = "1.0.0"
     ports_at = ""
 
@@ -39,21 +39,21 @@ class PretendRuntime:
 
     def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
         """Start a container. StartError: an annotation is no number."""
-        return PretendContainer(self, start, ended)
+        return SimulatedContainer(self, start, ended)
 
     def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
         """Nothing of a pod listens."""
         return False
 
     def forget(self, pod_uid: str) -> None:
-        """Containers that are pretended share nothing."""
+        """Containers that are simulated share nothing."""
 
 
-class PretendContainer:
-    """One run of a pretended container."""
+class SimulatedContainer:
+    """One run of a simulated container."""
 
     def __init__(
-        self, runtime: PretendRuntime, start: ContainerStart, ended: Callable[[Exit], None]
+        self, runtime: SimulatedRuntime, start: ContainerStart, ended: Callable[[Exit], None]
     ) -> None:
         self.engine = runtime.engine
         self.start = start
@@ -109,7 +109,7 @@ class PretendContainer:
             raise StartError("the container does not run")
         if not understood(argv):
             raise StartError(
-                f'exec: "{argv[0] if argv else ""}": not understood by the pretend runtime; '
+                f'exec: "{argv[0] if argv else ""}": not understood by the simulated runtime; '
                 "`--runtime process` runs real commands"
             )
         steps = run(argv, self._state.env)
