@@ -22,6 +22,7 @@ from dralab.allocation.problem import Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
 from dralab.objects.claims import is_shared
 from dralab.objects.extended_resources import claim_spec, classes_by_resource
+from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.nodes import NodeFilters, UnfitReason, is_unschedulable
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
@@ -281,7 +282,7 @@ class Snapshot:
     def _is_wanted_cordoned(self) -> bool:
         """Return whether some pod goes to cordoned nodes; the fleet has them only then."""
         return any(
-            tolerates((pod.get("spec") or {}).get("tolerations") or (), UNSCHEDULABLE)
+            tolerates(spec_of(pod).get("tolerations") or (), UNSCHEDULABLE)
             for pod in self._templates()
         )
 
@@ -289,7 +290,7 @@ class Snapshot:
         yield from self.by_kind.get("Pod", ())
         for kind in sorted(KINDS):
             for workload in self.by_kind.get(kind, ()):
-                yield (workload.get("spec") or {}).get("template") or {}
+                yield spec_of(workload).get("template") or {}
 
     def _pods(self) -> list[JsonDict]:
         """Return the pods of the input and those that its workloads ask for."""
@@ -408,7 +409,7 @@ def _key(item: JsonDict) -> tuple[str, str]:
 
 
 def _allocation(claim: JsonDict) -> JsonDict | None:
-    return (claim.get("status") or {}).get("allocation")
+    return status_of(claim).get("allocation")
 
 
 def _quantities(pod: Mapping[str, Any]) -> str:

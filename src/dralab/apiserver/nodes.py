@@ -21,6 +21,7 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Pr
 from dralab.apiserver.http.routing import Route
 from dralab.apiserver.resources.options import Query, User
 from dralab.apiserver.resources.server import Resources
+from dralab.objects.metadata import status_of
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.relay import Endpoint, Relay
@@ -138,7 +139,7 @@ class Nodes:
         found = self._object("nodes", node)
         if found is None:
             raise _none(f"no node {node} to ask")
-        status = found.get("status") or {}
+        status = status_of(found)
         daemons = status.get("daemonEndpoints") or {}
         port = (daemons.get("kubeletEndpoint") or {}).get("Port") or 0
         if not 0 < port < 1 << 16:

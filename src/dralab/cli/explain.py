@@ -18,6 +18,7 @@ from dralab.cli import objects
 from dralab.cli._output import echo_json, output_option
 from dralab.cli.allocate import others, place
 from dralab.cli.generations import files_option
+from dralab.objects.metadata import status_of
 
 
 @click.command(
@@ -80,7 +81,7 @@ def _allocated(cluster: Snapshot, name: str) -> dict[str, Any] | None:
     """Return what a claim has that was allocated in the input already; None for all others."""
     namespace, slash, short = name.rpartition("/")
     for (where, known), claim in cluster.claims.items():
-        allocation = (claim.get("status") or {}).get("allocation")
+        allocation = status_of(claim).get("allocation")
         if allocation and known == short and (not slash or where == namespace):
             why = [
                 f"  request {item['request']}: {item['driver']}/{item['pool']}/{item['device']}"

@@ -13,6 +13,7 @@ from dralab.cli._connection import Connection, optional_cluster
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli.allocate import others
 from dralab.cli.schedule_early import schedule_early
+from dralab.objects.metadata import spec_of
 from dralab.objects.nodes import unavailable
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import Placed, Placement, World
@@ -112,7 +113,7 @@ def _why(world: World, placement: Placement) -> str:
 def _wanted(world: World, names: Sequence[str], namespace: str) -> list[JsonDict]:
     found = world.pods()
     if not names:
-        return [pod for pod in found if not (pod.get("spec") or {}).get("nodeName")]
+        return [pod for pod in found if not spec_of(pod).get("nodeName")]
     by_name = {
         pod["metadata"]["name"]: pod
         for pod in found

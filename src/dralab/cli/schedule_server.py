@@ -7,6 +7,7 @@ import click
 
 from dralab.api.status import ApiError
 from dralab.cli.errors import Unusable
+from dralab.objects.metadata import annotations_of
 from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import identity
 from dralab.prototypes.k8srm import kinds as k8srm
@@ -98,8 +99,7 @@ class Server:
         if self.generation.name != "v1":
             return
         made = {
-            (claim["metadata"].get("annotations") or {}).get(ENTRY): claim["metadata"]["name"]
-            for claim in placed.claims
+            annotations_of(claim).get(ENTRY): claim["metadata"]["name"] for claim in placed.claims
         }
         statuses = [
             {"name": entry["name"], "resourceClaimName": made[entry["name"]]}

@@ -19,7 +19,15 @@ from dralab.objects.claims import (
     uses_claims,
 )
 from dralab.objects.extended_resources import SYNTHETIC
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.metadata import (
+    Key,
+    controller_of,
+    is_deleting,
+    key_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
@@ -75,7 +83,7 @@ class ResourceClaims:
 
     def _group(self, old: JsonDict | None, new: JsonDict | None) -> None:
         group = new if new is not None else old
-        if group is None or not (group.get("spec") or {}).get("resourceClaims"):
+        if group is None or not spec_of(group).get("resourceClaims"):
             return
         if new is not None:
             self.group_queue.add(key_of(new))
@@ -90,7 +98,7 @@ class ResourceClaims:
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
         group = self._group_with_claims(pod)
-        statuses = list((pod.get("status") or {}).get("resourceClaimStatuses") or ())
+        statuses = list(status_of(pod).get("resourceClaimStatuses") or ())
         known = {item["name"]: item for item in statuses}
         fresh: list[JsonObject] = []
         for entry in pod["spec"].get("resourceClaims") or ():
@@ -118,7 +126,7 @@ class ResourceClaims:
         group = self.groups.get(key)
         if group is None or is_deleting(group):
             return None
-        statuses = list((group.get("status") or {}).get("resourceClaimStatuses") or ())
+        statuses = list(status_of(group).get("resourceClaimStatuses") or ())
         known = {item["name"]: item for item in statuses}
         fresh: list[JsonObject] = []
         for entry in group["spec"].get("resourceClaims") or ():

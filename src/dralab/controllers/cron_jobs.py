@@ -11,7 +11,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import Owned, each, enqueue_owner, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, status_of, uid_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRON_JOBS, JOBS
 from dralab.values import cron
@@ -133,7 +133,7 @@ class CronJobs:
     def _tell(
         self, cron_job: JsonDict, jobs: list[JsonDict], scheduled: str | None = None
     ) -> JsonDict:
-        before = cron_job.get("status") or {}
+        before = status_of(cron_job)
         active = [
             {
                 "apiVersion": "batch/v1",
@@ -205,7 +205,7 @@ class CronJobs:
 
 def _is_over(job: JsonDict) -> str:
     """Return how a job ended; empty while it has not."""
-    for condition in (job.get("status") or {}).get("conditions") or ():
+    for condition in status_of(job).get("conditions") or ():
         if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
             found: str = condition["type"]
             return found

@@ -20,7 +20,7 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.metadata import Key, is_deleting, key_of, labels_of, spec_of, status_of
 from dralab.objects.nodes import required_affinity, selects
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import NO_EXECUTE, REPELLING, untolerated
@@ -102,7 +102,7 @@ class DaemonSets:
             alive = [pod for pod in mine if not is_deleting(pod)]
             for pod in list(alive):
                 if is_finished(pod):
-                    if (pod.get("status") or {}).get("phase") == "Failed":
+                    if status_of(pod).get("phase") == "Failed":
                         self.recorder.event(
                             daemon_set,
                             "DaemonSet",
@@ -141,7 +141,7 @@ class DaemonSets:
         most = max(1, percentage(rolling.get("maxUnavailable", 1), wanted, up=True))
         away = wanted - sum(self._is_available(daemon_set, pod) for pod in pods)
         for pod in sorted(pods, key=key_of):
-            if is_deleting(pod) or (pod["metadata"].get("labels") or {}).get(HASH) == revision:
+            if is_deleting(pod) or labels_of(pod).get(HASH) == revision:
                 continue
             if self._is_available(daemon_set, pod):
                 if away >= most:
@@ -195,7 +195,7 @@ class DaemonSets:
             counts["there"] += 1
             counts["ready"] += is_ready(pod)
             counts["available"] += self._is_available(daemon_set, pod)
-            counts["updated"] += (pod["metadata"].get("labels") or {}).get(HASH) == revision
+            counts["updated"] += labels_of(pod).get(HASH) == revision
         status: dict[str, Any] = {
             "desiredNumberScheduled": counts["wanted"],
             "currentNumberScheduled": counts["there"],
@@ -220,7 +220,7 @@ def wants(daemon_set: JsonDict, node: JsonDict) -> tuple[bool, bool]:
     if not selects(node, spec.get("nodeSelector") or {}, required_affinity(spec)):
         return False, False
     tolerations = _tolerations(spec)
-    taints = (node.get("spec") or {}).get("taints") or ()
+    taints = spec_of(node).get("taints") or ()
     return (
         untolerated(tolerations, taints, REPELLING) is None,
         untolerated(tolerations, taints, {NO_EXECUTE}) is None,
@@ -251,5 +251,5 @@ def _node_of(pod: JsonDict) -> str:
 
 
 def _matters(node: JsonDict) -> tuple[Any, ...]:
-    spec = node.get("spec") or {}
+    spec = spec_of(node)
     return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")

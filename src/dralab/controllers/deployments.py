@@ -18,7 +18,15 @@ from dralab.controllers.workloads import (
 )
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.metadata import (
+    Key,
+    annotations_of,
+    controller_of,
+    is_deleting,
+    key_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS
@@ -99,7 +107,7 @@ class Deployments:
 
     def _create(self, deployment: JsonDict, sets: list[JsonDict]) -> JsonDict:
         spec, key = deployment["spec"], key_of(deployment)
-        collisions = (deployment.get("status") or {}).get("collisionCount") or 0
+        collisions = status_of(deployment).get("collisionCount") or 0
         name = template_hash(spec["template"], collisions)
         template = deepcopy(spec["template"])
         template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = name
@@ -153,14 +161,14 @@ class Deployments:
     def _mark(self, deployment: JsonDict, new: JsonDict, old: list[JsonDict]) -> JsonDict:
         """Keep the annotations that `kubectl rollout` reads: the revision and its cause."""
         latest = _revision(old)
-        revision = int((new["metadata"].get("annotations") or {}).get(REVISION) or 0)
+        revision = int(annotations_of(new).get(REVISION) or 0)
         if revision <= latest:
             revision = latest + 1
         annotations = {**_inherited(deployment), REVISION: str(revision)}
-        held = new["metadata"].get("annotations") or {}
+        held = annotations_of(new)
         if any(held.get(name) != value for name, value in annotations.items()):
             new = self._patch_set(new, {"metadata": {"annotations": annotations}})
-        if (deployment["metadata"].get("annotations") or {}).get(REVISION) != str(revision):
+        if annotations_of(deployment).get(REVISION) != str(revision):
             key = key_of(deployment)
             patched = self.client.patch(
                 DEPLOYMENTS,
@@ -190,7 +198,7 @@ class Deployments:
         return {DESIRED: str(wanted), MOST: str(wanted + self._surge(deployment))}
 
     def _is_resized(self, deployment: JsonDict, replica_set: JsonDict) -> bool:
-        held = (replica_set["metadata"].get("annotations") or {}).get(DESIRED)
+        held = annotations_of(replica_set).get(DESIRED)
         wanted = str(deployment["spec"].get("replicas", 1))
         return _replicas(replica_set) > 0 and held not in {None, wanted}
 
@@ -212,7 +220,7 @@ class Deployments:
                 self._scale(deployment, item, share)
         sizes = self._sizes(deployment)
         for item in active:
-            held = item["metadata"].get("annotations") or {}
+            held = annotations_of(item)
             if any(held.get(name) != value for name, value in sizes.items()):
                 self._patch_set(item, {"metadata": {"annotations": sizes}})
 
@@ -269,18 +277,16 @@ class Deployments:
         running = [item for item in old if _replicas(item)]
         if not running:
             return
-        ready_new = (new.get("status") or {}).get("availableReplicas") or 0
+        ready_new = status_of(new).get("availableReplicas") or 0
         spare = total - (wanted - unavailable) - (mine - ready_new)
         for item in sorted(running, key=_age):
             # Pods that never became available go first: nobody misses them.
-            broken = _replicas(item) - ((item.get("status") or {}).get("availableReplicas") or 0)
+            broken = _replicas(item) - (status_of(item).get("availableReplicas") or 0)
             down = min(broken, spare, _replicas(item))
             if down > 0:
                 self._scale(deployment, item, _replicas(item) - down)
                 return
-        available = sum(
-            (item.get("status") or {}).get("availableReplicas") or 0 for item in [new, *old]
-        )
+        available = sum(status_of(item).get("availableReplicas") or 0 for item in [new, *old])
         spare = available - (wanted - unavailable)
         for item in sorted(running, key=_age):
             down = min(spare, _replicas(item))
@@ -298,7 +304,7 @@ class Deployments:
             for item in sets
             if (new is None or uid_of(item) != uid_of(new))
             and not _replicas(item)
-            and not (item.get("status") or {}).get("replicas")
+            and not status_of(item).get("replicas")
             and not is_deleting(item)
         ]
         for item in sorted(done, key=lambda each: _revision([each]))[: max(0, len(done) - limit)]:
@@ -316,9 +322,7 @@ class Deployments:
         updated = _status([new], "replicas") if new is not None else 0
         needed = wanted - self._limits(deployment)[1]
         now = self.manager.now()
-        conditions: list[dict[str, Any]] = list(
-            (deployment.get("status") or {}).get("conditions") or ()
-        )
+        conditions: list[dict[str, Any]] = list(status_of(deployment).get("conditions") or ())
         enough = available >= needed
         conditions = with_update_time(
             conditions,
@@ -371,7 +375,7 @@ class Deployments:
         else:
             reason, status = "ReplicaSetUpdated", "True"
             message = f'ReplicaSet "{name}" is progressing.'
-        before = deployment.get("status") or {}
+        before = status_of(deployment)
         held = (before.get("updatedReplicas") or 0) + (before.get("availableReplicas") or 0)
         deadline = deployment["spec"].get("progressDeadlineSeconds")
         since = known.get("lastUpdateTime")
@@ -430,7 +434,7 @@ def _paused(
 
 def _inherited(deployment: JsonDict) -> dict[str, str]:
     """Return the annotations that a deployment hands down to its newest set."""
-    held = deployment["metadata"].get("annotations") or {}
+    held = annotations_of(deployment)
     return {name: value for name, value in held.items() if name not in SKIPPED}
 
 
@@ -489,7 +493,7 @@ def _replicas(replica_set: JsonDict) -> int:
 
 def _revision(sets: list[JsonDict]) -> int:
     return max(
-        (int((item["metadata"].get("annotations") or {}).get(REVISION) or 0) for item in sets),
+        (int(annotations_of(item).get(REVISION) or 0) for item in sets),
         default=0,
     )
 
@@ -500,4 +504,4 @@ def _age(replica_set: JsonDict) -> tuple[str, str]:
 
 
 def _status(sets: list[JsonDict], field: str) -> int:
-    return sum((item.get("status") or {}).get(field) or 0 for item in sets)
+    return sum(status_of(item).get(field) or 0 for item in sets)

@@ -12,7 +12,7 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, consumers_of, results_of
 from dralab.objects.conditions import with_condition
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, status_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, POD_GROUPS, PODS, SLICES, TAINT_RULES
@@ -203,7 +203,7 @@ class DeviceTaintEviction:
             return None
         now = self.manager.now()
         reason, message, going = self._progress(rule)
-        status = rule.get("status") or {}
+        status = status_of(rule)
         known = next(
             (c for c in status.get("conditions") or () if c["type"] == "EvictionInProgress"), None
         )

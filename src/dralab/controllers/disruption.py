@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dralab.controllers.workloads import each, percentage, write_status
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, spec_of, status_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
@@ -76,7 +76,7 @@ class DisruptionBudgets:
             "message": "",
             "observedGeneration": budget["metadata"].get("generation", 0),
         }
-        before = (budget.get("status") or {}).get("conditions") or ()
+        before = status_of(budget).get("conditions") or ()
         status: dict[str, Any] = {
             "currentHealthy": healthy,
             "desiredHealthy": desired,
@@ -112,7 +112,7 @@ class DisruptionBudgets:
 
 
 def _selects(budget: JsonDict, pod: JsonDict) -> bool:
-    wanted = (budget.get("spec") or {}).get("selector")
+    wanted = spec_of(budget).get("selector")
     if wanted is None or key_of(budget).namespace != key_of(pod).namespace:
         return False
     return labels.from_mapping(wanted).accepts(pod["metadata"].get("labels") or {})

@@ -9,7 +9,15 @@ from typing import Any, Final
 
 from dralab.controllers.workloads import each
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, uid_of
+from dralab.objects.metadata import (
+    Key,
+    is_deleting,
+    key_of,
+    labels_of,
+    owner_reference,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
@@ -45,7 +53,7 @@ class EndpointSlices:
     def _slice(self, old: JsonDict | None, new: JsonDict | None) -> None:
         found = new if new is not None else old
         if found is not None:
-            name = (found["metadata"].get("labels") or {}).get(SERVICE_NAME, "")
+            name = labels_of(found).get(SERVICE_NAME, "")
             self.queue.add(Key(key_of(found).namespace, name))
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
@@ -54,7 +62,7 @@ class EndpointSlices:
         for pod in (old, new):
             if pod is None:
                 continue
-            own = pod["metadata"].get("labels") or {}
+            own = labels_of(pod)
             for service in self.services.namespace(key_of(pod).namespace):
                 wanted = service["spec"].get("selector")
                 if wanted and wanted.items() <= own.items():
@@ -66,8 +74,7 @@ class EndpointSlices:
         held = [
             item
             for item in self.slices.namespace(key.namespace)
-            if (item["metadata"].get("labels") or {}).get(SERVICE_NAME) == key.name
-            and not is_deleting(item)
+            if labels_of(item).get(SERVICE_NAME) == key.name and not is_deleting(item)
         ]
         if service is None or is_deleting(service):
             return None  # the slices go with their owner
@@ -76,7 +83,7 @@ class EndpointSlices:
             return None
         by_ports: dict[Ports, dict[str, JsonDict]] = {}
         for pod in self.pods.namespace(key.namespace):
-            if not wanted.items() <= (pod["metadata"].get("labels") or {}).items():
+            if not wanted.items() <= labels_of(pod).items():
                 continue
             endpoint = self._endpoint(service, pod)
             if endpoint is not None:
@@ -124,7 +131,7 @@ class EndpointSlices:
     ) -> None:
         key = key_of(service)
         own = {
-            **(service["metadata"].get("labels") or {}),
+            **labels_of(service),
             SERVICE_NAME: key.name,
             MANAGED_BY: MANAGER,
         }
@@ -161,7 +168,7 @@ class EndpointSlices:
         self.slices.learn_deletion(item, self.manager.now())
 
     def _endpoint(self, service: JsonDict, pod: JsonDict) -> JsonDict | None:
-        address = (pod.get("status") or {}).get("podIP")
+        address = status_of(pod).get("podIP")
         if not address or is_finished(pod):
             return None
         ready, going = is_ready(pod), is_deleting(pod)
@@ -226,7 +233,7 @@ def _ports_of(item: JsonDict) -> Ports:
 def _shown(pod: JsonDict) -> tuple[Any, ...]:
     """Return what of a pod an endpoint tells."""
     return (
-        (pod.get("status") or {}).get("podIP"),
+        status_of(pod).get("podIP"),
         pod["metadata"].get("labels"),
         is_ready(pod),
         is_deleting(pod),

@@ -8,7 +8,15 @@ from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, owner_uids, uid_of
+from dralab.objects.metadata import (
+    Key,
+    annotations_of,
+    is_deleting,
+    key_of,
+    owner_reference,
+    owner_uids,
+    uid_of,
+)
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
@@ -44,7 +52,7 @@ class GeneratedClaims:
         ApiError: it cannot be made; the owner has an event that says why.
         """
         for claim in self.claims.find("owner", uid_of(owner)):
-            annotations = claim["metadata"].get("annotations") or {}
+            annotations = annotations_of(claim)
             if annotations.get(ENTRY) == entry and not is_deleting(claim):
                 return claim
         namespace = key_of(owner).namespace

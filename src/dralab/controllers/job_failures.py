@@ -7,7 +7,7 @@ KEP-3329 (podFailurePolicy), KEP-3850 (backoffLimitPerIndex).
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from dralab.objects.metadata import key_of
+from dralab.objects.metadata import annotations_of, key_of, status_of
 from dralab.values.json_types import JsonDict
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -42,7 +42,7 @@ def judged(job: JsonDict, pod: JsonDict) -> Matched:
 
 def has_failed(job: JsonDict, pod: JsonDict) -> bool:
     """Return whether a pod counts as failed: with `podReplacementPolicy: Failed` once it ended."""
-    phase = (pod.get("status") or {}).get("phase")
+    phase = status_of(pod).get("phase")
     if phase == "Failed":
         return True
     going = "deletionTimestamp" in pod["metadata"] and phase != "Succeeded"
@@ -51,7 +51,7 @@ def has_failed(job: JsonDict, pod: JsonDict) -> bool:
 
 def index_of(pod: JsonDict) -> int | None:
     """Return a pod's completion index."""
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+    text = annotations_of(pod).get(INDEX, "")
     return int(text) if text.isdecimal() else None
 
 
@@ -62,7 +62,7 @@ def failures(job: JsonDict, pods: Iterable[JsonDict]) -> dict[int, int]:
         index = index_of(pod)
         if index is None:
             continue
-        before = (pod["metadata"].get("annotations") or {}).get(FAILURES, "0")
+        before = annotations_of(pod).get(FAILURES, "0")
         count = int(before) if before.isdecimal() else 0
         if has_failed(job, pod) and judged(job, pod).action != "Ignore":
             count += 1
@@ -142,7 +142,7 @@ def ranges(numbers: set[int]) -> str:
 
 
 def _by_exit_code(rule: Mapping[str, Any], pod: JsonDict) -> str:
-    status = pod.get("status") or {}
+    status = status_of(pod)
     named = rule.get("containerName")
     for container in (
         *(status.get("containerStatuses") or ()),
@@ -163,7 +163,7 @@ def _by_exit_code(rule: Mapping[str, Any], pod: JsonDict) -> str:
 def _by_condition(patterns: Iterable[Mapping[str, Any]], pod: JsonDict) -> str:
     held = {
         (condition["type"], condition["status"])
-        for condition in (pod.get("status") or {}).get("conditions") or ()
+        for condition in status_of(pod).get("conditions") or ()
     }
     for pattern in patterns:
         if (pattern["type"], pattern.get("status") or "True") in held:

@@ -33,7 +33,7 @@ from dralab.controllers.workloads import (
 )
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
@@ -105,7 +105,7 @@ class Jobs:
 
     def _count(self, job: JsonDict, pods: list[JsonDict]) -> JsonDict:
         """Count ended pods once: note them in the status, then let go of them."""
-        status = job.get("status") or {}
+        status = status_of(job)
         noted = status.get("uncountedTerminatedPods") or {}
         uncounted = {name: list(noted.get(name) or ()) for name in ("succeeded", "failed")}
         tracked = {
@@ -117,7 +117,7 @@ class Jobs:
         for uid, pod in sorted(tracked.items()):
             if any(uid in uids for uids in uncounted.values()):
                 continue
-            if (pod.get("status") or {}).get("phase") == "Succeeded":
+            if status_of(pod).get("phase") == "Succeeded":
                 uncounted["succeeded"].append(uid)
             elif not has_failed(job, pod):
                 continue
@@ -153,7 +153,7 @@ class Jobs:
                 if uid in tracked:
                     self._untrack(tracked[uid])
         self._counted |= {uid for uid in tracked if any(uid in each for each in uncounted.values())}
-        status = job.get("status") or {}
+        status = status_of(job)
         succeeded = (status.get("succeeded") or 0) + len(uncounted["succeeded"])
         if job["spec"].get("completionMode") == "Indexed":
             succeeded = len(completed)
@@ -174,7 +174,7 @@ class Jobs:
         """Return the indexes that have failed, for jobs that count failures by index."""
         if job["spec"].get("backoffLimitPerIndex") is None:
             return {}
-        known = indexes((job.get("status") or {}).get("failedIndexes") or "")
+        known = indexes(status_of(job).get("failedIndexes") or "")
         return {"failedIndexes": ranges(known | failed_indexes(job, pods))}
 
     def _untrack(self, pod: JsonDict) -> None:
@@ -235,7 +235,7 @@ class Jobs:
 
     def _finish(self, job: JsonDict, type_: str, reason: str, message: str) -> None:
         now = self.manager.now()
-        status = job.get("status") or {}
+        status = status_of(job)
         early = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
         conditions = list(status.get("conditions") or ())
         for each_type in (early, type_):
@@ -282,7 +282,7 @@ class Jobs:
 
     def _deadline(self, job: JsonDict) -> int | None:
         seconds = job["spec"].get("activeDeadlineSeconds")
-        started = (job.get("status") or {}).get("startTime")
+        started = status_of(job).get("startTime")
         if seconds is None or not started or job["spec"].get("suspend"):
             return None
         return int(from_rfc3339(started) + seconds * SECOND - self.manager.engine.clock.now())
@@ -314,7 +314,7 @@ class Jobs:
             missing -= len(ending)
         if spec.get("backoffLimitPerIndex") is not None:
             return self._replace(job, active, pods, max(0, missing))
-        failed = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Failed"]
+        failed = [pod for pod in pods if status_of(pod).get("phase") == "Failed"]
         wait = self._backoff(failed, status.get("failed") or 0)
         if wait > 0:
             return active, wait
@@ -350,7 +350,7 @@ class Jobs:
 
     def _free_indexes(self, job: JsonDict, pods: list[JsonDict]) -> list[int]:
         """Return the indexes that have no pod, are not done, and are not given up."""
-        status = job.get("status") or {}
+        status = status_of(job)
         busy = {index_of(pod) for pod in pods if not is_finished(pod)}
         busy |= indexes(status.get("completedIndexes", ""))
         busy |= indexes(status.get("failedIndexes") or "")
@@ -390,7 +390,7 @@ class Jobs:
 
     def _tell(self, job: JsonDict, active: list[JsonDict]) -> None:
         now = self.manager.now()
-        status = job.get("status") or {}
+        status = status_of(job)
         suspended = bool(job["spec"].get("suspend"))
         conditions = list(status.get("conditions") or ())
         known = condition_of(job, "Suspended")
@@ -423,7 +423,7 @@ def _is_tracked(pod: JsonDict) -> bool:
 
 def _end(job: JsonDict) -> str | None:
     """Return when a job ended."""
-    for condition in (job.get("status") or {}).get("conditions") or ():
+    for condition in status_of(job).get("conditions") or ():
         if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
             found: str = condition["lastTransitionTime"]
             return found
@@ -435,12 +435,12 @@ def _restarts_too_often(job: JsonDict, pods: list[JsonDict], limit: int) -> bool
 
     As pastBackoffLimitOnFailure: what restarts in a pod that goes on counts as failing does.
     """
-    if (job["spec"]["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
+    if spec_of(job["spec"]["template"]).get("restartPolicy") != "OnFailure":
         return False
     restarts = sum(
         status.get("restartCount") or 0
         for pod in pods
-        if (pod.get("status") or {}).get("phase") in {"Pending", "Running"}
+        if status_of(pod).get("phase") in {"Pending", "Running"}
         for name in ("initContainerStatuses", "containerStatuses")
         for status in pod["status"].get(name) or ()
     )
@@ -450,7 +450,7 @@ def _restarts_too_often(job: JsonDict, pods: list[JsonDict], limit: int) -> bool
 def _ended(pod: JsonDict) -> int:
     times = [
         state["terminated"]["finishedAt"]
-        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+        for container in status_of(pod).get("containerStatuses") or ()
         if (state := container.get("state") or {}).get("terminated", {}).get("finishedAt")
     ]
     since: Mapping[str, Any] = condition_of(pod, "Ready") or {}

@@ -8,7 +8,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NAMESPACES
@@ -74,7 +74,7 @@ class Namespaces:
         if left:
             self._tell(namespace, left, held)
             return AGAIN
-        finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+        finalizers = spec_of(namespace).get("finalizers") or []
         if "kubernetes" not in finalizers:
             return None
         spec = {**namespace["spec"], "finalizers": [f for f in finalizers if f != "kubernetes"]}
@@ -118,7 +118,7 @@ class Namespaces:
         return self.client.list(resource, namespace).items if items else ()
 
     def _tell(self, namespace: JsonDict, left: Counter[str], held: Counter[str]) -> None:
-        status = namespace.get("status") or {}
+        status = status_of(namespace)
         before = conditions = list(status.get("conditions") or ())
         for type_, value, reason, message in _conditions(left, held):
             condition = {"type": type_, "status": value, "reason": reason, "message": message}

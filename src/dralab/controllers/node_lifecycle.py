@@ -10,7 +10,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished
 from dralab.objects.taints import covers
@@ -115,7 +115,7 @@ class NodeLifecycle:
 
     def _mark_unknown(self, node: JsonDict) -> JsonDict:
         now = self.manager.now()
-        status = node.get("status") or {}
+        status = status_of(node)
         conditions = list(status.get("conditions") or ())
         for type_ in REPORTED:
             held = condition_of(node, type_) or {}
@@ -295,4 +295,4 @@ def _ready(node: JsonDict) -> str:
 
 
 def _taints(node: JsonDict) -> list[JsonObject]:
-    return list((node.get("spec") or {}).get("taints") or ())
+    return list(spec_of(node).get("taints") or ())

@@ -7,7 +7,7 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.objects import quota
-from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
@@ -74,7 +74,7 @@ class Quotas:
         item = self.quotas.get(key)
         if item is None or is_deleting(item):
             return None
-        spec = item.get("spec") or {}
+        spec = spec_of(item)
         hard = spec.get("hard") or {}
         counted = quota.total(
             spec,
@@ -86,7 +86,7 @@ class Quotas:
             hard,
         )
         used = {name: render(amount, form_of(str(hard[name]))) for name, amount in counted.items()}
-        status = item.get("status") or {}
+        status = status_of(item)
         if status.get("hard") == hard and _same(status.get("used") or {}, used):
             return None
         body = {**item, "status": {"hard": dict(hard), "used": used}}

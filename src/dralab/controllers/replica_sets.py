@@ -21,7 +21,7 @@ from dralab.controllers.workloads import (
 )
 from dralab.kernel.clock import SECOND
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.metadata import Key, is_deleting, key_of, labels_of, status_of
 from dralab.objects.pods import is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
@@ -109,15 +109,14 @@ class ReplicaSets:
         status: dict[str, Any] = {
             "replicas": len(pods),
             "fullyLabeledReplicas": sum(
-                wanted_labels.items() <= (pod["metadata"].get("labels") or {}).items()
-                for pod in pods
+                wanted_labels.items() <= labels_of(pod).items() for pod in pods
             )
             or None,
             "readyReplicas": len(ready) or None,
             "availableReplicas": len(available) or None,
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
-        before = (replica_set.get("status") or {}).get("conditions") or []
+        before = status_of(replica_set).get("conditions") or []
         others = [condition for condition in before if condition["type"] != "ReplicaFailure"]
         if failure is not None:
             condition = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import Owned, template_hash
-from dralab.objects.metadata import is_deleting, key_of
+from dralab.objects.metadata import annotations_of, is_deleting, key_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONTROLLER_REVISIONS
 from dralab.values.json_types import JsonDict
@@ -84,7 +84,7 @@ class Revisions:
                     **((template.get("metadata") or {}).get("labels") or {}),
                     HASH: digest,
                 },
-                "annotations": dict(owner["metadata"].get("annotations") or {}),
+                "annotations": dict(annotations_of(owner)),
                 "ownerReferences": [self.owned.reference(owner)],
             },
             "data": {"spec": {"template": {**template, "$patch": "replace"}}},

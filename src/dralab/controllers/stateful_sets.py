@@ -19,7 +19,7 @@ from dralab.controllers.workloads import (
     pod_from_template,
     write_status,
 )
-from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.metadata import Key, is_deleting, key_of, labels_of, status_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
@@ -51,7 +51,7 @@ class StatefulSets:
         if stateful is None:
             return None
         update = self.revisions.current(stateful)
-        status = stateful.get("status") or {}
+        status = status_of(stateful)
         current = status.get("currentRevision") or update
         pods = {
             number: pod
@@ -110,7 +110,7 @@ class StatefulSets:
                 return
             if is_deleting(pod):
                 return
-            if (pod["metadata"].get("labels") or {}).get(REVISION) != update:
+            if labels_of(pod).get(REVISION) != update:
                 broken = not self._is_available(stateful, pod)
                 if away >= int(most) and not broken:
                     return
@@ -154,7 +154,7 @@ class StatefulSets:
                 "name": claim,
                 "namespace": key_of(stateful).namespace,
                 "labels": {
-                    **(template["metadata"].get("labels") or {}),
+                    **labels_of(template),
                     **(stateful["spec"]["selector"].get("matchLabels") or {}),
                 },
             }
@@ -183,9 +183,7 @@ class StatefulSets:
             if _ordinal(stateful, pod) is not None
         ]
         alive = [pod for pod in pods if not is_deleting(pod) and not is_finished(pod)]
-        updated = [
-            pod for pod in alive if (pod["metadata"].get("labels") or {}).get(REVISION) == update
-        ]
+        updated = [pod for pod in alive if labels_of(pod).get(REVISION) == update]
         available = [pod for pod in alive if self._is_available(stateful, pod)]
         replicas = stateful["spec"].get("replicas", 1)
         if len(updated) == len(alive) == replicas and len(available) == replicas:
@@ -195,14 +193,12 @@ class StatefulSets:
             "readyReplicas": sum(is_ready(pod) for pod in alive) or None,
             "availableReplicas": len(available),
             "updatedReplicas": len(updated) or None,
-            "currentReplicas": sum(
-                (pod["metadata"].get("labels") or {}).get(REVISION) == current for pod in alive
-            )
+            "currentReplicas": sum(labels_of(pod).get(REVISION) == current for pod in alive)
             or None,
             "currentRevision": current,
             "updateRevision": update,
             "observedGeneration": stateful["metadata"].get("generation", 0),
-            "collisionCount": (stateful.get("status") or {}).get("collisionCount") or 0,
+            "collisionCount": status_of(stateful).get("collisionCount") or 0,
         }
         write_status(self.manager, STATEFUL_SETS, self.sets, stateful, status)
         self.revisions.forget(stateful, {current, update})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.objects import volumes as rules
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, annotations_of, is_deleting, key_of, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
@@ -106,7 +106,7 @@ class PersistentVolumes:
         ]
         chosen = rules.best_for(claim, found_volumes)
         found = self.classes.get(Key("", rules.class_of(claim))) or {}
-        node = (claim["metadata"].get("annotations") or {}).get(rules.SELECTED_NODE)
+        node = annotations_of(claim).get(rules.SELECTED_NODE)
         waits = found.get("volumeBindingMode") == "WaitForFirstConsumer" and not node
         if chosen is not None and (rules.belongs_to(chosen, claim) or not waits):
             self._bind(claim, dict(chosen))
@@ -122,9 +122,9 @@ class PersistentVolumes:
             name
             for each_class in self.classes
             for name in [each_class["metadata"]["name"]]
-            if (each_class["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+            if annotations_of(each_class).get(DEFAULT_CLASS) == "true"
         )
-        if not default or rules.OLD_CLASS in (claim["metadata"].get("annotations") or {}):
+        if not default or rules.OLD_CLASS in annotations_of(claim):
             return claim
         spec = {**claim["spec"], "storageClassName": default[0]}
         claim = self.client.update(VOLUME_CLAIMS, {**claim, "spec": spec})
@@ -217,7 +217,7 @@ class PersistentVolumes:
                 self._unprotect(VOLUMES, volume, VOLUME_PROTECTION)
             return None
         if held is None or not held.get("uid"):
-            if (volume.get("status") or {}).get("phase") in {None, "Pending"}:
+            if status_of(volume).get("phase") in {None, "Pending"}:
                 self.volumes.learn(self._tell(VOLUMES, volume, {"phase": "Available"}))
             return None
         if claim is not None:
@@ -277,7 +277,7 @@ class PersistentVolumes:
         return {**obj, "metadata": {**metadata, "annotations": annotations}}
 
     def _tell(self, resource: Resource, obj: JsonDict, status: dict[str, Any]) -> JsonDict:
-        known = obj.get("status") or {}
+        known = status_of(obj)
         if all(known.get(name) == value for name, value in status.items()):
             return obj
         body = {**obj, "status": {**known, **status}}

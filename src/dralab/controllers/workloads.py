@@ -13,7 +13,18 @@ import orjson
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, owner_reference, uid_of
+from dralab.objects.metadata import (
+    Key,
+    annotations_of,
+    controller_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    owner_reference,
+    spec_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource
@@ -56,7 +67,7 @@ class Owned:
 
     def selector_of(self, owner: JsonDict) -> labels.Selector | None:
         """Return what an owner selects; None where it has no selector."""
-        wanted = (owner.get("spec") or {}).get("selector")
+        wanted = spec_of(owner).get("selector")
         if not wanted:
             return None
         return labels.from_mapping({"matchLabels": wanted} if self.plain else wanted)
@@ -69,12 +80,12 @@ class Owned:
             return found
         mine = []
         for obj in found:
-            if selector.accepts(obj["metadata"].get("labels") or {}):
+            if selector.accepts(labels_of(obj)):
                 mine.append(obj)
             elif not is_deleting(obj):
                 self._refer(obj, [])
         for obj in self.cache.find("namespace of orphans", key_of(owner).namespace):
-            own = obj["metadata"].get("labels") or {}
+            own = labels_of(obj)
             if not is_deleting(obj) and not is_finished(obj) and selector.accepts(own):
                 reference = self.reference(owner)
                 adopted = self._refer(obj, [reference])
@@ -211,8 +222,8 @@ def available_at(pod: JsonDict, min_ready_seconds: int) -> int:
 
 def deletion_rank(pod: JsonDict) -> tuple[Any, ...]:
     """Return what decides who goes first when there are too many (ActivePodsWithRanks)."""
-    phase = (pod.get("status") or {}).get("phase", "")
-    annotations = pod["metadata"].get("annotations") or {}
+    phase = status_of(pod).get("phase", "")
+    annotations = annotations_of(pod)
     try:
         cost = int(annotations.get(DELETION_COST, 0))
     except ValueError:
@@ -294,7 +305,7 @@ def enqueue_owner(
             # An orphan that appears may be adopted by whoever selects it.
             for owner in owners.namespace(key_of(new).namespace):
                 wanted = owned.selector_of(owner)
-                if wanted is not None and wanted.accepts(new["metadata"].get("labels") or {}):
+                if wanted is not None and wanted.accepts(labels_of(new)):
                     add(key_of(owner))
 
     return change
@@ -304,7 +315,7 @@ def write_status(
     manager: Manager, resource: Resource, cache: Cache, obj: JsonDict, status: dict[str, Any]
 ) -> JsonDict:
     """Write a status where it differs; return the object as it then is."""
-    before = obj.get("status") or {}
+    before = status_of(obj)
     if all(before.get(name) == value for name, value in status.items()):
         return obj
     body = {**obj, "status": {**before, **status}}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from dralab.contracts.cdi import ContainerEdits
 from dralab.contracts.plugin import ClaimRef, DeviceHealth
+from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 __all__ = [
@@ -160,7 +161,7 @@ class Driver:
 def claim_of(claim: JsonObject, driver: str) -> Claim:
     """Return an allocated claim as one driver sees it. ValueError: it has no allocation."""
     metadata = claim["metadata"]
-    allocation = (claim.get("status") or {}).get("allocation")
+    allocation = status_of(claim).get("allocation")
     ref = ClaimRef(metadata.get("namespace", ""), metadata["name"], metadata["uid"])
     if allocation is None:
         raise ValueError(f"claim {ref.namespace}/{ref.name} not allocated")

@@ -13,7 +13,7 @@ from dralab.contracts.plugin import ClaimRef, PluginError, Prepared, PreparedDev
 from dralab.node.checkpoint import Checkpoint, Held, NoCheckpoint
 from dralab.node.plugins import Plugins
 from dralab.objects.claims import claims_by_entry, extended_claim, made_claims
-from dralab.objects.metadata import key_of, owner_uids, uid_of
+from dralab.objects.metadata import key_of, owner_uids, status_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
 from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS
@@ -323,7 +323,7 @@ class ClaimsOfNode:
                 f"ResourceClaim {key.namespace}/{name} was not created for Pod {key} "
                 "(Pod is not owner)"
             )
-        status = claim.get("status") or {}
+        status = status_of(claim)
         users = {user["uid"] for user in status.get("reservedFor") or ()}
         group = pod["spec"].get("schedulingGroup") or {}
         groups = {user["name"] for user in status.get("reservedFor") or ()} & set(group.values())

@@ -24,6 +24,7 @@ from dralab.apiserver.http.routing import not_found, segments_of
 from dralab.apiserver.http.serving import HttpServer, address, listen
 from dralab.apiserver.nodes import SECRETS_OF_NODES, STREAMS, VERBS, Wanted
 from dralab.node.streams import PodStreams
+from dralab.objects.metadata import status_of
 from dralab.runtime.resources import SECRETS
 from dralab.values.json_types import JsonDict
 
@@ -80,7 +81,7 @@ class NodeApp(AsgiBase):
         items = [
             pod
             for pod in self._kubelets.pods.find("node", self._node)
-            if not running or (pod.get("status") or {}).get("phase") == "Running"
+            if not running or status_of(pod).get("phase") == "Running"
         ]
         body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
         return HttpResponse(headers=JSON, body=orjson.dumps(body))

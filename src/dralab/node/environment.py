@@ -6,6 +6,7 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.contracts.cdi_cache import ContainerConfig
+from dralab.objects.metadata import status_of
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.resources import CONFIG_MAPS, SECRETS
 from dralab.values.json_types import JsonDict, JsonObject
@@ -133,8 +134,8 @@ FIELDS: Final[Mapping[str, Callable[[JsonDict], str]]] = {
     "metadata.uid": lambda pod: pod["metadata"].get("uid", ""),
     "spec.nodeName": lambda pod: pod["spec"].get("nodeName", ""),
     "spec.serviceAccountName": lambda pod: pod["spec"].get("serviceAccountName", ""),
-    "status.podIP": lambda pod: (pod.get("status") or {}).get("podIP", ""),
-    "status.hostIP": lambda pod: (pod.get("status") or {}).get("hostIP", ""),
+    "status.podIP": lambda pod: status_of(pod).get("podIP", ""),
+    "status.hostIP": lambda pod: status_of(pod).get("hostIP", ""),
 }
 
 

@@ -22,7 +22,7 @@ from dralab.node.pods import PodLife
 from dralab.node.running import Running
 from dralab.objects.conditions import condition_of
 from dralab.objects.conditions import with_condition as replaced
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import FINISHED, is_finished
 from dralab.runtime.client import Client, amend
 from dralab.runtime.engine import T, Timer
@@ -266,7 +266,7 @@ class Kubelets:
 
     def _tell(self, pod: JsonDict, life: PodLife) -> JsonDict:
         """Write what has changed of a pod's status."""
-        held = pod.get("status") or {}
+        held = status_of(pod)
         new = life.status()
         if is_finished(pod) and new["phase"] not in FINISHED:
             return pod
@@ -358,7 +358,7 @@ class Kubelets:
             if self.leases:
                 self.manager.engine.after(ALONE_AFTER, partial(self._untaint, spec.name))
         ready, endpoint = condition_of(node, "Ready"), kubelet.endpoint
-        held = node.get("status") or {}
+        held = status_of(node)
         if (
             ready is None
             or ready["status"] != "True"
@@ -382,7 +382,7 @@ class Kubelets:
         """
 
         def change(node: JsonDict) -> bool:
-            held = (node.get("spec") or {}).get("taints") or []
+            held = spec_of(node).get("taints") or []
             left = [taint for taint in held if taint != FIRST_TAINT]
             if (
                 len(left) == len(held)
@@ -399,7 +399,7 @@ class Kubelets:
 
     def _node_status(self, kubelet: Kubelet, node: JsonDict) -> dict[str, Any]:
         spec, now = kubelet.spec, self.manager.now()
-        held = node.get("status") or {}
+        held = status_of(node)
         amounts = {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods}
         listed = held.get("conditions") or []
         for type_, status, reason, message in (

@@ -16,7 +16,7 @@ from dralab.node.probing import probe
 from dralab.node.running import Probing, Running
 from dralab.node.statuses import Verdict, conditions
 from dralab.objects.claims import uses_claims
-from dralab.objects.metadata import controller_of, is_deleting, key_of, uid_of
+from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is tried again soon
@@ -36,7 +36,7 @@ class PodLife:
         self.node = node
         self.pod = pod
         self.uid = uid_of(pod)
-        status = pod.get("status") or {}
+        status = status_of(pod)
         spec = pod["spec"]
         self.inits = [Running(item, init=True) for item in spec.get("initContainers") or ()]
         self.mains = [Running(item) for item in spec.get("containers") or ()]

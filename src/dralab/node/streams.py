@@ -19,7 +19,7 @@ from dralab.node.forwarding import forwarded
 from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.logs import Log, shown
 from dralab.node.running import Running
-from dralab.objects.metadata import Key, uid_of
+from dralab.objects.metadata import Key, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
 
@@ -238,7 +238,7 @@ def _exec(run: Running, argv: Sequence[str], session: Session, protocol: str) ->
 
 def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: Wanted) -> Answer:
     if life is None or not any(each.alive for each in life.mains):
-        phase = (life.pod.get("status") or {}).get("phase") if life is not None else "Pending"
+        phase = status_of(life.pod).get("phase") if life is not None else "Pending"
         raise ApiError.bad_request(
             f"unable to forward port because pod is not running. Current status={phase}"
         )

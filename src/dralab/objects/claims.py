@@ -7,6 +7,7 @@ claims of pod groups, KEP-5004 for the claim of extended resources.
 from collections.abc import Sequence
 from typing import Final
 
+from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 ENTRY: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
@@ -24,7 +25,7 @@ def claims_by_entry(pod: JsonObject) -> dict[str, str]:
     >>> claims_by_entry({"spec": spec, "status": made})
     {'gpu': 'p-gpu-x7k2p'}
     """
-    entries = (pod.get("spec") or {}).get("resourceClaims")
+    entries = spec_of(pod).get("resourceClaims")
     if not entries:
         return {}
     made = made_claims(pod)
@@ -44,7 +45,7 @@ def made_claims(obj: JsonObject) -> dict[str, str | None]:
     """Return what was made for the entries of a pod or PodGroup; None where nothing was wanted."""
     return {
         status["name"]: status.get("resourceClaimName")
-        for status in (obj.get("status") or {}).get("resourceClaimStatuses") or ()
+        for status in status_of(obj).get("resourceClaimStatuses") or ()
     }
 
 
@@ -57,20 +58,20 @@ def claim_names(pod: JsonObject) -> list[str]:
 
 def extended_claim(pod: JsonObject) -> JsonObject:
     """Return what a pod's status says of the claim for its extended resources; empty: none."""
-    found: JsonObject = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    found: JsonObject = status_of(pod).get("extendedResourceClaimStatus") or {}
     return found
 
 
 def uses_claims(pod: JsonObject) -> bool:
     """Return whether a pod has claims, made already or not."""
-    return bool((pod.get("spec") or {}).get("resourceClaims") or extended_claim(pod))
+    return bool(spec_of(pod).get("resourceClaims") or extended_claim(pod))
 
 
 def is_shared(entry: JsonObject, group: JsonObject) -> bool:
     """Return whether an entry of a pod is one of its PodGroup: then the claim is the group's."""
     return any(
         all(entry.get(name) == other.get(name) for name in ENTRY)
-        for other in (group.get("spec") or {}).get("resourceClaims") or ()
+        for other in spec_of(group).get("resourceClaims") or ()
     )
 
 
@@ -78,7 +79,7 @@ def classic_sources(pod: JsonObject) -> dict[str, dict[str, str]]:
     """Return where a pod's classic entries (with a `source`) come from, by their names."""
     return {
         entry["name"]: entry["source"]
-        for entry in (pod.get("spec") or {}).get("resourceClaims") or ()
+        for entry in spec_of(pod).get("resourceClaims") or ()
         if entry.get("source")
     }
 
@@ -94,7 +95,7 @@ def classic_claims_by_entry(pod: JsonObject) -> dict[str, str]:
 
 def allocation_of(claim: JsonObject) -> JsonObject | None:
     """Return the allocation of a claim; None where it has none."""
-    found: JsonObject | None = (claim.get("status") or {}).get("allocation")
+    found: JsonObject | None = status_of(claim).get("allocation")
     return found
 
 
@@ -106,7 +107,7 @@ def results_of(allocation: JsonObject | None) -> Sequence[JsonObject]:
 
 def consumers_of(claim: JsonObject) -> Sequence[JsonObject]:
     """Return who may use a claim: the entries of `reservedFor`."""
-    found: Sequence[JsonObject] = (claim.get("status") or {}).get("reservedFor") or ()
+    found: Sequence[JsonObject] = status_of(claim).get("reservedFor") or ()
     return found
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
+from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 
 def condition_of(obj: JsonObject, type: str) -> JsonObject | None:
     """Return the condition of that type in the object's status."""
-    for condition in (obj.get("status") or {}).get("conditions") or ():
+    for condition in status_of(obj).get("conditions") or ():
         if condition["type"] == type:
             found: JsonObject = condition
             return found

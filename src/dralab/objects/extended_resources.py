@@ -6,6 +6,7 @@ Source: KEP-5004, kube-scheduler's DynamicResources plugin (`createRequestMappin
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from dralab.objects.metadata import spec_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import base_units, requested
 from dralab.values.json_types import JsonDict, JsonObject
@@ -27,7 +28,7 @@ def classes_by_resource(classes: Iterable[JsonObject]) -> dict[str, str]:
         metadata = item["metadata"]
         name, made = metadata["name"], metadata.get("creationTimestamp") or ""
         found[f"{IMPLICIT}{name}"] = name
-        resource = (item.get("spec") or {}).get("extendedResourceName")
+        resource = spec_of(item).get("extendedResourceName")
         if resource and (resource not in chosen or made > chosen[resource][0]):
             chosen[resource] = (made, name)
     return {resource: name for resource, (_, name) in chosen.items()} | found

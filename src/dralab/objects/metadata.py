@@ -3,6 +3,7 @@
 Source: k8s.io/apimachinery `apis/meta/v1` (OwnerReference, controller_ref.go).
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dralab.values.json_types import JsonDict, JsonObject
@@ -22,6 +23,26 @@ def key_of(obj: JsonObject) -> Key:
     """Return the key of an object."""
     metadata = obj["metadata"]
     return Key(metadata.get("namespace", ""), metadata["name"])
+
+
+def spec_of(obj: JsonObject) -> JsonObject:
+    """Return an object's spec; empty where it has none."""
+    return obj.get("spec") or {}
+
+
+def status_of(obj: JsonObject) -> JsonObject:
+    """Return an object's status; empty where it has none."""
+    return obj.get("status") or {}
+
+
+def labels_of(obj: JsonObject) -> Mapping[str, str]:
+    """Return an object's labels; empty where it has none."""
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: JsonObject) -> Mapping[str, str]:
+    """Return an object's annotations; empty where it has none."""
+    return obj["metadata"].get("annotations") or {}
 
 
 def uid_of(obj: JsonObject) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import base_units, pod_requests
 from dralab.objects.taints import REPELLING, UNSCHEDULABLE, tolerates, untolerated
@@ -59,12 +60,12 @@ def unavailable(nodes: int, reasons: Iterable[object]) -> str:
 
 def is_unschedulable(node: JsonObject) -> bool:
     """Return whether a node is cordoned."""
-    return bool((node.get("spec") or {}).get("unschedulable"))
+    return bool(spec_of(node).get("unschedulable"))
 
 
 def offered(node: JsonObject) -> Mapping[str, Any]:
     """Return the amounts that a node has for pods, as quantities."""
-    status = node.get("status") or {}
+    status = status_of(node)
     found: Mapping[str, Any] = status.get("allocatable") or status.get("capacity") or {}
     return found
 
@@ -95,7 +96,7 @@ def placement_refusal(
     """Return why a pod may not go to a node whatever room there is; None where it may."""
     if is_unschedulable(node) and not tolerates(tolerations, UNSCHEDULABLE):
         return UnfitReason("NodeUnschedulable")
-    taint = untolerated(tolerations, (node.get("spec") or {}).get("taints") or (), REPELLING)
+    taint = untolerated(tolerations, spec_of(node).get("taints") or (), REPELLING)
     if taint is not None:
         return UnfitReason("TaintToleration", f"{taint['key']}: {taint.get('value', '')}")
     if not selects(node, selector, affinity):
@@ -123,7 +124,7 @@ class NodeFilters:
         self._free = {name: self._offered(node) for name, node in self.nodes.items()}
         self._counted: set[tuple[str, str]] = set()
         for pod in pods:
-            name = (pod.get("spec") or {}).get("nodeName")
+            name = spec_of(pod).get("nodeName")
             if name and not is_finished(pod):
                 self.place(pod, name)
 
@@ -146,7 +147,7 @@ class NodeFilters:
         A pod that names its node runs there, as it does past a scheduler. QuantityError: a bad
         request.
         """
-        spec = pod.get("spec") or {}
+        spec = spec_of(pod)
         if spec.get("nodeName"):
             return [] if spec["nodeName"] == node else [UnfitReason("NodeName")]
         refusal = placement_refusal(

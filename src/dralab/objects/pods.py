@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from dralab.objects.conditions import is_true
+from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 FINISHED = frozenset({"Succeeded", "Failed"})
@@ -11,7 +12,7 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 def is_finished(pod: JsonObject) -> bool:
     """Return whether the containers of a pod will never run again."""
-    return (pod.get("status") or {}).get("phase") in FINISHED
+    return status_of(pod).get("phase") in FINISHED
 
 
 def is_ready(pod: JsonObject) -> bool:
@@ -21,12 +22,12 @@ def is_ready(pod: JsonObject) -> bool:
 
 def group_of(pod: JsonObject) -> str:
     """Return the name of the PodGroup that a pod is scheduled with; empty where it has none."""
-    group = (pod.get("spec") or {}).get("schedulingGroup") or {}
+    group = spec_of(pod).get("schedulingGroup") or {}
     name: str = group.get("podGroupName") or ""
     return name
 
 
 def containers_of(pod: JsonObject) -> Iterable[JsonObject]:
     """Return the containers of a pod, init containers first: in the order in which they start."""
-    spec = pod.get("spec") or {}
+    spec = spec_of(pod)
     return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]

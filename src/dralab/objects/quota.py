@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from dralab.objects.extended_resources import IMPLICIT, SYNTHETIC
+from dralab.objects.metadata import spec_of
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import exact_limits, exact_requests
 from dralab.values import quantity
@@ -38,15 +39,13 @@ def usage(resource: str, group: str, obj: JsonObject) -> dict[str, Number]:
     if not group and resource == "pods":
         found |= _pod(obj)
     elif not group and resource == "persistentvolumeclaims":
-        asked = ((obj.get("spec") or {}).get("resources") or {}).get("requests") or {}
+        asked = (spec_of(obj).get("resources") or {}).get("requests") or {}
         found["requests.storage"] = quantity.parse_any(asked.get("storage", "0"))
     elif not group and resource == "services":
-        kind = (obj.get("spec") or {}).get("type", "ClusterIP")
+        kind = spec_of(obj).get("type", "ClusterIP")
         found["services.loadbalancers"] = int(kind == "LoadBalancer")
         found["services.nodeports"] = (
-            len((obj.get("spec") or {}).get("ports") or ())
-            if kind in {"NodePort", "LoadBalancer"}
-            else 0
+            len(spec_of(obj).get("ports") or ()) if kind in {"NodePort", "LoadBalancer"} else 0
         )
     elif group == "resource.k8s.io" and resource == "resourceclaims":
         found |= _claim(obj)
@@ -83,7 +82,7 @@ def total(
 def _pod(pod: JsonObject) -> dict[str, Number]:
     if is_finished(pod):
         return {}
-    spec = pod.get("spec") or {}
+    spec = spec_of(pod)
     requests, limits = exact_requests(spec), exact_limits(spec)
     found: dict[str, Number] = {"pods": 1}
     for name, amount in requests.items():
@@ -104,7 +103,7 @@ def _claim(claim: JsonObject) -> dict[str, Number]:
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
     if annotations.get(SYNTHETIC) == "true":
         return found  # its devices are counted with the pod that it was made for
-    devices = (claim.get("spec") or {}).get("devices") or {}
+    devices = spec_of(claim).get("devices") or {}
     for request in devices.get("requests") or ():
         most: dict[str, int] = {}
         for item in request.get("firstAvailable") or [request.get("exactly") or {}]:
@@ -119,7 +118,7 @@ def _claim(claim: JsonObject) -> dict[str, Number]:
 
 
 def _in_scope(scope: JsonObject, pod: JsonObject) -> bool:
-    spec = pod.get("spec") or {}
+    spec = spec_of(pod)
     match scope["scopeName"]:
         case "Terminating":
             return spec.get("activeDeadlineSeconds") is not None

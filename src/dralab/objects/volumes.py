@@ -6,6 +6,7 @@ Source: k8s.io/component-helpers `storage/volume` (FindMatchingVolume).
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
+from dralab.objects.metadata import annotations_of, labels_of
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import parse_any
@@ -21,13 +22,13 @@ OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 def class_of(claim: JsonObject) -> str:
     """Return the name of a claim's (or volume's) storage class; empty where it has none."""
-    old = (claim["metadata"].get("annotations") or {}).get(OLD_CLASS)
+    old = annotations_of(claim).get(OLD_CLASS)
     return str(old if old is not None else (claim["spec"].get("storageClassName") or ""))
 
 
 def is_bound(claim: JsonObject) -> bool:
     """Return whether a claim has its volume, and both sides know."""
-    done = BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
+    done = BIND_COMPLETED in annotations_of(claim)
     return done and bool(claim["spec"].get("volumeName"))
 
 
@@ -53,7 +54,7 @@ def serves(volume: JsonObject, claim: JsonObject) -> bool:
     if not set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ()):
         return False
     selector = wanted.get("selector")
-    own = volume["metadata"].get("labels") or {}
+    own = labels_of(volume)
     if selector is not None and not labels.from_mapping(selector).accepts(own):
         return False
     return bool(size_of(volume) >= parse_any(asked(claim)))

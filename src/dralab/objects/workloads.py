@@ -7,6 +7,7 @@ Job as many as run at once, a DaemonSet one for each node.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
 
 REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
@@ -22,7 +23,7 @@ def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[
     >>> [pod["metadata"]["name"] for pod in pods_of(job)]
     ['j-0', 'j-1']
     """
-    spec = workload.get("spec") or {}
+    spec = spec_of(workload)
     kind = workload.get("kind")
     if kind == "DaemonSet":
         for number, node in enumerate(nodes):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.objects.metadata import spec_of
 from dralab.prototypes.evolution import normalize as evolution_normalize
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
 from dralab.prototypes.evolution.world import World as EvolutionWorld
@@ -79,5 +80,5 @@ def _is_classic(item: Mapping[str, Any]) -> bool:
     """Return whether an object of the version that two APIs share is of Kubernetes' own."""
     if item.get("kind") in {"ResourceClass", "PodSchedulingContext", "ResourceClaimParameters"}:
         return True
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     return "resourceClassName" in spec or "resourceClassName" in (spec.get("spec") or {})

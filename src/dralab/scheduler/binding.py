@@ -10,7 +10,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects import volumes
-from dralab.objects.metadata import is_deleting, key_of, uid_of
+from dralab.objects.metadata import is_deleting, key_of, status_of, uid_of
 from dralab.runtime.client import Client, amend
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
@@ -43,7 +43,7 @@ def may_have_been_written(error: Exception, placement: PodPlacement) -> bool:
 def _tell_pod(client: Client, placement: PodPlacement, claims: list[JsonDict]) -> None:
     """Write into the pod's status what its devices take of the node."""
     pod = placement.pod
-    known = (pod.obj.get("status") or {}).get("nodeAllocatableResourceClaimStatuses") or []
+    known = status_of(pod.obj).get("nodeAllocatableResourceClaimStatuses") or []
     made = synthetic_claims(placement, claims)
     wanted = [
         {**status, "resourceClaimName": made[0]["metadata"]["name"]}
@@ -150,7 +150,7 @@ def conditions_met(claims: list[JsonDict]) -> bool | str:
     """Return whether all devices are ready; a text where one of them never will be."""
     ready = True
     for claim in claims:
-        reported = (claim.get("status") or {}).get("devices") or ()
+        reported = status_of(claim).get("devices") or ()
         for item in _results(claim):
             states = {
                 condition["type"]: condition["status"]
@@ -239,7 +239,7 @@ def synthetic_claims(placement: PodPlacement, claims: list[JsonDict]) -> list[Js
 
 
 def _results(claim: JsonDict) -> list[Mapping[str, Any]]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = status_of(claim).get("allocation") or {}
     return list((allocation.get("devices") or {}).get("results") or ())
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.claims import classic_claims_by_entry, classic_sources
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
 from dralab.prototypes.classic.structured import FINALIZER
@@ -334,7 +334,7 @@ class ClassicScheduling:
 
     def _tell(self, pod: JsonDict, why: str) -> None:
         """Say in the pod's condition why it waits; once for each reason."""
-        conditions = (pod.get("status") or {}).get("conditions") or ()
+        conditions = status_of(pod).get("conditions") or ()
         if any(c["type"] == "PodScheduled" and c.get("message") == why for c in conditions):
             return
         key = key_of(pod)

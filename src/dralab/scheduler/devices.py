@@ -18,7 +18,7 @@ from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import Catalog, PoolId
 from dralab.allocation.problem import Claim, Node, Problem, Slice
 from dralab.allocation.results import ShareIds
-from dralab.objects.metadata import key_of, uid_of
+from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.scheduler.allocatable import (
     EXTENDED_CLAIM,
     Allocatable,
@@ -122,7 +122,7 @@ class Devices:
     def put_claim(self, claim: JsonDict) -> bool:
         """Take a claim as the API has it; return whether devices became free."""
         uid = uid_of(claim)
-        allocation = (claim.get("status") or {}).get("allocation")
+        allocation = status_of(claim).get("allocation")
         if allocation is None:
             return False if uid in self._in_flight else self._release(uid)
         self._forget_flight(uid)
@@ -142,7 +142,7 @@ class Devices:
         """Count devices as held from now on, although nothing is written yet."""
         for plan in plans:
             uid = uid_of(plan.claim) or _pending_uid(pod)
-            if (plan.claim.get("status") or {}).get("allocation") is None:
+            if status_of(plan.claim).get("allocation") is None:
                 self._hold(plan.claim, plan.allocation, uid)
                 self._in_flight[uid] = plan.allocation
                 self._counting_on.setdefault(uid, set()).add(pod.uid)
@@ -198,7 +198,7 @@ class Devices:
         claims: list[JsonDict] = [item.claim for item in demand.open]
         if demand.extended:
             offered = self._table.objects[row] or {}
-            own = (offered.get("status") or {}).get("allocatable") or {}
+            own = status_of(offered).get("allocatable") or {}
             provided = {
                 resource: name
                 for resource, name in demand.extended.items()

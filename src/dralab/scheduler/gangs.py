@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from dralab.objects.metadata import spec_of
 from dralab.scheduler import filters
 from dralab.scheduler.allocatable import ClaimPlan, NodeShortage
 from dralab.scheduler.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
@@ -57,7 +58,7 @@ def schedule_gang(
 
 def least_members(group: JsonDict) -> int | None:
     """Return how many members of a pod group start together; None where it is no gang."""
-    gang = ((group.get("spec") or {}).get("schedulingPolicy") or {}).get("gang")
+    gang = (spec_of(group).get("schedulingPolicy") or {}).get("gang")
     return None if gang is None else int(gang.get("minCount") or 1)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import PODS, offered
 from dralab.objects.requests import base_units
 from dralab.scheduler.pods import PodInfo, PodMatcher
@@ -114,7 +115,7 @@ class NodeTable:
         self._put_images(row, _images(old), _images(obj))
         better = False
         if old is None or _placement(old) != _placement(obj):
-            self.labels[row] = obj["metadata"].get("labels") or {}
+            self.labels[row] = labels_of(obj)
             self.changed.append(row)
             self._domains.clear()
             better = True
@@ -226,7 +227,7 @@ class NodeTable:
     def _fill(self, row: int, obj: JsonDict) -> None:
         self.objects[row] = obj
         self._put_images(row, (), _images(obj))
-        self.labels[row] = obj["metadata"].get("labels") or {}
+        self.labels[row] = labels_of(obj)
         self._set_allocatable(row, offered(obj))
         self._free[:, row] = self._allocatable[:, row]
         self._scored[:, row] = self._allocatable[:2, row]
@@ -346,7 +347,7 @@ class Kept:
 
 
 def _placement(obj: Mapping[str, Any]) -> tuple[Any, ...]:
-    spec = obj.get("spec") or {}
+    spec = spec_of(obj)
     return obj["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.kernel.clock import from_rfc3339
-from dralab.objects.metadata import is_deleting
+from dralab.objects.metadata import is_deleting, spec_of, status_of
 from dralab.scheduler import filters, topology
 from dralab.scheduler.cycle import ClusterState, on_node
 from dralab.scheduler.demands import Blocked, Demand
@@ -129,7 +129,7 @@ def _price(eviction: Eviction) -> tuple[int, ...]:
 
 
 def _started(pod: PodInfo) -> int:
-    started = (pod.obj.get("status") or {}).get("startTime")
+    started = status_of(pod.obj).get("startTime")
     return from_rfc3339(started) if started else pod.created
 
 
@@ -143,7 +143,7 @@ def _still_leaving(state: ClusterState, pod: PodInfo, node: str) -> bool:
 
 def _selects(budget: Mapping[str, Any]) -> Any:
     namespace = budget["metadata"].get("namespace", "")
-    wanted = (budget.get("spec") or {}).get("selector")
+    wanted = spec_of(budget).get("selector")
     selector = labels.from_mapping(wanted)
 
     def accepts(pod: PodInfo) -> bool:
@@ -155,7 +155,7 @@ def _selects(budget: Mapping[str, Any]) -> Any:
 
 
 def _allowed(budget: Mapping[str, Any]) -> int:
-    return int((budget.get("status") or {}).get("disruptionsAllowed") or 0)
+    return int(status_of(budget).get("disruptionsAllowed") or 0)
 
 
 def _violating(pods: list[PodInfo], budgets: list[tuple[Any, int]]) -> list[PodInfo]:

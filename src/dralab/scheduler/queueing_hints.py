@@ -3,6 +3,7 @@
 from typing import Final
 
 from dralab.objects.claims import consumers_of
+from dralab.objects.metadata import status_of
 from dralab.scheduler.cycle import Refusal
 from dralab.scheduler.demands import Wanted
 from dralab.scheduler.queue import Change
@@ -47,7 +48,7 @@ def awaited(refusal: Refusal) -> Change:
 
 def is_given_up(item: Wanted) -> bool:
     """Return whether a claim's devices tie it to nodes, and nobody else uses them."""
-    status = item.claim.get("status") or {}
+    status = status_of(item.claim)
     users = {user["uid"] for user in consumers_of(item.claim)}
     tied = (status.get("allocation") or {}).get("nodeSelector") is not None
     return tied and users <= {item.consumer["uid"]}

@@ -17,7 +17,7 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, key_of, uid_of
+from dralab.objects.metadata import Key, key_of, labels_of, uid_of
 from dralab.runtime import resources
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
@@ -137,9 +137,7 @@ class Scheduler:
     def _select_namespaces(self, selector: Any) -> list[str]:
         chosen = labels.from_mapping(selector)
         return [
-            obj["metadata"]["name"]
-            for obj in self._namespaces
-            if chosen.accepts(obj["metadata"].get("labels") or {})
+            obj["metadata"]["name"] for obj in self._namespaces if chosen.accepts(labels_of(obj))
         ]
 
     # --- the loop

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dralab.objects import volumes as rules
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids, status_of
 from dralab.runtime.cache import Cache
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
@@ -70,7 +70,7 @@ class Volumes:
                 return f'persistentvolumeclaim "{name}" is being deleted'
             volume = claim["spec"].get("volumeName")
             found = self._volumes.get(Key("", volume)) if volume else None
-            if (claim.get("status") or {}).get("phase") == "Lost":
+            if status_of(claim).get("phase") == "Lost":
                 lost = f'bound to non-existent persistentvolume "{volume}"'
                 return f'persistentvolumeclaim "{name}" {lost}'
             if found is not None and rules.is_bound(claim):

@@ -6,6 +6,7 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Key
+from dralab.objects.metadata import labels_of
 
 LABEL: Final = "resource.kubernetes.io/admin-access"
 KINDS: Final = {
@@ -28,7 +29,7 @@ class AdminAccess:
         if not wrong:
             return
         found = review.find(Key("namespaces", "", review.namespace))
-        labels = (found.value["metadata"].get("labels") or {}) if found else {}
+        labels = labels_of(found.value) if found else {}
         if labels.get(LABEL) == "true":
             return
         why = (

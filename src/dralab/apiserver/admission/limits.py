@@ -6,6 +6,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.pods import new_pod
+from dralab.objects.metadata import spec_of
 from dralab.values import quantity
 from dralab.values.json_types import JsonDict
 
@@ -26,7 +27,7 @@ class LimitRanges:
         limits = [
             limit
             for stored in review.all_of(HUB, review.namespace)
-            for limit in (stored.value.get("spec") or {}).get("limits") or ()
+            for limit in spec_of(stored.value).get("limits") or ()
         ]
         if not limits:
             return

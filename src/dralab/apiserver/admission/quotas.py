@@ -11,6 +11,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Store
 from dralab.objects import quota
+from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number, form_of, parse_any, render
 
@@ -45,7 +46,7 @@ class QuotaLimits:
         kind = review.kind
         asked = quota.usage(kind.plural, kind.group, review.value)
         for stored in self.store.list(HUB, review.namespace).items:
-            spec = stored.value.get("spec") or {}
+            spec = spec_of(stored.value)
             if quota.selects(spec, kind.plural, kind.group, review.value):
                 self._check(review, stored.value, spec.get("hard") or {}, asked)
 

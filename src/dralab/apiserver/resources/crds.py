@@ -13,6 +13,7 @@ from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.options import DeleteOptions, WriteOptions
 from dralab.apiserver.storage import Damaged, Key
+from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
@@ -223,7 +224,7 @@ class CustomResources:
 
 
 def _is_established(definition: JsonDict) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
+    conditions = status_of(definition).get("conditions") or ()
     return any(
         each.get("type") == "Established" and each.get("status") == "True" for each in conditions
     )

@@ -16,6 +16,7 @@ from dralab.apiserver.resources.reading import Page
 from dralab.apiserver.storage import Key, RevisionConflict, Stored
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects import pods
+from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
 
 FOREGROUND = "foregroundDeletion"
@@ -195,7 +196,7 @@ def _grace(kind: Kind, value: JsonDict, options: DeleteOptions) -> int:
     """Return the seconds that an object may take to end: pods alone have any."""
     if not _is_graceful(kind):
         return 0
-    spec = value.get("spec") or {}
+    spec = spec_of(value)
     if not spec.get("nodeName"):
         return 0
     if pods.is_finished(value):
@@ -222,7 +223,7 @@ def _finalizers(meta: JsonDict, options: DeleteOptions) -> list[str]:
 
 
 def _has_spec_finalizers(kind: Kind, value: JsonDict) -> bool:
-    return kind.hub == "namespaces" and bool((value.get("spec") or {}).get("finalizers"))
+    return kind.hub == "namespaces" and bool(spec_of(value).get("finalizers"))
 
 
 def is_finished(kind: Kind, value: JsonDict) -> bool:

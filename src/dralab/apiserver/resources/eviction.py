@@ -11,7 +11,7 @@ from dralab.apiserver.resources import deleting, writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions, delete_options
 from dralab.apiserver.storage import Stored
-from dralab.objects.metadata import is_deleting
+from dralab.objects.metadata import is_deleting, labels_of, spec_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
@@ -45,7 +45,7 @@ def evict(  # noqa: PLR0917 - the shape of every handler
 
 
 def _needs_no_budget(pod: JsonDict) -> bool:
-    pending = (pod.get("status") or {}).get("phase") == "Pending"
+    pending = status_of(pod).get("phase") == "Pending"
     return pending or is_finished(pod) or is_deleting(pod)
 
 
@@ -65,7 +65,7 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
             code=500,
         )
     budget = budgets[0]
-    status = budget.value.get("status") or {}
+    status = status_of(budget.value)
     if status.get("disruptionsAllowed", 0) <= 0:
         raise _refusal(budget, status)
     if dry_run:
@@ -87,10 +87,10 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
 
 
 def _covers(budget: JsonDict, pod: JsonDict) -> bool:
-    selector = (budget.get("spec") or {}).get("selector")
+    selector = spec_of(budget).get("selector")
     if selector is None:
         return False
-    return labels.from_mapping(selector).accepts(pod["metadata"].get("labels") or {})
+    return labels.from_mapping(selector).accepts(labels_of(pod))
 
 
 def _refusal(budget: Stored, status: Any) -> ApiError:

@@ -12,6 +12,7 @@ from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.storage import Stored
+from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
 
 
@@ -82,7 +83,7 @@ def put(
         raise ApiError.bad_request(
             f"the name of the object ({given['name']}) does not match the name on the URL ({name})"
         )
-    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    replicas = spec_of(scale).get("replicas") or 0
     if isinstance(replicas, bool) or not isinstance(replicas, int):
         raise ApiError.bad_request(
             'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '

@@ -13,6 +13,7 @@ from typing import Any, Final
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Stored
+from dralab.objects.metadata import status_of
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 
@@ -212,7 +213,7 @@ def _count(field: str) -> Getter:
 
 
 def _pod_ips(value: JsonObject) -> str:
-    ips = (value.get("status") or {}).get("podIPs") or ()
+    ips = status_of(value).get("podIPs") or ()
     return ",".join(entry.get("ip", "") for entry in ips)
 
 

@@ -13,6 +13,7 @@ from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.tokens import ISSUER, LIFETIME
 from dralab.kernel.clock import rfc3339
+from dralab.objects.metadata import annotations_of
 from dralab.values.json_types import JsonDict
 
 SUCCESS: Final[Mapping[str, Any]] = {
@@ -181,7 +182,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
         spec["nodeName"] = node
         if annotations := (body.get("metadata") or {}).get("annotations"):
             pod["metadata"]["annotations"] = {
-                **(pod["metadata"].get("annotations") or {}),
+                **annotations_of(pod),
                 **annotations,
             }
         status = pod.setdefault("status", {})

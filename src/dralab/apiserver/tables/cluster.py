@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, UNKNOWN, UNSET, age, human, joined
-from dralab.apiserver.tables.printers import Cells, condition, name_of, printer, spec_of, status_of
+from dralab.apiserver.tables.printers import Cells, condition, name_of, printer
 from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import annotations_of, labels_of, spec_of, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.values.json_types import JsonObject
 
@@ -87,7 +88,7 @@ def _node_word(obj: JsonObject) -> str:
 
 def _roles(obj: JsonObject) -> set[str]:
     found = set()
-    for key, value in (obj["metadata"].get("labels") or {}).items():
+    for key, value in labels_of(obj).items():
         if key.startswith(ROLE) and key != ROLE:
             found.add(key.removeprefix(ROLE))
         elif key == "kubernetes.io/role" and value:
@@ -148,7 +149,7 @@ def _volume(obj: JsonObject, now: int) -> Sequence[Any]:
 
 
 def _storage_class_name(obj: JsonObject) -> str:
-    notes = obj["metadata"].get("annotations") or {}
+    notes = annotations_of(obj)
     keys = ("storageclass.kubernetes.io/is-default-class",)
     default = any(notes.get(key) == "true" for key in keys)
     return f"{name_of(obj)} (default)" if default else name_of(obj)

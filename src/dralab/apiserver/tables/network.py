@@ -5,7 +5,8 @@ from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, UNKNOWN, UNSET, age, joined, labels, since
 from dralab.apiserver.tables.ages import selector as query
-from dralab.apiserver.tables.printers import name_of, printer, spec_of, status_of
+from dralab.apiserver.tables.printers import name_of, printer
+from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 

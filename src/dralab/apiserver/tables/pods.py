@@ -4,14 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, age, since
-from dralab.apiserver.tables.printers import (
-    condition,
-    is_true,
-    name_of,
-    printer,
-    spec_of,
-    status_of,
-)
+from dralab.apiserver.tables.printers import condition, is_true, name_of, printer
+from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonObject
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonObject
 
 Cells = Callable[[JsonObject, int], Sequence[Any]]
@@ -72,16 +73,6 @@ def name_of(obj: JsonObject) -> str:
     """Return an object's name."""
     found: str = obj["metadata"].get("name", "")
     return found
-
-
-def spec_of(obj: JsonObject) -> Mapping[str, Any]:
-    """Return an object's spec, if only an empty one."""
-    return obj.get("spec") or {}
-
-
-def status_of(obj: JsonObject) -> Mapping[str, Any]:
-    """Return an object's status, if only an empty one."""
-    return obj.get("status") or {}
 
 
 def condition(obj: JsonObject, type: str) -> Mapping[str, Any] | None:

@@ -15,8 +15,9 @@ from dralab.apiserver.tables.ages import (
     yes,
 )
 from dralab.apiserver.tables.ages import selector as query
-from dralab.apiserver.tables.printers import is_true, name_of, printer, spec_of, status_of
+from dralab.apiserver.tables.printers import is_true, name_of, printer
 from dralab.kernel.clock import from_rfc3339
+from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 
@@ -69,7 +70,7 @@ def _daemon_set(obj: JsonObject, now: int) -> Sequence[Any]:
         status.get("numberReady", 0),
         status.get("updatedNumberScheduled", 0),
         status.get("numberAvailable", 0),
-        labels((template.get("spec") or {}).get("nodeSelector")),
+        labels(spec_of(template).get("nodeSelector")),
         age(obj, now),
         *_containers(template),
         query(spec.get("selector")),

@@ -10,7 +10,7 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, Parameters
-from dralab.objects.metadata import key_of, uid_of
+from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.resources import ALLOCATION_STATES
 from dralab.values.json_types import JsonDict
@@ -62,7 +62,7 @@ class Allocations:
         for uid, nodes in self.pending.items():
             if uid not in mine:
                 taken.update(device["uuid"] for device in nodes.get(node, ()))
-        offered = (state.get("spec") or {}).get("allocatableDevice") or ()
+        offered = spec_of(state).get("allocatableDevice") or ()
         free = [item["fake"] for item in offered if item["fake"]["uuid"] not in taken]
         chosen: dict[str, Devices] = {}
         for _, claim, parameters in wanted:
@@ -116,7 +116,7 @@ class Allocations:
             if lost := sorted({device["uuid"] for device in devices} & taken):
                 self.forget(uid)
                 raise DriverError(f'"{lost[0]}" on node "{node}" was given to another claim')
-            held = dict((state.get("spec") or {}).get("allocatedClaims") or {})
+            held = dict(spec_of(state).get("allocatedClaims") or {})
             held[uid] = {"fake": {"devices": [dict(device) for device in devices]}}
             self._write(state, held)
         self.pending.pop(uid, None)
@@ -130,7 +130,7 @@ class Allocations:
         """Take a claim's devices back; nothing happens where it has none."""
         uid = uid_of(claim)
         self.pending.pop(uid, None)
-        node = node_of((claim.get("status") or {}).get("allocation") or {})
+        node = node_of(status_of(claim).get("allocation") or {})
         if not node:
             return
         try:
@@ -139,7 +139,7 @@ class Allocations:
             if error.reason == "NotFound":
                 return
             raise DriverError(f"error retrieving node specific Fake CRD: {error}") from error
-        held = dict((state.get("spec") or {}).get("allocatedClaims") or {})
+        held = dict(spec_of(state).get("allocatedClaims") or {})
         if held.pop(uid, None) is not None:
             self._write(state, held)
 
@@ -172,5 +172,5 @@ def node_of(allocation: Mapping[str, Any]) -> str:
 
 
 def _allocated(state: JsonDict) -> dict[str, Devices]:
-    held = (state.get("spec") or {}).get("allocatedClaims") or {}
+    held = spec_of(state).get("allocatedClaims") or {}
     return {uid: (each.get("fake") or {}).get("devices") or () for uid, each in held.items()}

@@ -14,7 +14,7 @@ from dralab.drivers.classic.named import device_of
 from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
 from dralab.drivers.classic.translation import Translation
 from dralab.objects.claims import classic_claims_by_entry
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
 from dralab.prototypes.classic.structured import held_by
 from dralab.runtime.client import amend
@@ -198,9 +198,7 @@ class ClassicController:
 
     def _answer(self, context: JsonDict, unsuitable: dict[str, list[str]], selected: Any) -> None:
         latest = self.contexts.get(key_of(context)) or context
-        known = {
-            item["name"]: item for item in (latest.get("status") or {}).get("resourceClaims") or ()
-        }
+        known = {item["name"]: item for item in status_of(latest).get("resourceClaims") or ()}
         told = dict(known)
         for entry, nodes in unsuitable.items():
             told[entry] = {"name": entry, "unsuitableNodes": _at_most(nodes, selected)}

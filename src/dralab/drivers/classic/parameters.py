@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import key_of
+from dralab.objects.metadata import key_of, spec_of
 from dralab.prototypes.classic.kinds import DRIVER
 from dralab.runtime.client import Client
 from dralab.runtime.resources import FAKE_CLASS_PARAMETERS, FAKE_PARAMETERS
@@ -84,7 +84,7 @@ def _of_claim(client: Client, claim: JsonDict) -> Parameters:
 
 def checked(found: JsonDict, where: str) -> Parameters:
     """Return what a FakeClaimParameters says; DriverError where it asks for what there is not."""
-    spec = found.get("spec") or {}
+    spec = spec_of(found)
     count, split = spec.get("count", 1), spec.get("split", 0)
     if count < 1:
         raise DriverError(

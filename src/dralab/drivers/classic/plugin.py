@@ -18,7 +18,7 @@ from dralab.contracts.cdi_cache import Directory
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
 from dralab.drivers.classic.named import chosen, resources
 from dralab.drivers.fake.mission import DRIVER, MODEL, children, parents
-from dralab.objects.metadata import key_of, revision_of, uid_of
+from dralab.objects.metadata import key_of, revision_of, spec_of, uid_of
 from dralab.prototypes.classic.structured import held_by
 from dralab.runtime.client import Client, amend
 from dralab.runtime.manager import Manager
@@ -344,7 +344,7 @@ class States:
 
 def _given(state: JsonDict) -> dict[str, Sequence[Mapping[str, Any]]]:
     """Return which devices claims were given, by the claims' UIDs."""
-    held = (state.get("spec") or {}).get("allocatedClaims") or {}
+    held = spec_of(state).get("allocatedClaims") or {}
     return {uid: (each.get("fake") or {}).get("devices") or () for uid, each in held.items()}
 
 

@@ -8,6 +8,7 @@ ResourceClaimParameters and ResourceClassParameters, whose selectors are `select
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from dralab.objects.metadata import status_of
 from dralab.prototypes.classic import selectors
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.prototypes.schema_words import (
@@ -144,7 +145,7 @@ def _finding(field: str, entry: Mapping[str, Any]) -> Finding | None:
 
 def held_by(claim: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield the devices that the scheduler gave to a claim, as (node, driver, name)."""
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = status_of(claim).get("allocation") or {}
     for handle in allocation.get("resourceHandles") or ():
         chosen = handle.get("structuredData") or {}
         for result in chosen.get("results") or ():

@@ -7,6 +7,7 @@ the fake driver are understood, others are copied as opaque configuration.
 from collections.abc import Iterable, Mapping, Sequence
 
 from dralab.allocation.problem import Attribute
+from dralab.objects.metadata import spec_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, STATE_GROUP
 from dralab.prototypes.conversion.neutral import (
     Claim,
@@ -134,7 +135,7 @@ def _fake(spec: JsonObject, option: Option) -> tuple[Option, tuple[Config, ...]]
 def _state(item: JsonObject) -> Pool:
     """Return a node's allocatable devices; what was allocated or prepared is not carried over."""
     node = item["metadata"]["name"]
-    fakes = [d["fake"] for d in (item.get("spec") or {}).get("allocatableDevice") or ()]
+    fakes = [d["fake"] for d in spec_of(item).get("allocatableDevice") or ()]
     return Pool(
         name=node,
         driver=DRIVER,
@@ -180,7 +181,7 @@ def _pod(item: JsonDict) -> Pod:
 def _workload(item: JsonDict) -> JsonDict:
     """Return a workload whose template's entries have their sources one level higher."""
     template = item["spec"]["template"]
-    spec = template.get("spec") or {}
+    spec = spec_of(template)
     claims = spec.get("resourceClaims")
     if not claims:
         return item

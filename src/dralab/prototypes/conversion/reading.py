@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from dralab.allocation.problem import Attribute
+from dralab.objects.metadata import spec_of
 from dralab.prototypes.conversion.expressions import drivers_in
 from dralab.prototypes.conversion.neutral import (
     Claim,
@@ -291,7 +292,7 @@ def _evolution_pool(item: JsonDict) -> Pool:
 
 
 def _pod_of(item: JsonDict, request_field: str) -> Pod | None:
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     if not spec.get("resourceClaims"):
         return None
     entries = tuple(
@@ -322,7 +323,7 @@ def _v1(item: JsonDict, notes: list[Note]) -> Part | None:
         return None
     match item.get("kind"):
         case "DeviceClass":
-            spec = item.get("spec") or {}
+            spec = spec_of(item)
             texts = [s["cel"]["expression"] for s in spec.get("selectors") or () if "cel" in s]
             if spec.get("extendedResourceName"):
                 notes.append(

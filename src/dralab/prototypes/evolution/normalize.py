@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.api import structural
+from dralab.objects.metadata import spec_of
 from dralab.prototypes.evolution.expressions import Expressions
 from dralab.prototypes.evolution.kinds import API_VERSION, KINDS, MAX_DOMAIN, MAX_ID
 from dralab.prototypes.findings import (
@@ -104,7 +105,7 @@ def _checked(item: JsonDict, kind: str) -> list[Finding]:
         case "ResourceClaim":
             found += _claim_spec(item.get("spec") or {}, "spec")
         case "ResourceClaimTemplate":
-            found += _claim_spec((item.get("spec") or {}).get("spec") or {}, "spec.spec")
+            found += _claim_spec(spec_of(item).get("spec") or {}, "spec.spec")
         case "ResourcePool":
             found += _pool(item.get("spec") or {})
         case "Pod":

@@ -12,6 +12,7 @@ from typing import Any, Final
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
+from dralab.objects.metadata import spec_of, status_of
 from dralab.prototypes.evolution.expressions import Expressions
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_RESERVED_FOR
 from dralab.prototypes.findings import copied
@@ -42,7 +43,7 @@ class Asked:
     @property
     def allocation(self) -> Mapping[str, Any] | None:
         """What it already has."""
-        found: Mapping[str, Any] | None = (self.item.get("status") or {}).get("allocation")
+        found: Mapping[str, Any] | None = status_of(self.item).get("allocation")
         return found
 
 
@@ -107,9 +108,9 @@ class World(SearchingWorld):
         metadata = pod["metadata"]
         namespace = metadata.get("namespace") or "default"
         found = []
-        for entry in (pod.get("spec") or {}).get("resourceClaims") or ():
+        for entry in spec_of(pod).get("resourceClaims") or ():
             item = self._claim(entry, metadata, namespace)
-            status = item.get("status") or {}
+            status = status_of(item)
             allocation = status.get("allocation")
             reserved = {(part["name"], part["uid"]) for part in status.get("reservedFor") or ()}
             mine = (metadata["name"], metadata.get("uid", ""))
@@ -197,7 +198,7 @@ class World(SearchingWorld):
 
     def _management_allowed(self, namespace: str) -> bool:
         return any(
-            (item.get("spec") or {}).get("allowManagementAccess")
+            spec_of(item).get("allowManagementAccess")
             for item in self._of("Quota")
             if (item["metadata"].get("namespace") or "default") == namespace
         )
@@ -227,7 +228,7 @@ class World(SearchingWorld):
         }
         held: dict[DeviceId, tuple[str, ...]] = {}
         for item in self._of("ResourceClaim"):
-            allocation = (item.get("status") or {}).get("allocation") or {}
+            allocation = status_of(item).get("allocation") or {}
             admin = {
                 request.get("name") or ""
                 for request in item["spec"].get("requests") or ()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dralab.api import structural
+from dralab.objects.metadata import spec_of
 from dralab.prototypes.findings import (
     Finding,
     NormalizedDocument,
@@ -345,7 +346,7 @@ def _mend_consumed(device: JsonDict, names: list[str], path: str, found: list[Fi
 
 
 def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
-    claims = (item.get("spec") or {}).get("deviceClaims")
+    claims = spec_of(item).get("deviceClaims")
     if isinstance(claims, list):
         found.append(legacy("spec.deviceClaims", "a list of stages K1 to K3, read entry by entry"))
         for index, entry in enumerate(claims):

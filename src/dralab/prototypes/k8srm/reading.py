@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dralab.allocation.problem import Attribute
+from dralab.objects.metadata import spec_of
 from dralab.prototypes.k8srm.model import (
     Claim,
     ClaimSpec,
@@ -25,7 +26,7 @@ from dralab.values.quantity import form_of, parse_any, render
 
 def read_class(item: JsonObject) -> DeviceClass:
     """Return a normalized DeviceClass."""
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     definition = spec.get("definition") or {}
     selector = spec.get("selector")
     return DeviceClass(

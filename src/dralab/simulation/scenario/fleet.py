@@ -7,6 +7,7 @@ from typing import Any, Final
 from dralab.api.manifests import load as load_manifests
 from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
+from dralab.objects.metadata import spec_of
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.platforms import xml
 from dralab.simulation.platforms.platform import Platform, plain
@@ -225,7 +226,7 @@ def node_of(node: Mapping[str, Any], file: str) -> GpuNode:
 
 
 def _taints(node: Mapping[str, Any]) -> Iterator[str]:
-    spec = node.get("spec") or {}
+    spec = spec_of(node)
     for taint in spec.get("taints") or ():
         yield f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
     if spec.get("unschedulable"):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dralab.api.manifests import Manifest, Origin, load
 from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import spec_of
 from dralab.objects.requests import requested
 from dralab.simulation.errors import Complaints, InputError
 from dralab.simulation.lifecycle.model import Pod
@@ -110,7 +111,7 @@ def _of(manifest: Manifest, path: Path, classes: Mapping[str, int]) -> Iterator[
     if manifest.kind == "Pod":
         yield _pod(manifest, path, manifest.object, manifest.name, classes)
     elif manifest.kind == "Job":
-        spec = manifest.object.get("spec") or {}
+        spec = spec_of(manifest.object)
         count = spec.get("parallelism") or spec.get("completions") or 1
         if not isinstance(count, int) or not 0 < count <= 100_000:
             raise _error(path, manifest, f"parallelism must be from 1 to 100000, not {count!r}")

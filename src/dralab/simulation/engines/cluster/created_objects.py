@@ -7,6 +7,7 @@ from typing import Any, Final
 from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import Claim, Driver, Result
+from dralab.objects.metadata import spec_of
 from dralab.runtime.client import Resource
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.errors import InputError
@@ -104,7 +105,7 @@ class CreatedObjects:
         }  # fmt: skip
 
     def _slice(self, obj: JsonDict) -> None:
-        spec = obj.get("spec") or {}
+        spec = spec_of(obj)
         node = str(spec.get("nodeName") or "")
         self._drivers.setdefault(node, set()).add(str(spec.get("driver")))
         if node:

@@ -19,7 +19,7 @@ from dralab.kernel.events import BEGINNING, DECIDING
 from dralab.kernel.randomness import Randomness
 from dralab.objects.claims import allocation_of, claim_names, results_of
 from dralab.objects.conditions import condition_of
-from dralab.objects.metadata import is_deleting, uid_of
+from dralab.objects.metadata import is_deleting, spec_of, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
@@ -287,7 +287,7 @@ class ClusterRun:
         return task
 
     def _changed(self, task: ClusterTask, pod: JsonDict) -> None:
-        status = pod.get("status") or {}
+        status = status_of(pod)
         node = pod["spec"].get("nodeName")
         if node and task.bound is None:
             self._last = self.cluster.now
@@ -428,6 +428,6 @@ def _names_another(pod: Pod) -> bool:
 
 def _tolerated(pod: object) -> int:
     body = getattr(pod, "body", None) or {}
-    spec = body.get("spec") or {}
+    spec = spec_of(body)
     found = [item.get("tolerationSeconds") or 0 for item in spec.get("tolerations") or ()]
     return max(found, default=0) * SECOND

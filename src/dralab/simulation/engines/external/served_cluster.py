@@ -14,6 +14,7 @@ from dralab.cluster import Cluster
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.kernel.events import BEGINNING, ENDING, Events
 from dralab.kernel.randomness import Randomness
+from dralab.objects.metadata import spec_of, status_of
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.external.room import Needs, Room
@@ -249,7 +250,7 @@ class ServedCluster:
         lost = objects.taints_of_a_lost_node(self.agenda.now())
         kept = [
             taint
-            for taint in (node.get("spec") or {}).get("taints") or ()
+            for taint in spec_of(node).get("taints") or ()
             if taint["key"] != objects.UNREACHABLE
         ]
         client.patch(NODES, name, {"spec": {"taints": [*kept, *([] if up else lost)] or None}})
@@ -266,7 +267,7 @@ class ServedCluster:
         stored = self.store.get(where)
         if stored is None:
             return  # someone deleted it: there is nothing to report on
-        old: Mapping[str, Any] = stored.value.get("status") or {}
+        old: Mapping[str, Any] = status_of(stored.value)
         new = objects.status(phase, self.agenda.now(), reason, message)
         metadata = {k: v for k, v in stored.value["metadata"].items() if k != "resourceVersion"}
         self.store.update(where, {**stored.value, "metadata": metadata, "status": {**old, **new}})

@@ -12,6 +12,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
+from dralab.objects.metadata import status_of
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
@@ -174,7 +175,7 @@ class Submission:
         stored = store.get(where)
         if stored is None:
             return
-        status = stored.value.get("status") or {}
+        status = status_of(stored.value)
         users = status.get("reservedFor") or []
         left = [user for user in users if user.get("name") != pod.name]
         if left != users:
