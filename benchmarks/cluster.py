@@ -16,8 +16,8 @@ import threading
 import time
 
 from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes, assemble
-from dralab.components.running import Running
 from dralab.components.simulated import SimulatedCluster
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import CLAIM_TEMPLATES, NODES, PODS, SLICES
@@ -83,7 +83,7 @@ def measured(client, nodes, pods, wait):
 
 
 def live(nodes, pods):
-    parts = [Running(), Nodes(NodeOptions(nodes=nodes, drivers=["gpu"]))]
+    parts = [ControlPlane(), Nodes(NodeOptions(nodes=nodes, drivers=["gpu"]))]
     pause = threading.Event()
     with Cluster(Options(), components=parts) as cluster:
 

@@ -13,7 +13,7 @@ from typing import Any
 from dralab.api.kinds import Kinds
 from dralab.api.schemas import Schemas
 from dralab.apiserver import openapi
-from dralab.apiserver.managed_fields import Writer, apply, update
+from dralab.apiserver.managed_fields import FieldManager, apply, update
 from dralab.apiserver.protobuf import decode
 from dralab.apiserver.tables import printer_for
 from dralab.values.patches import json_patch, merge_patch
@@ -73,7 +73,7 @@ def secret(entries: int) -> bytes:
 
 def measurements() -> dict[str, Callable[[], Any]]:
     schema = Schemas.standard().of("v1", "Pod")
-    writer = Writer(manager="bench", api_version="v1", now="2026-01-01T00:00:00Z")
+    writer = FieldManager(manager="bench", api_version="v1", now="2026-01-01T00:00:00Z")
     new = pod()
     live = pod()
     live["metadata"]["managedFields"] = update(None, new, schema, writer)

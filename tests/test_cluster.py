@@ -16,8 +16,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.serving import AddressInUse, ServingError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import PROCESS, NodeOptions, Nodes
-from dralab.components.running import Running
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 
@@ -213,7 +213,7 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
 
 def test_pods_find_the_authority_of_a_server_with_tls(tmp_path: Path) -> None:
     options = Options(tls=True, data=tmp_path)
-    with Cluster(options, components=[Running(without=("scheduler",))]) as cluster:
+    with Cluster(options, components=[ControlPlane(without=("scheduler",))]) as cluster:
         begins, bundle = "-----BEGIN CERTIFICATE-----", "kube-root-ca.crt"
         assert cluster.ca.startswith(begins)
         wanted = f"metadata.name={bundle}"

@@ -7,7 +7,7 @@ import socket
 
 from wsproto.frame_protocol import FrameProtocol, Opcode
 
-from dralab.node.spdy import Frame, Reader, Type, Writer
+from dralab.node.spdy import Frame, FrameReader, FrameType, FrameWriter
 
 CLOSED = object()
 
@@ -83,7 +83,7 @@ class Tunnel:
 
     def __init__(self, websocket):
         self.websocket = websocket
-        self.reader, self.writer = Reader(), Writer()
+        self.reader, self.writer = FrameReader(), FrameWriter()
         self.frames = []
         self.next = 1
 
@@ -92,7 +92,7 @@ class Tunnel:
         numbers = []
         for kind in ("error", "data"):
             headers = {"streamtype": kind, "port": str(port), "requestid": request}
-            self.say(Frame(type=Type.SYN_STREAM, stream=self.next, headers=headers))
+            self.say(Frame(type=FrameType.SYN_STREAM, stream=self.next, headers=headers))
             numbers.append(self.next)
             self.next += 2
         return numbers
@@ -101,7 +101,7 @@ class Tunnel:
         self.websocket.send(self.writer.frame(frame))
 
     def data(self, stream, payload, *, fin=False):
-        self.say(Frame(type=Type.DATA, stream=stream, payload=payload, fin=fin))
+        self.say(Frame(type=FrameType.DATA, stream=stream, payload=payload, fin=fin))
 
     def hear(self):
         """Return the next frame."""
@@ -116,7 +116,7 @@ class Tunnel:
         found, left = dict.fromkeys(streams, b""), set(streams)
         while left:
             heard = self.hear()
-            if heard.type is Type.DATA and heard.stream in left:
+            if heard.type is FrameType.DATA and heard.stream in left:
                 found[heard.stream] += heard.payload
                 if heard.fin:
                     left.discard(heard.stream)

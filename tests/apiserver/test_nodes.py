@@ -6,7 +6,7 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, Proxied
-from dralab.apiserver.nodes import Wanted
+from dralab.apiserver.nodes import NodeRequest
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.runtime.local import LocalClient
@@ -112,10 +112,10 @@ TARGETS = [
 
 @pytest.mark.parametrize(("verb", "query", "target"), TARGETS, ids=[t[0] for t in TARGETS])
 def test_a_kubelet_is_asked_in_its_own_words(verb, query, target):
-    wanted = Wanted(verb=verb, namespace="ns", pod="p", container="c", query=query)
+    wanted = NodeRequest(verb=verb, namespace="ns", pod="p", container="c", query=query)
     assert wanted.target == target
 
 
 def test_no_name_leads_out_of_its_place_in_a_path():
-    wanted = Wanted(verb="exec", namespace="a/b", pod="../x", container="c?d", query={})
+    wanted = NodeRequest(verb="exec", namespace="a/b", pod="../x", container="c?d", query={})
     assert wanted.target == "/exec/a%2Fb/..%2Fx/c%3Fd"

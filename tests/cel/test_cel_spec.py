@@ -34,7 +34,7 @@ from dralab.cel.types import (
     STRING,
     TIMESTAMP,
     UINT,
-    Type,
+    CelType,
     list_of,
     map_of,
     optional_of,
@@ -105,13 +105,13 @@ def type_of(message):
         case "dyn":
             return DYN
         case "type":
-            return Type("type", "", (type_of(value),)) if value else Type("type")
+            return CelType("type", "", (type_of(value),)) if value else CelType("type")
         case "abstract_type":
             name = text(value["name"][0])
             params = tuple(map(type_of, value.get("parameter_types", [])))
             if name == "optional_type":
                 return optional_of(*params)
-            return Type("opaque", name, params)
+            return CelType("opaque", name, params)
         case "type_param":
             return DYN
     raise NeedsMessage

@@ -8,8 +8,8 @@ from cel.expressions import devices, expressions
 from cel.projection import projection
 from dralab.cel import (
     CelError,
+    CelFeatures,
     CompileError,
-    Features,
     Size,
     check,
     compile_expression,
@@ -121,12 +121,12 @@ def test_every_problem_is_listed():
 
 
 def test_new_expressions_are_held_to_the_gates_and_stored_ones_are_not():
-    off = Features(consumable_capacity=False, list_type_attributes=False)
+    off = CelFeatures(consumable_capacity=False, list_type_attributes=False)
     for text in ("device.allowMultipleAllocations", 'device.attributes["a"].b.includes(1)'):
         with pytest.raises(CompileError):
             compile_selector(text, off, "new")
         compile_selector(text, off, "stored")
-        compile_selector(text, Features(), "new")
+        compile_selector(text, CelFeatures(), "new")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import FAKE_NODE, PROCESS, NodeOptions, Nodes
-from dralab.components.running import Running
 from dralab.drivers.fake.mission import children, parents
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
@@ -102,7 +102,7 @@ def cluster_of_one_node():
     nodes = Nodes(wanted)
     try:
         options = Options(tls=True, profiles=("v1", "classic"))
-        with Cluster(options, components=[Running(classic=True), nodes]) as cluster:
+        with Cluster(options, components=[ControlPlane(classic=True), nodes]) as cluster:
             yield cluster, nodes
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -6,7 +6,7 @@ import pytest
 
 from builders import worker
 from dralab.api.status import ApiError
-from dralab.components import profiles, running
+from dralab.components import control_plane, profiles
 from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
 from dralab.drivers.classic.parameters import DriverError, Parameters
 from dralab.runtime.resources import (
@@ -109,7 +109,7 @@ class ClassicLab(Lab):
     def __init__(self, *nodes, classes=None, without=()):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))
-        self.scheduler = running.assemble(
+        self.scheduler = control_plane.assemble(
             self.manager, kinds=self.api.resources.kinds, classic=True, without=without
         )
         self.driver = ClassicController(self.manager)

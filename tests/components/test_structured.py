@@ -4,7 +4,7 @@ import pytest
 
 from builders import worker
 from dralab.api.status import ApiError
-from dralab.components import profiles, running
+from dralab.components import control_plane, profiles
 from dralab.runtime.resources import (
     CLAIM_PARAMETERS,
     CLASS_PARAMETERS,
@@ -87,7 +87,7 @@ class StructuredLab(Lab):
     def __init__(self, *slices, class_=None):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))
-        running.assemble(self.manager, kinds=self.api.resources.kinds, classic=True)
+        control_plane.assemble(self.manager, kinds=self.api.resources.kinds, classic=True)
         self.add(CLASSIC_CLASSES, class_ or resource_class())
         for each in slices:
             self.add(NODES, worker(each["nodeName"]))

@@ -13,8 +13,8 @@ import stockparts
 from devicelab import SHARED, create_all, gpus, of_gpu, variable
 from dralab.api.resource.features import with_gates
 from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes
-from dralab.components.running import Running
 from dralab.drivers.catalog import device_class
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import CLAIMS, CLASSES, PODS, SLICES
@@ -152,7 +152,7 @@ def bench(binary):
         root = Path(tempfile.mkdtemp(prefix="b"))
         nodes = Nodes(NodeOptions(nodes=1, root=root))
         features = Options(features=with_gates(gates))
-        cluster = Cluster(features, components=[Running(without=without), nodes])
+        cluster = Cluster(features, components=[ControlPlane(without=without), nodes])
         cluster.__enter__()
         started.append((cluster, root))
         cluster.client.create(CLASSES, device_class(f"{profile}.example.com", extended=extended))

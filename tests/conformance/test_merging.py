@@ -11,7 +11,7 @@ import pytest
 
 from dralab.api.schemas import Schemas, custom
 from dralab.api.status import ApiError
-from dralab.apiserver.managed_fields import Writer, apply, update
+from dralab.apiserver.managed_fields import FieldManager, apply, update
 from dralab.values.patches import PatchError, same
 from dralab.values.strategic import strategic_merge
 
@@ -267,7 +267,7 @@ def played(live, step):
     """Do one step; return the object after it, None where it is refused."""
     metadata = {"name": "f", "managedFields": live["metadata"].get("managedFields") or [NOBODY]}
     live = {**live, "metadata": metadata}
-    writer = Writer(manager=step["manager"], api_version="x/v1", now="T")
+    writer = FieldManager(manager=step["manager"], api_version="x/v1", now="T")
     if not step["apply"]:
         new = {**live, **step["object"]}
         entries = update(live, new, FOO, writer)

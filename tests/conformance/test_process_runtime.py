@@ -11,8 +11,8 @@ import urllib.request
 import pytest
 
 from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import PROCESS, NodeOptions, Nodes
-from dralab.components.running import Running
 from dralab.runtime.resources import EVENTS, PODS
 from transcripts import environment_for, kubectls
 
@@ -37,11 +37,11 @@ def cluster(request, tmp_path_factory):
         wanted = NodeOptions(
             nodes=1, runtime=PROCESS, images={"registry/tool": ["/bin/echo", "tool"]}
         )
-        with Cluster(Options(tls=True), components=[Running(), Nodes(wanted)]) as found:
+        with Cluster(Options(tls=True), components=[ControlPlane(), Nodes(wanted)]) as found:
             yield found
         return
     place = tmp_path_factory.mktemp("node")
-    with Cluster(Options(tls=True), components=[Running()]) as found:
+    with Cluster(Options(tls=True), components=[ControlPlane()]) as found:
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "dralab", "node", "--name", "n1", "--runtime", "process",

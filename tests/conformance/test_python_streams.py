@@ -9,8 +9,8 @@ import urllib.request
 import pytest
 
 from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import PROCESS, NodeOptions, Nodes
-from dralab.components.running import Running
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import PODS
 
@@ -39,7 +39,7 @@ def lab():
     import sys
 
     nodes = Nodes(NodeOptions(nodes=1, runtime=PROCESS))
-    with Cluster(Options(tls=True), components=[Running(), nodes]) as cluster:
+    with Cluster(Options(tls=True), components=[ControlPlane(), nodes]) as cluster:
         container = {"name": "c", "image": "x", "command": [sys.executable, "-c", SERVER]}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
         cluster.client.create(PODS, {"metadata": {"name": "web"}, "spec": spec}, "default")

@@ -20,8 +20,8 @@ import stockparts
 from devicelab import SHARED, create_all
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster
+from dralab.components.control_plane import CONTROLLERS, SCHEDULER, ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes
-from dralab.components.running import CONTROLLERS, SCHEDULER, Running
 from dralab.drivers import catalog
 from dralab.drivers.catalog import device_class
 from dralab.drivers.fake.gpu import Gpus
@@ -63,7 +63,7 @@ class Lab:
 
     def __enter__(self):
         without = (SCHEDULER, CONTROLLERS) if self.stock else ()
-        cluster = Cluster(components=[Running(without=without), self.nodes])
+        cluster = Cluster(components=[ControlPlane(without=without), self.nodes])
         self.cluster = self.stack.enter_context(cluster)
         self.client = self.cluster.client
         if self.stock:

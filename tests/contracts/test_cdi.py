@@ -1,7 +1,7 @@
 import pytest
 
 from dralab.contracts.cdi import CdiDevice, CdiError, ContainerEdits, Spec, read, write
-from dralab.contracts.cdi_cache import Cache, ContainerConfig, FileDirectory, MemoryDirectory
+from dralab.contracts.cdi_cache import CdiCache, ContainerConfig, FileDirectory, MemoryDirectory
 
 ENV = ContainerEdits(env=("A=1",))
 
@@ -73,7 +73,7 @@ def test_later_edits_win_and_the_containers_own_variables_lose():
     edits = ContainerEdits(env=("A=2", "B=3"))
     directory.write("x.yaml", spec("gpu0", edits=edits))
     config = ContainerConfig(env={"A": "own", "Z": "z"})
-    Cache([directory]).inject(config, ["example.com/gpu=gpu0", "example.com/gpu=gpu0"])
+    CdiCache([directory]).inject(config, ["example.com/gpu=gpu0", "example.com/gpu=gpu0"])
     assert config.env == {"A": "2", "Z": "z", "B": "3"}
 
 
@@ -84,7 +84,7 @@ def test_one_missing_device_changes_nothing():
     with pytest.raises(
         CdiError, match=r"unresolvable CDI devices example.com/gpu=b, example.com/gpu=c"
     ):
-        Cache([directory]).inject(
+        CdiCache([directory]).inject(
             config, ["example.com/gpu=gpu0", "example.com/gpu=b", "example.com/gpu=c"]
         )
     assert config == ContainerConfig()
@@ -94,7 +94,7 @@ def test_the_later_directory_wins_and_equals_conflict(tmp_path):
     low, high = FileDirectory(tmp_path / "etc"), FileDirectory(tmp_path / "run")
     low.write("a.yaml", spec("gpu0"))
     high.write("a.yaml", spec("gpu0", edits=ContainerEdits(env=("A=high",))))
-    cache = Cache([low, high])
+    cache = CdiCache([low, high])
     config = ContainerConfig()
     cache.inject(config, ["example.com/gpu=gpu0"])
     assert config.env == {"A": "high"}
@@ -108,7 +108,7 @@ def test_a_bad_file_hides_no_other_file(tmp_path):
     place = FileDirectory(tmp_path)
     place.write("good.yaml", spec("gpu0"))
     (tmp_path / "bad.yaml").write_text("nonsense: true")
-    cache = Cache([place])
+    cache = CdiCache([place])
     assert cache.devices == ["example.com/gpu=gpu0"]
     assert list(cache.errors) == [str(tmp_path / "bad.yaml")]
     place.remove("good.yaml")
@@ -125,5 +125,5 @@ def test_mounts_are_sorted_by_depth_and_replaced():
         {"hostPath": "/y", "containerPath": "/a"},
     )
     directory.write("x.yaml", spec("gpu0", edits=ContainerEdits(mounts=mounts)))
-    Cache([directory]).inject(config, ["example.com/gpu=gpu0"])
+    CdiCache([directory]).inject(config, ["example.com/gpu=gpu0"])
     assert [m["hostPath"] for m in config.mounts] == ["/y", "/x"]

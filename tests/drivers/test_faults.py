@@ -5,7 +5,7 @@ import pytest
 from devicelab import DeviceLab
 from dralab.drivers.driver import ContainerEdits, Driver
 from dralab.drivers.fake.gpu import Gpus
-from dralab.drivers.faults import Fault, FaultyPlugin, parse
+from dralab.drivers.faults import CallFault, FaultyPlugin, parse
 from dralab.runtime.resources import CLAIMS, EVENTS, PODS, SLICES
 
 CLAIM = """
@@ -72,7 +72,7 @@ def phase(lab):
     ],
 )
 def test_a_pod_outlives_a_failing_prepare(lab, kind, words):
-    lab.faulty.inject(Fault("prepare", kind, times=2))
+    lab.faulty.inject(CallFault("prepare", kind, times=2))
     lab.create(CLAIM)
     lab.wait(15)
     if not kind.startswith("crash"):
@@ -84,7 +84,7 @@ def test_a_pod_outlives_a_failing_prepare(lab, kind, words):
 @pytest.mark.parametrize("kind", ["fail", "error", "skip", "crash-after"])
 def test_a_claim_is_given_back_after_a_failing_unprepare(lab, kind):
     lab.create(CLAIM)
-    lab.faulty.inject(Fault("unprepare", kind, times=2))
+    lab.faulty.inject(CallFault("unprepare", kind, times=2))
     lab.client.delete(PODS, "p", "default")
     lab.wait(0.5)
     assert lab.client.list(PODS, "default").items, "it ended although its devices are not back"
@@ -94,7 +94,7 @@ def test_a_claim_is_given_back_after_a_failing_unprepare(lab, kind):
 
 
 def test_a_container_whose_cdi_files_are_lost_is_not_created(lab):
-    lab.faulty.inject(Fault("prepare", "lose-cdi", times=1))
+    lab.faulty.inject(CallFault("prepare", "lose-cdi", times=1))
     lab.create(CLAIM)
     assert phase(lab) == "Pending"
     assert "unresolvable CDI devices" in messages(lab)
@@ -102,7 +102,7 @@ def test_a_container_whose_cdi_files_are_lost_is_not_created(lab):
 
 def test_unhealthy_devices_are_told_in_the_pods_status(lab):
     lab.create(CLAIM)
-    lab.faulty.inject(Fault("health", "unhealthy"))
+    lab.faulty.inject(CallFault("health", "unhealthy"))
     (kubelet,) = lab.kubelets.nodes.values()
     kubelet.wake_all()
     lab.wait(1)
@@ -150,8 +150,8 @@ def test_a_fault_that_nobody_knows_is_refused(text, why):
 
 
 def test_a_fault_may_happen_a_number_of_times():
-    assert parse("prepare=errorx2") == Fault("prepare", "error", times=2)
-    assert parse("prepare=crash-before:3x2") == Fault("prepare", "crash-before", 3.0, 2)
+    assert parse("prepare=errorx2") == CallFault("prepare", "error", times=2)
+    assert parse("prepare=crash-before:3x2") == CallFault("prepare", "crash-before", 3.0, 2)
 
 
 def test_a_driver_of_one_method_and_one_list_is_enough():

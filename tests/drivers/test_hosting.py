@@ -4,7 +4,7 @@ import pytest
 
 from devicelab import DeviceLab
 from dralab.contracts.plugin import ClaimRef
-from dralab.drivers.checkpoint import FileCheckpoint
+from dralab.drivers.checkpoint import DriverFileCheckpoint
 from dralab.drivers.driver import ContainerEdits, Driver
 from dralab.drivers.hosting import HostedPlugin
 from dralab.runtime.resources import CLAIMS
@@ -31,7 +31,7 @@ class Room:
         self.begin()
 
     def begin(self):
-        checkpoint = FileCheckpoint(self.path / "checkpoint.json")
+        checkpoint = DriverFileCheckpoint(self.path / "checkpoint.json")
         self.plugin = HostedPlugin(Lamps("n1"), self.client, self.directory, checkpoint)
 
     def claim(self, name, device="lamp-0", **more):

@@ -14,12 +14,12 @@ import pytest
 
 from dralab.cluster import Cluster, Options
 from dralab.kernel.randomness import Randomness
-from dralab.node.endpoint import Endpoint
+from dralab.node.endpoint import EndpointServer
 from dralab.node.kubelets import Kubelets, NodeSpec
 from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.process import ProcessRuntime
 from dralab.node.simulated import SimulatedRuntime
-from dralab.node.spdy import Frame, Type
+from dralab.node.spdy import Frame, FrameType
 from dralab.runtime.kubeconfig import Access
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
@@ -41,7 +41,7 @@ class Far:
         self.runtime = runtime(self.engine)
         self.kubelets = Kubelets(manager, self.runtime, only=name)
         self.kubelet = self.kubelets.add(NodeSpec(name=name))
-        self.endpoint = Endpoint(self.kubelets, name, directory, "127.0.0.1", 0)
+        self.endpoint = EndpointServer(self.kubelets, name, directory, "127.0.0.1", 0)
         self.kubelet.serve(self.endpoint)
         self.endpoint.start()
         self.engine.soon(manager.start)
@@ -260,13 +260,13 @@ def test_kubectls_tunnel_leads_to_a_port(lab, echo):
     with lab.open("ports/portforward", "SPDY/3.1+portforward.k8s.io") as session:
         assert session.headers["sec-websocket-protocol"] == "SPDY/3.1+portforward.k8s.io"
         tunnel = Tunnel(session)
-        ping = Frame(type=Type.PING, payload=b"\0\0\0\1")
+        ping = Frame(type=FrameType.PING, payload=b"\0\0\0\1")
         tunnel.say(ping)
         assert tunnel.hear() == ping
         for request in ("0", "1"):  # one after the other, over the same tunnel
             error, data = tunnel.open(port, request)
             assert [tunnel.hear(), tunnel.hear()] == [
-                Frame(type=Type.SYN_REPLY, stream=number) for number in (error, data)
+                Frame(type=FrameType.SYN_REPLY, stream=number) for number in (error, data)
             ]
             big = bytes(range(256)) * 4096
             for at in range(0, len(big), 32_768):
@@ -317,9 +317,9 @@ def test_streams_that_make_no_pair_are_reset(lab):
             {"streamtype": "error", "port": "x", "requestid": "8"},
             {"streamtype": "other", "port": "80", "requestid": "9"},
         ):
-            tunnel.say(Frame(type=Type.SYN_STREAM, stream=tunnel.next, headers=headers))
+            tunnel.say(Frame(type=FrameType.SYN_STREAM, stream=tunnel.next, headers=headers))
             heard = tunnel.hear()
-            assert (heard.type, heard.stream) == (Type.RST_STREAM, tunnel.next)
+            assert (heard.type, heard.stream) == (FrameType.RST_STREAM, tunnel.next)
             tunnel.next += 2
 
 

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dralab.node.spdy import DICTIONARY, LONGEST_FRAME, Frame, Reader, SpdyError, Type, Writer
+from dralab.node.spdy import (
+    DICTIONARY,
+    LONGEST_FRAME,
+    Frame,
+    FrameReader,
+    FrameType,
+    FrameWriter,
+    SpdyError,
+)
 
 NUMBERS = st.integers(1, 2**31 - 1)
 NAMES = st.text("abcdefghijklmnop-", min_size=1, max_size=12)
@@ -14,22 +22,22 @@ VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=30
 HEADERS = st.dictionaries(NAMES, VALUES, max_size=5)
 FRAMES = st.one_of(
     st.builds(
-        Frame, type=st.just(Type.DATA), stream=NUMBERS, payload=st.binary(), fin=st.booleans()
+        Frame, type=st.just(FrameType.DATA), stream=NUMBERS, payload=st.binary(), fin=st.booleans()
     ),
     st.builds(
         Frame,
-        type=st.sampled_from([Type.SYN_STREAM, Type.SYN_REPLY, Type.HEADERS]),
+        type=st.sampled_from([FrameType.SYN_STREAM, FrameType.SYN_REPLY, FrameType.HEADERS]),
         stream=NUMBERS,
         headers=HEADERS,
         fin=st.booleans(),
     ),
     st.builds(
         Frame,
-        type=st.sampled_from([Type.RST_STREAM, Type.GOAWAY]),
+        type=st.sampled_from([FrameType.RST_STREAM, FrameType.GOAWAY]),
         stream=NUMBERS,
         payload=st.binary(min_size=4, max_size=4),
     ),
-    st.builds(Frame, type=st.just(Type.PING), payload=st.binary(min_size=4, max_size=4)),
+    st.builds(Frame, type=st.just(FrameType.PING), payload=st.binary(min_size=4, max_size=4)),
 )
 
 
@@ -40,7 +48,7 @@ def test_both_sides_suppose_the_words_of_the_specification():
 
 @given(st.lists(FRAMES, max_size=6), st.data())
 def test_frames_survive_any_cut_of_the_stream(frames, data):
-    writer, reader, found = Writer(), Reader(), []
+    writer, reader, found = FrameWriter(), FrameReader(), []
     stream = b"".join(writer.frame(each) for each in frames)
     while stream:
         cut = data.draw(st.integers(1, len(stream)))
@@ -72,11 +80,11 @@ BROKEN = {
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_what_is_broken_is_refused(data):
     with pytest.raises(SpdyError):
-        list(Reader().feed(data))
+        list(FrameReader().feed(data))
 
 
 def test_frames_of_unknown_kinds_and_windows_are_passed_over():
     unknown = b"\x80\x03\x00\x63\x00\x00\x00\x01x"
     window = b"\x80\x03\x00\x09\x00\x00\x00\x08" + bytes(8)
-    ping = Frame(type=Type.PING, payload=b"\0\0\0\1")
-    assert list(Reader().feed(unknown + window + Writer().frame(ping))) == [ping]
+    ping = Frame(type=FrameType.PING, payload=b"\0\0\0\1")
+    assert list(FrameReader().feed(unknown + window + FrameWriter().frame(ping))) == [ping]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.prototypes.classic.selectors import SelectorError, accepts, problem
+from dralab.prototypes.classic.selectors import ClassicSelectorError, accepts, problem
 from dralab.prototypes.classic.structured import held_by, normalize
 
 ATTRIBUTES = [
@@ -46,7 +46,7 @@ def test_each_type_of_attribute_has_a_map(selector, answer):
 )
 def test_what_is_no_selector_is_told(selector, why):
     assert why in problem(selector)
-    with pytest.raises(SelectorError, match=why[:12]):
+    with pytest.raises(ClassicSelectorError, match=why[:12]):
         accepts(selector, ATTRIBUTES)
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_selector_is_told(selector, why):
     ],
 )
 def test_a_device_for_which_there_is_no_answer(attributes, why):
-    with pytest.raises(SelectorError, match=why):
+    with pytest.raises(ClassicSelectorError, match=why):
         accepts('attributes.string["model"] == "A"', attributes)
 
 

@@ -7,12 +7,12 @@ import yaml
 
 from dralab.api.resource.files import ResourceCheck
 from dralab.prototypes.conversion import expressions, reading
-from dralab.prototypes.conversion.neutral import Expression
+from dralab.prototypes.conversion.neutral import NeutralExpression
 from dralab.prototypes.conversion.to_evolution import ToEvolution
 from dralab.prototypes.conversion.to_k8srm import ToK8srm
 from dralab.prototypes.conversion.to_v1 import ToV1
 from dralab.prototypes.generations import GENERATIONS
-from dralab.prototypes.placement import Placed
+from dralab.prototypes.placement import PlacedPod
 
 K4 = Path(__file__).parents[2] / ".." / "shared" / "testdata" / "k8srm-prototype"
 needs_data = pytest.mark.skipif(not K4.is_dir(), reason="the shared test data are not here")
@@ -82,9 +82,12 @@ TYPES = {"bandwidth": "quantity", "fw": "version", "model": "string", "flag": "b
 def test_expressions_are_translated(source, target, text, expected):
     if expected is None:
         with pytest.raises(expressions.UntranslatableError):
-            expressions.translated(Expression(text, source), target, TYPES, ("d.io",))
+            expressions.translated(NeutralExpression(text, source), target, TYPES, ("d.io",))
         return
-    assert expressions.translated(Expression(text, source), target, TYPES, ("d.io",)) == expected
+    assert (
+        expressions.translated(NeutralExpression(text, source), target, TYPES, ("d.io",))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_expressions_are_translated(source, target, text, expected):
 )
 def test_what_has_no_equivalent_says_which_part(source, target, text, why):
     with pytest.raises(expressions.UntranslatableError, match=why):
-        expressions.translated(Expression(text, source), target, TYPES, ("d.io",))
+        expressions.translated(NeutralExpression(text, source), target, TYPES, ("d.io",))
 
 
 def k4_objects(name):
@@ -114,11 +117,11 @@ def devices(objects, api):
     generation = GENERATIONS[api]
     reports = [generation.read(item) for item in objects]
     assert [str(f) for r in reports for f in r.findings if f.level == "invalid"] == []
-    world = generation.world([report.document for report in reports])
+    world = generation.cluster([report.document for report in reports])
     found = []
     for pod in world.pods():
         placed = world.place(pod)
-        if isinstance(placed, Placed):
+        if isinstance(placed, PlacedPod):
             world.apply(placed)
             # Where two pools of a node name devices alike, a conversion puts the pool's name first.
             names = [d.device.removeprefix(f"{d.pool}-") for d in placed.devices]

@@ -6,7 +6,12 @@ import pytest
 import yaml
 
 from dralab.prototypes.k8srm.early import capacities, model, scheduling, tree
-from dralab.prototypes.k8srm.early.capacities import Capacity, CapacityError, Request, Taken
+from dralab.prototypes.k8srm.early.capacities import (
+    CapacityError,
+    CapacityRequest,
+    EarlyCapacity,
+    Taken,
+)
 from prototypes import early_samples
 
 OLD_MODEL = (
@@ -44,7 +49,7 @@ def read(kind, **body):
     ],
 )
 def test_a_capacity_gives_what_it_has_rounded_to_its_block(capacity, amount, gives, missing):
-    taken, left = capacity.take(Request(capacity="c", kind="quantity", amount=amount))
+    taken, left = capacity.take(CapacityRequest(capacity="c", kind="quantity", amount=amount))
     assert left == missing
     if gives is None:
         assert taken is None
@@ -122,20 +127,20 @@ NUMA_1 = (("numa", "numa-1"),)
 
 
 def device(*parts):
-    return model.Device(name="primary", attributes={}, capacities=tuple(parts))
+    return model.EarlyDevice(name="primary", attributes={}, capacities=tuple(parts))
 
 
 def counter(name, amount=10, topologies=()):
-    return Capacity(name=name, kind="counter", amount=amount, topologies=topologies)
+    return EarlyCapacity(name=name, kind="counter", amount=amount, topologies=topologies)
 
 
 @pytest.mark.parametrize(
     ("parts", "taken", "left"),
     [
         ([counter("a")], [("a", (), 4)], [6]),
-        ([Capacity(name="a", kind="quantity", amount=10**7)], [("a", (), 10**6)], [9 * 10**6]),
+        ([EarlyCapacity(name="a", kind="quantity", amount=10**7)], [("a", (), 10**6)], [9 * 10**6]),
         (
-            [Capacity(name="a", kind="block", amount=10**7, size=10**6)],
+            [EarlyCapacity(name="a", kind="block", amount=10**7, size=10**6)],
             [("a", (), 10**6)],
             [9 * 10**6],
         ),
@@ -177,7 +182,7 @@ def test_device_reduce_capacity_names_what_is_missing(taken, message):
 
 def test_pool_reduce_capacity():
     primary = device(counter("pods", 100), counter("containers", 1000))
-    pool = model.Pool(name="primary", driver="kubelet", attributes={}, devices=(primary,))
+    pool = model.EarlyPool(name="primary", driver="kubelet", attributes={}, devices=(primary,))
     reduced = pool.without("primary", [Taken(capacity="pods", amount=4)])
     assert [c.amount for c in reduced.devices[0].capacities] == [96, 1000]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dralab.prototypes.evolution.cluster import EvolutionCluster
 from dralab.prototypes.evolution.normalize import normalize
-from dralab.prototypes.evolution.world import World
-from dralab.prototypes.placement import Placed
+from dralab.prototypes.placement import PlacedPod
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "testdata"
 D3 = DATA / "dra-evolution"
@@ -72,7 +72,7 @@ def world(name, **changes):
     for item in objects:
         if item["kind"] == "ResourceClaim":
             item["spec"].update(changes)
-    return World([*foozer_pools(), *objects])
+    return EvolutionCluster([*foozer_pools(), *objects])
 
 
 def test_the_strict_parser_of_the_authors_and_ours_agree():
@@ -106,7 +106,7 @@ def test_pods_get_their_devices(name):
     made = world(name)
     for pod, devices in zip(made.pods(), ANSWERS[name], strict=True):
         placed = made.place(pod)
-        assert isinstance(placed, Placed) is bool(devices)
+        assert isinstance(placed, PlacedPod) is bool(devices)
         if devices:
             assert [str(device) for device in placed.devices] == devices
             made.apply(placed)
@@ -179,7 +179,7 @@ def test_management_access_needs_a_quota_when_allocating():
         "metadata": {"name": "q", "namespace": "default"},
         "spec": {"allowManagementAccess": True},
     }
-    allowed = World([*made.objects.values(), quota])
+    allowed = EvolutionCluster([*made.objects.values(), quota])
     placed = allowed.place(pod)
     assert [str(device) for device in placed.devices] == ["node-00-foozer/dev-00"]
     allowed.apply(placed)

@@ -51,7 +51,7 @@ DEVICE = attributes(
     ],
 )
 def test_k8srm_expressions(text, expected):
-    assert k8srm.Expressions().get(text).value(DEVICE) is expected
+    assert k8srm.K8srmExpressions().get(text).value(DEVICE) is expected
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_k8srm_expressions(text, expected):
 )
 def test_k8srm_expressions_that_have_no_answer(text, message):
     with pytest.raises(ValueError, match=message):
-        k8srm.Expressions().get(text).value(DEVICE)
+        k8srm.K8srmExpressions().get(text).value(DEVICE)
 
 
 def test_an_assignment_suggests_a_comparison():
@@ -81,7 +81,7 @@ NAMED = {
 
 
 def value(text, driver="", items=NAMED, **options):
-    return evolution.Expressions(**options).get(text).value(driver, items)
+    return evolution.EvolutionExpressions(**options).get(text).value(driver, items)
 
 
 @pytest.mark.parametrize(

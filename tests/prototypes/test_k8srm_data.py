@@ -8,9 +8,9 @@ import yaml
 
 from dralab.allocation.check.enumeration import assignments
 from dralab.prototypes.findings import copied
+from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.k8srm.normalize import normalize
-from dralab.prototypes.k8srm.world import World
-from dralab.prototypes.placement import Placed
+from dralab.prototypes.placement import PlacedPod
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "testdata"
 K4 = DATA / "k8srm-prototype"
@@ -68,7 +68,7 @@ def documents(*files):
 
 def world(pod_file, *more):
     files = [K4 / f"{name}.yaml" for name in POOLS]
-    return World(documents(*files, K4 / "classes.yaml", pod_file) + list(more))
+    return K8srmCluster(documents(*files, K4 / "classes.yaml", pod_file) + list(more))
 
 
 def test_every_file_has_its_expectation():
@@ -88,7 +88,7 @@ def test_a_pod_gets_the_first_of_its_device_sets(name):
     assert len(found) == sets
     placed = made.place(pod)
     if first is None:
-        assert not isinstance(placed, Placed)
+        assert not isinstance(placed, PlacedPod)
         assert [refusal.node for refusal in placed.nodes] == [
             "node-00",
             "node-01",
@@ -138,7 +138,7 @@ def test_what_was_handed_out_is_gone_for_the_next_pod():
     assert placed.node == "node-01"
     made.apply(placed)
     assert not isinstance(
-        made.place({**pod, "metadata": {**pod["metadata"], "name": "third"}}), Placed
+        made.place({**pod, "metadata": {**pod["metadata"], "name": "third"}}), PlacedPod
     )
 
 
@@ -146,7 +146,7 @@ def test_the_same_winner_in_100_runs():
     objects = list(world(K4 / "pod-multi-net-7.yaml").objects.values())
     placements = {
         tuple(map(str, made.place(made.pods()[0]).devices))
-        for made in (World(objects) for _ in range(100))
+        for made in (K8srmCluster(objects) for _ in range(100))
     }
     assert placements == {tuple(PF)}
 
@@ -187,7 +187,7 @@ def test_historic_pods_get_one_foozer(name):
         HISTORIC / "classes.yaml",
         HISTORIC / f"{name}-foozer-single.yaml",
     ]
-    made = World(documents(K4 / "pools-two-nodes-two-simple-gpus.yaml", *files))
+    made = K8srmCluster(documents(K4 / "pools-two-nodes-two-simple-gpus.yaml", *files))
     placed = made.place(made.pods()[0])
     assert [str(device) for device in placed.devices] == GPU[:1]
     [claim] = placed.claims
@@ -216,7 +216,7 @@ def test_class_configs_are_frozen_at_allocation():
         },
     }
     objects = documents(HISTORIC / "drivers.yaml", HISTORIC / "classes.yaml")
-    made = World([*objects, pool, pod])
+    made = K8srmCluster([*objects, pool, pod])
     placed = made.place(pod)
     made.apply(placed)
     for item in made.objects.values():

@@ -10,7 +10,7 @@ import pytest
 
 from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.cluster import Cluster
-from dralab.components.running import Running
+from dralab.components.control_plane import ControlPlane
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 
 pytestmark = pytest.mark.conformance
@@ -20,7 +20,7 @@ SCHEDULER = [sys.executable, "-m", "dralab", "scheduler"]
 
 def test_no_device_is_given_twice_by_schedulers_that_are_killed(tmp_path):
     dice, pause = random.Random(1), threading.Event()
-    with Cluster(components=[Running(without=["scheduler"])]) as cluster:
+    with Cluster(components=[ControlPlane(without=["scheduler"])]) as cluster:
         client = cluster.client
         client.create(CLASSES, device_class("gpu", 'device.driver == "gpu.example.com"'))
         for number in range(20):

@@ -4,8 +4,7 @@ from functools import lru_cache
 
 from dralab.api.resource.features import Features
 from dralab.api.resource.rules import Compiled
-from dralab.cel import Features as CelFeatures
-from dralab.cel import check, environment
+from dralab.cel import CelFeatures, check, environment
 
 
 def compiled(expression: str, features: Features, *, derived: bool) -> Compiled:

@@ -28,7 +28,7 @@ from dralab.kernel.times import (
 )
 from dralab.values.quantity import QuantityError, canonical
 
-Decode = Callable[[Any, "Seen"], Any]
+Decode = Callable[[Any, "DecodingNotes"], Any]
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 # What is in its final form already. The last days of a month, and the first year with Go's zero
 # time, are looked at more closely.
@@ -52,7 +52,7 @@ class DecodingError(ValueError):
 
 
 @dataclass(slots=True)
-class Seen:
+class DecodingNotes:
     """What a decoder noticed: whether there were unknown fields, and how deep it is."""
 
     unknown: bool = False
@@ -88,14 +88,14 @@ class Decoder:
         ... )
         ({'metadata': {}}, ['bogus'])
         """
-        seen = Seen()
+        seen = DecodingNotes()
         unknown: list[str] = []
         try:
             return self._decode(value, seen), unknown
         except _Slow:
             # Something is wrong: walk again, this time knowing where.
             _Walk(self.kind, unknown).value(self.schema, value, [], "")
-        return self._decode(value, Seen()), unknown
+        return self._decode(value, DecodingNotes()), unknown
 
 
 class _Slow(Exception):  # noqa: N818 - no error yet: a second look will tell
@@ -176,12 +176,12 @@ def _simple(schema: Schema) -> Decode:  # noqa: PLR0911 - one line per type
             return _anything
 
 
-def _anything(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _anything(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     return value
 
 
 def _exactly(kind: type) -> Decode:
-    def decode(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
         if type(value) is not kind:
             raise _Slow
         return value
@@ -190,7 +190,7 @@ def _exactly(kind: type) -> Decode:
 
 
 def _integer(limit: int) -> Decode:
-    def decode(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+    def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
         if type(value) is int and -limit <= value < limit:
             return value
         # 1.0 is an integer to Go's JSON of Kubernetes, 1.5 is not.
@@ -201,13 +201,13 @@ def _integer(limit: int) -> Decode:
     return decode
 
 
-def _number(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _number(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     if type(value) is int or type(value) is float:
         return value
     raise _Slow
 
 
-def _quantity(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _quantity(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     if type(value) is not str:
         if type(value) is not int and type(value) is not float:
             raise _Slow
@@ -218,13 +218,13 @@ def _quantity(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of eve
         raise _Slow from error
 
 
-def _int_or_string(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _int_or_string(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
     raise _Slow
 
 
-def _time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     if type(value) is not str:
         raise _Slow
     if SECONDS.fullmatch(value):
@@ -233,7 +233,7 @@ def _time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every d
     return None if when is None else rfc3339(when)
 
 
-def _micro_time(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _micro_time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     if type(value) is not str:
         raise _Slow
     if MICROS.fullmatch(value):
@@ -251,7 +251,7 @@ def _moment(text: str, layout: str) -> int | None:
     return None if when == ZERO_TIME else when
 
 
-def _bytes(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _bytes(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     if type(value) is not str:
         raise _Slow
     try:
@@ -265,7 +265,7 @@ def _list(item: Schema | None) -> Decode:
     decode_item: Decode = _anything if item is None else _compiled(item)
     zero = _zero_of(item)
 
-    def decode(value: Any, seen: Seen) -> Any:
+    def decode(value: Any, seen: DecodingNotes) -> Any:
         if type(value) is not list:
             raise _Slow
         for index, each in enumerate(value):
@@ -285,7 +285,7 @@ def _map(item: Schema | None) -> Decode:
     decode_item = _compiled(item)
     zero = _zero_of(item)
 
-    def decode(value: Any, seen: Seen) -> Any:
+    def decode(value: Any, seen: DecodingNotes) -> Any:
         if type(value) is not dict:
             raise _Slow
         for key, each in value.items():
@@ -297,7 +297,7 @@ def _map(item: Schema | None) -> Decode:
     return decode
 
 
-def _strings(value: Any, seen: Seen) -> Any:  # noqa: ARG001 - the shape of every decoder
+def _strings(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     """Decode a map of texts: labels, annotations, data."""
     if type(value) is not dict:
         raise _Slow
@@ -321,7 +321,7 @@ def _zero_of(schema: Schema | None) -> Callable[[], Any]:
         return int
     if schema.is_struct:
         decode = _compiled(schema)
-        return lambda: decode({}, Seen())
+        return lambda: decode({}, DecodingNotes())
     return ZEROES.get(schema.type, _none)
 
 
@@ -370,7 +370,7 @@ class _Struct:
                 self.always.append((name, _none if pointer else _zero_of(part)))
         self._schema = None
 
-    def __call__(self, value: Any, seen: Seen) -> Any:
+    def __call__(self, value: Any, seen: DecodingNotes) -> Any:
         if self._schema is not None:
             self._compile()
         if type(value) is not dict:
@@ -463,7 +463,7 @@ class _Walk:
 
     def _leaf(self, schema: Schema, value: Any, path: list[str], owner: str) -> None:
         try:
-            _simple(schema)(value, Seen())
+            _simple(schema)(value, DecodingNotes())
         except _Slow:
             pass
         else:

@@ -81,7 +81,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ManifestProblem:
     """One thing wrong with the input: a field of an object, or a document that cannot be read.
 
     >>> str(Problem(Origin("a.yaml", 2, 7), "Pod p", "spec: Required value"))
@@ -106,7 +106,7 @@ class Manifests:
     """What was read: the objects that are good, in the order of the input, and all problems."""
 
     objects: list[Manifest] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ManifestProblem] = field(default_factory=list)
 
     def of(self, kind: str, group: str | None = None) -> list[Manifest]:
         """Return the objects of a kind."""
@@ -158,7 +158,7 @@ def load(
     return result
 
 
-def located(problems: Sequence[Problem]) -> list[Problem]:
+def located(problems: Sequence[ManifestProblem]) -> list[ManifestProblem]:
     """Return problems with the lines of their fields, as far as their files can be read again."""
     by_file: dict[str, dict[int, Mapping[str, int]]] = {}
     for problem in problems:
@@ -181,14 +181,14 @@ def located(problems: Sequence[Problem]) -> list[Problem]:
     return found
 
 
-def objects_of(name: str, content: bytes) -> Iterator[Manifest | Problem]:
+def objects_of(name: str, content: bytes) -> Iterator[Manifest | ManifestProblem]:
     """Yield the objects of one file, Lists taken apart, and what cannot be read of it."""
     if name.endswith(".json") or content[:1] == b"{":
         try:
             yield from _taken_apart(orjson.loads(content), Origin(name))
         except orjson.JSONDecodeError as error:
             if name.endswith(".json"):
-                yield Problem(Origin(name, 1, error.lineno), "", f"is no JSON: {error.msg}")
+                yield ManifestProblem(Origin(name, 1, error.lineno), "", f"is no JSON: {error.msg}")
                 return
         else:
             return
@@ -198,11 +198,11 @@ def objects_of(name: str, content: bytes) -> Iterator[Manifest | Problem]:
             number = document.number
             for path, line in document.repeated:
                 text = f"{path}: the key is given twice"
-                yield Problem(Origin(name, number, line), "", text)
+                yield ManifestProblem(Origin(name, number, line), "", text)
             if document.value is not None:
                 yield from _taken_apart(document.value, Origin(name, number, document.line))
     except YamlError as error:
-        yield Problem(Origin(name, number + 1, error.line), "", error.message)
+        yield ManifestProblem(Origin(name, number + 1, error.line), "", error.message)
 
 
 def _files(
@@ -233,14 +233,14 @@ def _read(path: Path, limit: int) -> bytes:
         return file.read(max(limit, 0) + 1)
 
 
-def _unreadable(name: str, why: str) -> Problem:
-    return Problem(Origin(name, 0, 0), "", f"cannot be read: {why}")
+def _unreadable(name: str, why: str) -> ManifestProblem:
+    return ManifestProblem(Origin(name, 0, 0), "", f"cannot be read: {why}")
 
 
 def _load_one(name: str, content: bytes, checks: Sequence[Check], result: Manifests) -> None:
     wrong: list[tuple[Manifest, Sequence[FieldError]]] = []
     for found in objects_of(name, content):
-        if isinstance(found, Problem):
+        if isinstance(found, ManifestProblem):
             result.problems.append(found)
             continue
         checked = _checked(found.object, checks)
@@ -276,10 +276,12 @@ def _identity_errors(given: JsonDict) -> Iterator[FieldError]:
         )
 
 
-def _taken_apart(value: Any, origin: Origin) -> Iterator[Manifest | Problem]:
+def _taken_apart(value: Any, origin: Origin) -> Iterator[Manifest | ManifestProblem]:
     if not isinstance(value, dict):
         shown = json.dumps(value, default=str)[:40]
-        yield Problem(origin, "", f"is no object: expected a mapping with a kind, found {shown}")
+        yield ManifestProblem(
+            origin, "", f"is no object: expected a mapping with a kind, found {shown}"
+        )
         return
     kind, items = value.get("kind"), value.get("items")
     if not (isinstance(kind, str) and kind.endswith("List") and isinstance(items, list)):
@@ -288,7 +290,7 @@ def _taken_apart(value: Any, origin: Origin) -> Iterator[Manifest | Problem]:
     for index, item in enumerate(items):
         inside = Origin(origin.file, origin.document, origin.line, f"items[{index}]")
         if not isinstance(item, dict):
-            yield Problem(inside, "", "is no object")
+            yield ManifestProblem(inside, "", "is no object")
             continue
         if kind != "List":
             item = {"apiVersion": value.get("apiVersion"), "kind": kind[:-4]} | item  # noqa: PLW2901 - items of typed lists have no kind
@@ -297,7 +299,7 @@ def _taken_apart(value: Any, origin: Origin) -> Iterator[Manifest | Problem]:
 
 def _problems(
     content: bytes, wrong: Sequence[tuple[Manifest, Sequence[FieldError]]]
-) -> Iterator[Problem]:
+) -> Iterator[ManifestProblem]:
     """Yield errors with the lines of their fields: the file is read again, now with positions."""
     if not wrong:
         return
@@ -309,7 +311,7 @@ def _problems(
         for error in errors:
             line = _line(known, found.origin, error.field)
             origin = Origin(found.origin.file, found.origin.document, line, found.origin.inside)
-            yield Problem(origin, found.title.strip(), str(error))
+            yield ManifestProblem(origin, found.title.strip(), str(error))
 
 
 def _line(known: Mapping[str, int], origin: Origin, path: str) -> int:
@@ -323,6 +325,14 @@ def _line(known: Mapping[str, int], origin: Origin, path: str) -> int:
 
 
 __all__ = [
-    "MAX_DEPTH", "Check", "Checked", "Manifest", "Manifests", "Origin", "Problem", "load",
-    "located", "objects_of",
+    "MAX_DEPTH",
+    "Check",
+    "Checked",
+    "Manifest",
+    "ManifestProblem",
+    "Manifests",
+    "Origin",
+    "load",
+    "located",
+    "objects_of",
 ]  # fmt: skip

@@ -48,7 +48,7 @@ LISTS: Final = frozenset(
 )
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     """One field of a message.
 
     `name` is its JSON name, "-" where JSON does not show it; `type` a scalar's name, a message,
@@ -70,7 +70,7 @@ class Messages:
 
     def __init__(self, raw: Mapping[str, Mapping[str, tuple[str, str, str]]]) -> None:
         self._raw = raw
-        self._fields: dict[str, dict[int, Field]] = {}
+        self._fields: dict[str, dict[int, MessageField]] = {}
         self._zeros: dict[str, dict[str, Any]] = {}
 
     @classmethod
@@ -87,12 +87,12 @@ class Messages:
         """Return the names of all messages, sorted."""
         return sorted(self._raw)
 
-    def fields(self, name: str) -> dict[int, Field]:
+    def fields(self, name: str) -> dict[int, MessageField]:
         """Return a message's fields by number; KeyError where there is no such message."""
         found = self._fields.get(name)
         if found is None:
             found = {
-                int(number): Field(
+                int(number): MessageField(
                     json_name,
                     type_,
                     list="l" in flags,
@@ -124,7 +124,7 @@ class Messages:
             self._zeros[name] = found
         return found
 
-    def _always(self, field: Field) -> bool:
+    def _always(self, field: MessageField) -> bool:
         if field.omitzero or field.name == "-":
             return False
         if field.pointer:
@@ -132,7 +132,7 @@ class Messages:
         struct = "." in field.type and not field.list and not field.map
         return not field.omitempty or (struct and field.type not in LISTS)
 
-    def _zero(self, field: Field) -> Any:
+    def _zero(self, field: MessageField) -> Any:
         if field.list or field.map or field.pointer:
             return None
         return ZEROS.get(field.type, {})

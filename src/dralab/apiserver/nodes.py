@@ -24,7 +24,7 @@ from dralab.apiserver.resources.server import Resources
 from dralab.objects.metadata import status_of
 
 if TYPE_CHECKING:
-    from dralab.apiserver.http.relay import Endpoint, Relay
+    from dralab.apiserver.http.relay import KubeletEndpoint, Relay
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOOPBACK: Final[Sequence[Network]] = (
@@ -46,7 +46,7 @@ PORTS: Final = {"ports": "port"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class NodeRequest:
     """What is wanted of a pod's node: `verb` as in a kubelet's paths.
 
     `offered` are the protocols of a WebSocket that the client speaks, separated by commas.
@@ -79,12 +79,12 @@ class Wanted:
 class Here(Protocol):
     """Nodes of this process."""
 
-    def answer(self, node: str, wanted: Wanted) -> Answer | None:
+    def answer(self, node: str, wanted: NodeRequest) -> Answer | None:
         """Answer for a node; None where it is not one of these. ApiError."""
         ...
 
 
-class Nodes:
+class NodeProxy:
     """Who answers for pods: `here` are the nodes of this process, `networks` those allowed."""
 
     def __init__(self, resources: Resources, networks: Sequence[Network] = LOOPBACK) -> None:
@@ -109,7 +109,7 @@ class Nodes:
             raise ApiError.bad_request(f"pod {route.name} does not have a host assigned")
         if name == "exec" and not query.get("command"):
             raise ApiError.bad_request("you must specify at least one command for the container")
-        wanted = Wanted(
+        wanted = NodeRequest(
             verb=VERBS[name],
             namespace=route.namespace,
             pod=route.name,
@@ -132,9 +132,9 @@ class Nodes:
         self._relay = Relay()
         return self._relay
 
-    def endpoint(self, node: str) -> "Endpoint":
+    def endpoint(self, node: str) -> "KubeletEndpoint":
         """Return where a node's endpoint is and what it is asked with. ApiError."""
-        from dralab.apiserver.http.relay import Endpoint
+        from dralab.apiserver.http.relay import KubeletEndpoint
 
         found = self._object("nodes", node)
         if found is None:
@@ -155,7 +155,7 @@ class Nodes:
             ) from None
         if not token.isprintable():
             raise _none(f"Secret {SECRETS_OF_NODES}/{node}: its token is not one line of text")
-        return Endpoint(node=node, host=host, port=port, token=token, ca=ca)
+        return KubeletEndpoint(node=node, host=host, port=port, token=token, ca=ca)
 
     def _address(self, node: str, addresses: Sequence[Mapping[str, str]]) -> str:
         """Return the first address that is allowed. Names are not looked up: they may change."""
@@ -187,7 +187,7 @@ class Nodes:
             return None
 
 
-def chosen(wanted: Wanted, known: Sequence[str]) -> str:
+def chosen(wanted: NodeRequest, known: Sequence[str]) -> str:
     """Return the protocol of a WebSocket that both sides speak, the best first. ApiError."""
     offered = [each.strip() for each in wanted.offered.split(",")]
     found = next((each for each in known if each in offered), "")

@@ -7,7 +7,7 @@ from dralab.api.resource.features import Features
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Authenticator
 from dralab.apiserver.http.messages import Answer, HttpRequest
-from dralab.apiserver.nodes import LOOPBACK, Network, Nodes
+from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.expiry import EventLeases
 from dralab.apiserver.storage import Store
@@ -56,7 +56,7 @@ class ApiServer:
         self.application = Application(
             self.resources, authenticator=authenticator, address=address, accept_hosts=accept_hosts
         )
-        self.nodes = Nodes(self.resources, networks)
+        self.nodes = NodeProxy(self.resources, networks)
         self.application.connectors.update(self.nodes.connectors())
 
     def admit(self, request: HttpRequest) -> None:

@@ -26,14 +26,14 @@ True
 Who may select what, and what an error means for a claim, is left to `allocation` and `api`.
 """
 
-from dralab.cel.device import Features, attribute_value, device_of, device_value, environment
+from dralab.cel.device import CelFeatures, attribute_value, device_of, device_value, environment
 from dralab.cel.environment import Environment, Size
-from dralab.cel.errors import CelError, CompileError, CostExceededError, Problem
+from dralab.cel.errors import CelError, CompileError, CostExceededError, Issue
 from dralab.cel.library import kubernetes, standard
 from dralab.cel.program import (
     CompiledSelector,
+    ExpressionCheck,
     Program,
-    Verdict,
     check,
     compile_expression,
     compile_selector,
@@ -41,15 +41,15 @@ from dralab.cel.program import (
 
 __all__ = [
     "CelError",
+    "CelFeatures",
     "CompileError",
     "CompiledSelector",
     "CostExceededError",
     "Environment",
-    "Features",
-    "Problem",
+    "ExpressionCheck",
+    "Issue",
     "Program",
     "Size",
-    "Verdict",
     "attribute_value",
     "check",
     "compile_expression",

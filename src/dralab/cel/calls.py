@@ -13,7 +13,7 @@ from dralab.cel.errors import CelError, no_such_overload
 from dralab.cel.evaluation import elements as rounds
 from dralab.cel.functions.arithmetic import checked_int, logical_not
 from dralab.cel.library import FUNCTIONS
-from dralab.cel.syntax import Call, ListNode, Literal, Node, Select
+from dralab.cel.syntax import Call, Expr, ListNode, Literal, Select
 from dralab.cel.types import BOOL, INT, NUMBERS, QUANTITY, SEMVER, STRING
 from dralab.cel.values import (
     MAPS,
@@ -160,7 +160,7 @@ class specialised:  # noqa: N801 - a namespace, read as `specialised.call(…)`
         return Code.of(f"field({operand.value}, {name})", operand)
 
     @staticmethod
-    def optional_key(node: Call) -> tuple[Node, str] | None:
+    def optional_key(node: Call) -> tuple[Expr, str] | None:
         """Return the operand and the name of `operand.?name.orValue(…)`."""
         target = node.target
         if node.function != "orValue" or not isinstance(target, Call):
@@ -173,7 +173,7 @@ class specialised:  # noqa: N801 - a namespace, read as `specialised.call(…)`
         return None
 
     @staticmethod
-    def quantities(node: Call) -> tuple[Node, Node, str] | None:
+    def quantities(node: Call) -> tuple[Expr, Expr, str] | None:
         """Return both sides and the sign of `quantity.compareTo(other) >= 0`."""
         if node.function not in COMPARISONS:
             return None
@@ -205,11 +205,11 @@ def _plain(function: str, values: Sequence[str], names: Names) -> str:
     return f"{names.function(function, FUNCTIONS[function])}({', '.join(values)})"
 
 
-Rule = Callable[[Sequence[Node], Sequence[str], Names], str | None]
+Rule = Callable[[Sequence[Expr], Sequence[str], Names], str | None]
 
 
 def _equality(sign: str) -> Rule:
-    def rule(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
         left, right = nodes[0].type, nodes[1].type
         direct = (
             left.kind in COMPARABLE
@@ -225,7 +225,7 @@ def _equality(sign: str) -> Rule:
 def _comparison(function: str) -> Rule:
     sign = COMPARISONS[function]
 
-    def rule(nodes: Sequence[Node], values: Sequence[str], names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str | None:
         left, right = nodes
         if left.type == right.type and left.type.kind in ORDERED:
             return f"({values[0]} {sign} {values[1]})"
@@ -241,7 +241,7 @@ def _comparison(function: str) -> Rule:
     return rule
 
 
-def _compare_to(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+def _compare_to(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
     if nodes[0].type == nodes[1].type == QUANTITY:
         return f"compared({values[0]}.number, {values[1]}.number)"
     return None
@@ -254,7 +254,7 @@ def compared(left: Any, right: Any) -> int:
 
 
 def _quantity_order(sign: str) -> Rule:
-    def rule(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
         if nodes[0].type == nodes[1].type == QUANTITY:
             return f"({values[0]}.number {sign} {values[1]}.number)"
         return None
@@ -263,7 +263,7 @@ def _quantity_order(sign: str) -> Rule:
 
 
 def _arithmetic(sign: str) -> Rule:
-    def rule(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
         if nodes[0].type == nodes[1].type == INT:
             return f"checked_int({values[0]} {sign} {values[1]})"
         return None
@@ -271,15 +271,15 @@ def _arithmetic(sign: str) -> Rule:
     return rule
 
 
-def _not(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+def _not(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
     return f"(not {values[0]})" if nodes[0].type == BOOL else None
 
 
-def _size(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+def _size(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
     return f"len({values[0]})" if nodes[0].type.kind in {"string", "list", "map"} else None
 
 
-def _index(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+def _index(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
     operand, key = nodes
     if operand.type.kind == "map" and key.type == STRING:
         return f"{values[0]}[{values[1]}]"
@@ -288,7 +288,7 @@ def _index(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str |
     return None
 
 
-def _in(nodes: Sequence[Node], values: Sequence[str], names: Names) -> str | None:
+def _in(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str | None:
     element, collection = nodes
     if isinstance(collection, ListNode) and not collection.optional:
         texts = [
@@ -303,7 +303,7 @@ def _in(nodes: Sequence[Node], values: Sequence[str], names: Names) -> str | Non
     return None
 
 
-def _matches(nodes: Sequence[Node], values: Sequence[str], names: Names) -> str | None:
+def _matches(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str | None:
     pattern = nodes[1]
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         return None
@@ -315,7 +315,7 @@ def _matches(nodes: Sequence[Node], values: Sequence[str], names: Names) -> str 
 
 
 def _affix(method: str) -> Rule:
-    def rule(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
         if nodes[0].type == nodes[1].type == STRING:
             return f"{values[0]}.{method}({values[1]})"
         return None
@@ -323,7 +323,7 @@ def _affix(method: str) -> Rule:
     return rule
 
 
-def _contains(nodes: Sequence[Node], values: Sequence[str], _names: Names) -> str | None:
+def _contains(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
     if nodes[0].type == nodes[1].type == STRING:
         return f"({values[1]} in {values[0]})"
     return None

@@ -12,8 +12,8 @@ from dralab.cel.types import Overload
 from dralab.cel.values import (
     MAPS,
     Address,
+    Cidr,
     Format,
-    Network,
     Optional,
     Quantity,
     Url,
@@ -33,7 +33,7 @@ MAP_BASE: Final = 30
 Charge = Callable[[Sequence[Any], Any, str], int]
 
 # Their equality has a fixed price.
-UNIT_EQUALITY: Final = frozenset({Quantity, Address, Network, Format, Url, Version})
+UNIT_EQUALITY: Final = frozenset({Quantity, Address, Cidr, Format, Url, Version})
 
 
 def size(value: Any) -> int:
@@ -45,7 +45,7 @@ def size(value: Any) -> int:
         return size(value.value)
     if kind is Address:
         return len(value.value.packed)
-    if kind is Network:
+    if kind is Cidr:
         return ceil(int(value.value.network.prefixlen) / 8)
     return 1
 

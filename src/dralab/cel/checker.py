@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from dralab.cel import regex
 from dralab.cel.deep import Step, run
 from dralab.cel.environment import Environment
-from dralab.cel.errors import CelError, CompileError, Problem
+from dralab.cel.errors import CelError, CompileError, Issue
 from dralab.cel.functions.times import duration, timestamp
 from dralab.cel.literals import impossible_formats, mixed_literals
 from dralab.cel.syntax import (
     Call,
     Comprehension,
+    Expr,
     Ident,
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
     Struct,
 )
@@ -34,8 +34,8 @@ from dralab.cel.types import (
     NULL,
     STRING,
     UINT,
+    CelType,
     Overload,
-    Type,
     is_optional,
     list_of,
     map_of,
@@ -55,7 +55,7 @@ LITERAL_CHECKS = {
 }
 
 
-def check(tree: Node, environment: Environment, text: str) -> Node:
+def check(tree: Expr, environment: Environment, text: str) -> Expr:
     """Return the checked tree of an expression; raise CompileError with every problem."""
     checker = Checker(environment)
     tree = run(checker.node(tree))
@@ -72,24 +72,24 @@ class Checker:
     """One walk over one tree."""
 
     environment: Environment
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Issue] = field(default_factory=list)
     bindings: Bindings = field(default_factory=dict)
-    scope: ChainMap[str, Type] = field(default_factory=ChainMap)
-    done: dict[int, Node] = field(default_factory=dict)
-    seen: list[Node] = field(default_factory=list)
+    scope: ChainMap[str, CelType] = field(default_factory=ChainMap)
+    done: dict[int, Expr] = field(default_factory=dict)
+    seen: list[Expr] = field(default_factory=list)
     fresh: int = 0
 
-    def report(self, message: str, node: Node) -> Type:
+    def report(self, message: str, node: Expr) -> CelType:
         """Note a problem; its expression has the type "error", which fits everywhere."""
-        self.problems.append(Problem(message, node.offset))
+        self.problems.append(Issue(message, node.offset))
         return ERROR
 
-    def new_parameter(self) -> Type:
+    def new_parameter(self) -> CelType:
         """Return a type parameter that is not in use."""
         self.fresh += 1
-        return Type("param", f"_var{self.fresh}")
+        return CelType("param", f"_var{self.fresh}")
 
-    def fits(self, given: Type, wanted: Type) -> bool:
+    def fits(self, given: CelType, wanted: CelType) -> bool:
         """Return whether one type may be assigned to another, and bind what that says."""
         found = assignable(self.bindings, [given], [wanted])
         if found is not None:
@@ -98,7 +98,7 @@ class Checker:
 
     def finish(self) -> None:
         """Replace type parameters by what they turned out to be."""
-        known: dict[int, tuple[Type, Type]] = {}
+        known: dict[int, tuple[CelType, CelType]] = {}
         for node in self.seen:
             node.type = substituted(self.bindings, node.type, free=False, known=known)
         if self.environment.homogeneous:
@@ -106,12 +106,12 @@ class Checker:
         if self.environment.checks_literals:
             self.problems += impossible_formats(self.seen)
 
-    def node(self, node: Node) -> Step[Node]:
+    def node(self, node: Expr) -> Step[Expr]:
         """Check an expression and return it, or what it is resolved to."""
         # optMap puts its target into the tree twice.
         if id(node) in self.done:
             return self.done[id(node)]
-        found: Node
+        found: Expr
         match node:
             case Literal():
                 node.type = LITERAL_TYPES[type(node.value)]
@@ -139,7 +139,7 @@ class Checker:
         self.seen.append(found)
         return found
 
-    def undeclared(self, name: str, node: Node) -> Type:
+    def undeclared(self, name: str, node: Expr) -> CelType:
         """Report a name that nothing declares."""
         container = self.environment.container
         return self.report(
@@ -159,7 +159,7 @@ class Checker:
                 return Ident(candidate, TypeValue(candidate), offset=offset, type=constant)
         return None
 
-    def ident(self, node: Ident) -> Node:
+    def ident(self, node: Ident) -> Expr:
         """Check a name."""
         found = self.variable(node.name, node.offset)
         if found is None:
@@ -167,7 +167,7 @@ class Checker:
             return node
         return found
 
-    def select(self, node: Select) -> Step[Node]:
+    def select(self, node: Select) -> Step[Expr]:
         """Check a selection, which may turn out to be a dotted name."""
         if not node.test and (name := self.dotted(node)):
             found = self.variable(name, node.offset)
@@ -179,7 +179,7 @@ class Checker:
             self.field(node, node.operand, node.name)
         return node
 
-    def dotted(self, node: Node) -> str:
+    def dotted(self, node: Expr) -> str:
         """Return the dotted name of a chain of selections that does not begin in a local scope."""
         parts = []
         while isinstance(node, Select) and not node.test:
@@ -189,7 +189,7 @@ class Checker:
             return ""
         return ".".join([node.name, *reversed(parts)])
 
-    def field(self, node: Node, operand: Node, name: str) -> Type:
+    def field(self, node: Expr, operand: Expr, name: str) -> CelType:
         """Return the type of a field of an operand."""
         given = substituted(self.bindings, operand.type)
         inner = given.params[0] if is_optional(given) else given
@@ -206,7 +206,7 @@ class Checker:
             result = self.report(f"type '{shown(inner)}' does not support field selection", node)
         return optional_of(result) if is_optional(given) else result
 
-    def call(self, node: Call) -> Step[Node]:
+    def call(self, node: Call) -> Step[Expr]:
         """Check a call: its arguments, then its overloads."""
         if node.function == "_?._":
             node.args[0] = yield self.node(node.args[0])
@@ -243,7 +243,7 @@ class Checker:
             self.literal_arguments(node)
         return node
 
-    def logical(self, node: Call) -> Type:
+    def logical(self, node: Call) -> CelType:
         """Check the operands of `&&` or `||`."""
         for argument in node.args:
             if not self.fits(argument.type, BOOL):
@@ -251,13 +251,13 @@ class Checker:
                 self.report(f"expected type 'bool' but found '{shown(found)}'", argument)
         return BOOL
 
-    def resolve(self, node: Call, overloads: tuple[Overload, ...]) -> Type:
+    def resolve(self, node: Call, overloads: tuple[Overload, ...]) -> CelType:
         """Return the result type over all overloads that the arguments fit."""
         member = node.target is not None
         given = [argument.type for argument in node.args]
         if node.target is not None:
             given.insert(0, node.target.type)
-        result: Type | None = None
+        result: CelType | None = None
         fitting = []
         for overload in overloads:
             if overload.member != member or len(overload.args) != len(given):
@@ -282,11 +282,11 @@ class Checker:
             f"found no matching overload for '{node.function}' applied to '{signature}'", node
         )
 
-    def instance(self, overload: Overload) -> tuple[list[Type], Type]:
+    def instance(self, overload: Overload) -> tuple[list[CelType], CelType]:
         """Return an overload's types with new parameters."""
         fresh: Bindings = {}
 
-        def renamed(type_: Type) -> Type:
+        def renamed(type_: CelType) -> CelType:
             if type_.kind == "param":
                 if type_ not in fresh:
                     fresh[type_] = self.new_parameter()
@@ -316,7 +316,7 @@ class Checker:
             except CelError:
                 self.report(message, last)
 
-    def joined(self, previous: Type | None, current: Type) -> Type:
+    def joined(self, previous: CelType | None, current: CelType) -> CelType:
         """Return the type of an aggregate's elements after one more of them."""
         if previous is None:
             return current
@@ -324,9 +324,9 @@ class Checker:
             return more_general(previous, current)
         return DYN
 
-    def list_(self, node: ListNode) -> Step[Node]:
+    def list_(self, node: ListNode) -> Step[Expr]:
         """Check a list literal."""
-        element: Type | None = None
+        element: CelType | None = None
         for position, item in enumerate(node.elements):
             node.elements[position] = checked = yield self.node(item)
             current = checked.type
@@ -336,7 +336,7 @@ class Checker:
         node.type = list_of(element or self.new_parameter())
         return node
 
-    def unwrapped(self, node: Node) -> Type:
+    def unwrapped(self, node: Expr) -> CelType:
         """Return the type inside an element written with `?`."""
         given = substituted(self.bindings, node.type)
         if is_optional(given):
@@ -345,10 +345,10 @@ class Checker:
             self.report(f"expected type 'optional_type({given})' but found '{given}'", node)
         return given
 
-    def map_(self, node: MapNode) -> Step[Node]:
+    def map_(self, node: MapNode) -> Step[Expr]:
         """Check a map literal."""
-        key: Type | None = None
-        value: Type | None = None
+        key: CelType | None = None
+        value: CelType | None = None
         for entry in node.entries:
             entry.key = yield self.node(entry.key)
             key = self.joined(key, entry.key.type)
@@ -358,7 +358,7 @@ class Checker:
         node.type = map_of(key or self.new_parameter(), value or self.new_parameter())
         return node
 
-    def comprehension(self, node: Comprehension) -> Step[Node]:
+    def comprehension(self, node: Comprehension) -> Step[Expr]:
         """Check a loop in the scope of its variables."""
         node.range = yield self.node(node.range)
         node.init = yield self.node(node.init)
@@ -384,7 +384,7 @@ class Checker:
         node.type = substituted(self.bindings, node.result.type)
         return node
 
-    def iterated(self, node: Comprehension, ranged: Type) -> tuple[Type, Type]:
+    def iterated(self, node: Comprehension, ranged: CelType) -> tuple[CelType, CelType]:
         """Return the types of a range's one or two variables."""
         if ranged.kind == "list":
             element = ranged.params[0]

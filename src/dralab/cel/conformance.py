@@ -8,21 +8,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dralab.cel.device import Features, device_value
+from dralab.cel.device import CelFeatures, device_value
 from dralab.cel.errors import CelError, CompileError, CostExceededError
 from dralab.cel.program import CompiledSelector, compile_selector
 from dralab.cel.values import Map
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CelCaseResult:
     """What became of one case: no problems is a pass."""
 
     name: str
     problems: tuple[str, ...]
 
 
-def run_cases(cases: list[Mapping[str, Any]]) -> Iterator[Outcome]:
+def run_cases(cases: list[Mapping[str, Any]]) -> Iterator[CelCaseResult]:
     """Yield the outcome of every case, in order."""
     for case in cases:
         gate = case.get("enableListTypeAttributes")
@@ -33,11 +33,11 @@ def run_cases(cases: list[Mapping[str, Any]]) -> Iterator[Outcome]:
                 f"list attributes {'on' if state else 'off'}: {problem}"
                 for problem in _problems(case, list_type_attributes=state)
             ]
-        yield Outcome(case["name"], tuple(problems))
+        yield CelCaseResult(case["name"], tuple(problems))
 
 
 def _problems(case: Mapping[str, Any], *, list_type_attributes: bool) -> Iterator[str]:
-    features = Features(
+    features = CelFeatures(
         consumable_capacity=bool(case.get("enableConsumableCapacity")),
         list_type_attributes=list_type_attributes,
     )

@@ -13,7 +13,7 @@ from dralab.cel.environment import Environment, Size
 from dralab.cel.errors import CelError
 from dralab.cel.functions import lists
 from dralab.cel.library import kubernetes, overloads
-from dralab.cel.types import Type, map_of
+from dralab.cel.types import CelType, map_of
 from dralab.cel.values import EMPTY_MAP, INT_MAX, INT_MIN, DefaultMap, Map, Quantity
 from dralab.values.quantity import QuantityError, int64_scale, parse_any
 from dralab.values.version import Version
@@ -26,7 +26,7 @@ MAX_DRIVER: Final = 63
 MAX_ENTRIES: Final = 32
 MAX_VALUE: Final = 64
 
-OBJECT: Final = Type("struct", "kubernetes.DRADevice")
+OBJECT: Final = CelType("struct", "kubernetes.DRADevice")
 
 Mode = Literal["new", "stored"]
 Purpose = Literal["selector", "derived attribute"]
@@ -35,19 +35,19 @@ MANY: Final = ("ints", "bools", "strings", "versions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Features:
+class CelFeatures:
     """The feature gates that change what a new expression may use; stored ones may use all."""
 
     consumable_capacity: bool = True
     list_type_attributes: bool = True
 
 
-ALL_FEATURES: Final = Features()
+ALL_FEATURES: Final = CelFeatures()
 
 
 @lru_cache(maxsize=32)
 def environment(
-    features: Features = ALL_FEATURES, mode: Mode = "stored", purpose: Purpose = "selector"
+    features: CelFeatures = ALL_FEATURES, mode: Mode = "stored", purpose: Purpose = "selector"
 ) -> Environment:
     """Return the environment of device selectors or of derived attributes."""
     if mode == "stored":
@@ -64,7 +64,7 @@ def environment(
     }
     if features.consumable_capacity:
         fields["allowMultipleAllocations"] = types.BOOL
-    result: tuple[Type, ...] = (types.BOOL, attribute)
+    result: tuple[CelType, ...] = (types.BOOL, attribute)
     words = "bool or the unknown type"
     if purpose == "derived attribute":
         scalars = (

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from dralab.cel import types
-from dralab.cel.types import Overload, Type, type_of
+from dralab.cel.types import CelType, Overload, type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Size:
     any_field: bool = False
 
 
-TYPE_NAMES: Final[Mapping[str, Type]] = {
+TYPE_NAMES: Final[Mapping[str, CelType]] = {
     "bool": types.BOOL, "int": types.INT, "uint": types.UINT, "double": types.DOUBLE,
     "string": types.STRING, "bytes": types.BYTES, "list": types.list_of(types.DYN),
     "map": types.map_of(types.DYN, types.DYN), "null_type": types.NULL,
-    "type": Type("type"), "google.protobuf.Timestamp": types.TIMESTAMP,
+    "type": CelType("type"), "google.protobuf.Timestamp": types.TIMESTAMP,
     "google.protobuf.Duration": types.DURATION,
     "optional_type": types.optional_of(types.DYN),
     "net.IP": types.IP, "net.CIDR": types.CIDR,
@@ -53,18 +53,18 @@ class Environment:
 
     functions: Mapping[str, tuple[Overload, ...]]
     macros: frozenset[str]
-    variables: Mapping[str, Type] = field(default_factory=dict)
-    structs: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+    variables: Mapping[str, CelType] = field(default_factory=dict)
+    structs: Mapping[str, Mapping[str, CelType]] = field(default_factory=dict)
     sizes: Mapping[str, Size] = field(default_factory=dict)
     homogeneous: bool = True
     checks_literals: bool = True
     quoted_names: bool = False
     container: str = ""
-    result: tuple[Type, ...] = ()
+    result: tuple[CelType, ...] = ()
     result_words: str = "bool"
 
     @cached_property
-    def type_names(self) -> Mapping[str, Type]:
+    def type_names(self) -> Mapping[str, CelType]:
         """Names that stand for types, with the type of what they stand for."""
         return {name: type_of(type_) for name, type_ in TYPE_NAMES.items()}
 
@@ -82,11 +82,11 @@ class Environment:
     def extended(
         self,
         *,
-        variables: Mapping[str, Type] | None = None,
-        structs: Mapping[str, Mapping[str, Type]] | None = None,
+        variables: Mapping[str, CelType] | None = None,
+        structs: Mapping[str, Mapping[str, CelType]] | None = None,
         sizes: Mapping[str, Size] | None = None,
         functions: Mapping[str, tuple[Overload, ...]] | None = None,
-        result: tuple[Type, ...] | None = None,
+        result: tuple[CelType, ...] | None = None,
         result_words: str | None = None,
     ) -> "Environment":
         """Return an environment with more in it; what is given replaces what has its name."""

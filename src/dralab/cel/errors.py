@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Issue:
     """One reason why an expression does not compile; `offset` counts code points."""
 
     message: str
@@ -33,9 +33,7 @@ class CompileError(ValueError):
     sound in itself but of the wrong type for its purpose, which `detail` then says.
     """
 
-    def __init__(
-        self, expression: str, problems: tuple[Problem, ...] = (), detail: str = ""
-    ) -> None:
+    def __init__(self, expression: str, problems: tuple[Issue, ...] = (), detail: str = "") -> None:
         self.expression = expression
         self.problems = problems
         self.detail = detail or "compilation failed: " + "\n".join(

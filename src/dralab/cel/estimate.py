@@ -16,14 +16,14 @@ from dralab.cel.syntax import (
     ACCUMULATOR,
     Call,
     Comprehension,
+    Expr,
     Ident,
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
 )
-from dralab.cel.types import SCALARS, Type, is_optional
+from dralab.cel.types import SCALARS, CelType, is_optional
 
 Path = tuple[str, ...]
 
@@ -54,7 +54,7 @@ class Local:
     entries: Entries | None
 
 
-def estimate(tree: Node, environment: Environment) -> int:
+def estimate(tree: Expr, environment: Environment) -> int:
     """Return the largest cost that an evaluation of a checked tree can have."""
     return run(Estimator(environment).cost(tree)).high
 
@@ -71,7 +71,7 @@ class Estimator:
     # optMap has its target twice in the tree; it costs twice, but is walked once.
     done: dict[int, Range] = field(default_factory=dict)
 
-    def cost(self, node: Node) -> Step[Range]:
+    def cost(self, node: Expr) -> Step[Range]:
         """Return the cost of an expression."""
         known = self.done.get(id(node))
         if known is not None:
@@ -108,7 +108,7 @@ class Estimator:
         """Enter a scope with a variable."""
         self.locals.setdefault(name, []).append(local)
 
-    def path(self, node: Node) -> Path:
+    def path(self, node: Expr) -> Path:
         """Return the path from a variable to a value, if it is on one."""
         if isinstance(node, Ident) and (found := self.local(node.name)):
             return found.path
@@ -132,7 +132,7 @@ class Estimator:
 
     # --- sizes ---
 
-    def size(self, node: Node) -> Range | None:
+    def size(self, node: Expr) -> Range | None:
         """Return how large a value can be, if anything is known about it."""
         known = self.sizes.get(id(node))
         if known is not None:
@@ -150,7 +150,7 @@ class Estimator:
             return found.size
         return None
 
-    def size_or_unknown(self, node: Node) -> Range:
+    def size_or_unknown(self, node: Expr) -> Range:
         """Return how large a value can be."""
         return self.size(node) or UNKNOWN
 
@@ -172,14 +172,14 @@ class Estimator:
                 return None
         return Range(0, current.largest)
 
-    def entries_of(self, node: Node) -> Entries | None:
+    def entries_of(self, node: Expr) -> Entries | None:
         """Return the sizes of what a value holds, if known."""
         known = self.entries.get(id(node))
         if known is None and isinstance(node, Ident) and (found := self.local(node.name)):
             known = found.entries
         return known
 
-    def argument(self, node: Node) -> Argument:
+    def argument(self, node: Expr) -> Argument:
         """Return what a price may depend on."""
         path = self.path(node)
         if path and path[0] == ACCUMULATOR:
@@ -260,7 +260,7 @@ class Estimator:
         if joined is not None:
             self.entries[id(node)] = joined
 
-    def copy(self, node: Node, source: Node) -> None:
+    def copy(self, node: Expr, source: Expr) -> None:
         """Give an expression the sizes of another."""
         size, entries = self.size(source), self.entries_of(source)
         if size is not None:
@@ -340,13 +340,13 @@ class Estimator:
         return [(node.var, second if of_list else first)]
 
 
-def _is_scalar(type_: Type) -> bool:
+def _is_scalar(type_: CelType) -> bool:
     if is_optional(type_):
         return _is_scalar(type_.params[0])
     return type_.kind in SCALARS
 
 
-def _literal_size(node: Node) -> Range | None:
+def _literal_size(node: Expr) -> Range | None:
     if isinstance(node, Literal):
         if isinstance(node.value, (str, bytes)):
             return fixed(len(node.value))

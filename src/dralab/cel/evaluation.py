@@ -15,12 +15,12 @@ from dralab.cel.library import FUNCTIONS
 from dralab.cel.syntax import (
     Call,
     Comprehension,
-    Entry,
+    Expr,
     Ident,
     ListNode,
     Literal,
+    MapEntry,
     MapNode,
-    Node,
     Select,
 )
 from dralab.cel.values import (
@@ -53,7 +53,7 @@ class Lazy:
     __slots__ = ("node", "price", "scope", "value")
 
     def __init__(
-        self, node: Node | None, scope: "Scope", value: Any = None, price: int = 0
+        self, node: Expr | None, scope: "Scope", value: Any = None, price: int = 0
     ) -> None:
         self.node = node
         self.scope = scope
@@ -64,7 +64,7 @@ class Lazy:
 Scope = Mapping[str, Any]
 
 
-def is_constant(node: Node) -> bool:
+def is_constant(node: Expr) -> bool:
     """Return whether the API server knows a value before it evaluates anything."""
     if isinstance(node, Literal):
         return True
@@ -85,7 +85,7 @@ def is_constant(node: Node) -> bool:
     return False
 
 
-def evaluate(tree: Node, variables: Scope, limit: int = NO_LIMIT) -> tuple[Any, int]:
+def evaluate(tree: Expr, variables: Scope, limit: int = NO_LIMIT) -> tuple[Any, int]:
     """Return the value of a checked tree, a CelError if it is an error, and the cost units.
 
     Beyond the limit the value is CostExceededError and the cost one more than the limit.
@@ -115,14 +115,14 @@ class Evaluation:
         if self.cost > self.limit:
             raise CostExceededError
 
-    def constant(self, node: Node) -> bool:
+    def constant(self, node: Expr) -> bool:
         """Return whether a literal or conversion is known beforehand; remembered per node."""
         known = self.constants.get(id(node))
         if known is None:
             known = self.constants[id(node)] = is_constant(node)
         return known
 
-    def node(self, node: Node, scope: Scope) -> Step[Any]:
+    def node(self, node: Expr, scope: Scope) -> Step[Any]:
         """Return the step that finds the value of an expression."""
         kind = type(node)
         if isinstance(node, Call):
@@ -132,7 +132,7 @@ class Evaluation:
             return handler(self, node, scope)
         return STEPS[kind](self, node, scope)
 
-    def at_once(self, node: Node, scope: Scope) -> Any:
+    def at_once(self, node: Expr, scope: Scope) -> Any:
         """Return the value of a literal or a plain name, or LATER: most leaves need no step."""
         kind = type(node)
         if kind is Literal:
@@ -219,7 +219,7 @@ class Evaluation:
             self.spend(1)
         return value
 
-    def nested(self, node: Node, scope: Scope) -> Step[Any]:
+    def nested(self, node: Expr, scope: Scope) -> Step[Any]:
         """Return the value of a branch or of a computed index.
 
         cel-go makes a name at the root of such an expression part of the surrounding attribute,
@@ -310,7 +310,7 @@ class Evaluation:
         self.spend(charge(node.function, node.overloads, arguments, result))
         return result
 
-    def is_set(self, node: Node) -> bool:
+    def is_set(self, node: Expr) -> bool:
         """Return whether `in` looks into a list of primitive literals of one type."""
         if not isinstance(node, ListNode) or not node.elements or not self.constant(node):
             return False
@@ -392,7 +392,7 @@ class Evaluation:
         return (yield self.node(node.result, {**scope, node.accu: accu}))
 
 
-STEPS: Final[Mapping[type[Node], Callable[..., Step[Any]]]] = {
+STEPS: Final[Mapping[type[Expr], Callable[..., Step[Any]]]] = {
     Literal: Evaluation.literal,
     Ident: Evaluation.ident,
     Select: Evaluation.select,
@@ -413,7 +413,7 @@ SPECIAL: Final[Mapping[str, Callable[..., Step[Any]]]] = {
 }
 
 
-def _enter(entries: dict[Any, Any], entry: Entry, key: Any, value: Any) -> None:
+def _enter(entries: dict[Any, Any], entry: MapEntry, key: Any, value: Any) -> None:
     place = key_of(key)
     if place in entries:
         raise CelError(f"Failed with repeated key: {shown_key(key)}")
@@ -426,7 +426,7 @@ def _enter(entries: dict[Any, Any], entry: Entry, key: Any, value: Any) -> None:
     entries[place] = value
 
 
-def root(node: Node) -> Node:
+def root(node: Expr) -> Expr:
     """Return what a chain of selections and indexes starts from."""
     while True:
         if isinstance(node, Select) and not node.test:
@@ -437,12 +437,12 @@ def root(node: Node) -> Node:
             return node
 
 
-def is_conditional(node: Node) -> bool:
+def is_conditional(node: Expr) -> bool:
     """Return whether a node is a conditional, which has no price of its own."""
     return isinstance(node, Call) and node.function == "_?_:_"
 
 
-def is_attribute(node: Node) -> bool:
+def is_attribute(node: Expr) -> bool:
     """Return whether cel-go resolves a node as part of one attribute: a name and what follows."""
     if isinstance(node, Ident):
         return node.constant is None

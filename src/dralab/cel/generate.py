@@ -24,11 +24,11 @@ from dralab.cel.library import FUNCTIONS
 from dralab.cel.syntax import (
     Call,
     Comprehension,
+    Expr,
     Ident,
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
 )
 
@@ -42,9 +42,9 @@ CONSTANT: Final = FOLDED | {
 }  # fmt: skip
 
 
-def generate(tree: Node, variables: tuple[str, ...]) -> Callable[..., Any]:
+def generate(tree: Expr, variables: tuple[str, ...]) -> Callable[..., Any]:
     """Return a function of the variables' values that raises wherever it is not sure."""
-    writer = Writer(Names())
+    writer = ProgramWriter(Names())
     scope = {name: f"v{position}" for position, name in enumerate(variables)}
     code = run(writer.node(tree, scope))
     writer.define("program", tuple(scope.values()), code)
@@ -61,7 +61,7 @@ Scope = Mapping[str, str]
 
 
 @dataclass
-class Writer:
+class ProgramWriter:
     """Writes one program."""
 
     names: Names
@@ -96,7 +96,7 @@ class Writer:
 
     # --- expressions ---
 
-    def node(self, node: Node, scope: Scope) -> Step[Code]:
+    def node(self, node: Expr, scope: Scope) -> Step[Code]:
         """Return the code of an expression."""
         code: Code
         match node:
@@ -152,7 +152,7 @@ class Writer:
             code = specialised.call(node, operands, self.names)
         return code
 
-    def boolean(self, node: Node, code: Code) -> Code:
+    def boolean(self, node: Expr, code: Code) -> Code:
         """Return code whose value is a bool or that raises."""
         if node.type.kind == "bool":
             return code

@@ -7,7 +7,7 @@ string and bytes literals are read here too.
 import re
 from typing import Any, Final, NamedTuple
 
-from dralab.cel.errors import Problem
+from dralab.cel.errors import Issue
 from dralab.cel.values import INT_MAX, UINT_MAX, Uint
 
 TOKEN: Final = re.compile(
@@ -45,12 +45,12 @@ class Token(NamedTuple):
 class LexicalError(Exception):
     """A character or a literal that is none."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Issue) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
 
-def tokens(text: str, strays: list[Problem]) -> list[Token]:
+def tokens(text: str, strays: list[Issue]) -> list[Token]:
     """Return the tokens of an expression, ended by one of kind "end".
 
     Characters that begin no token are noted in `strays` and stepped over, as cel-go does.
@@ -64,7 +64,7 @@ def tokens(text: str, strays: list[Problem]) -> list[Token]:
             size = 2 if text[position] in "=&|" else 1
             stray = text[position : position + size]
             message = f"Syntax error: token recognition error at: '{stray}'"
-            strays.append(Problem(message, position))
+            strays.append(Issue(message, position))
             position += size
             continue
         kind = match.lastgroup or ""
@@ -95,11 +95,11 @@ def _integer(word: str, offset: int) -> int:
     value = int(digits, 16 if digits.startswith("0x") else 10) if len(digits) < 400 else 1 << 99
     if unsigned:
         if value > UINT_MAX:
-            raise LexicalError(Problem("invalid uint literal", offset))
+            raise LexicalError(Issue("invalid uint literal", offset))
         return Uint(value)
     # One more than the largest: the minus before it belongs to the literal (see the parser).
     if value > INT_MAX + 1:
-        raise LexicalError(Problem("invalid int literal", offset))
+        raise LexicalError(Issue("invalid int literal", offset))
     return value
 
 
@@ -113,7 +113,7 @@ def _quoted(text: str, match: re.Match[str]) -> tuple[Token, int]:
     while True:
         if end >= len(text) or (len(quote) == 1 and text[end] in "\r\n"):
             raise LexicalError(
-                Problem(f"Syntax error: token recognition error at: '{text[start:end]}'", start)
+                Issue(f"Syntax error: token recognition error at: '{text[start:end]}'", start)
             )
         if text[end] == "\\" and not raw:
             end += 2
@@ -145,7 +145,7 @@ def _characters(body: str, offset: int) -> str:
         else:
             code = int(found["x"] or found["y"] or found["u"] or found["w"], 16)
             if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-                raise LexicalError(Problem("Syntax error: invalid unicode code point", offset))
+                raise LexicalError(Issue("Syntax error: invalid unicode code point", offset))
             parts.append(chr(code))
         position = found.end()
     return "".join(parts) + body[position:]
@@ -159,7 +159,7 @@ def _octets(body: str, offset: int) -> bytes:
         if found["one"]:
             parts.append(ONE[found["one"]].encode())
         elif found["u"] or found["w"]:
-            raise LexicalError(Problem("Syntax error: unicode escape in a bytes literal", offset))
+            raise LexicalError(Issue("Syntax error: unicode escape in a bytes literal", offset))
         else:
             code = int(found["octal"], 8) if found["octal"] else int(found["x"] or found["y"], 16)
             parts.append(bytes([code]))
@@ -171,6 +171,6 @@ def _escape(body: str, slash: int, offset: int) -> re.Match[str]:
     found = ESCAPE.match(body, slash)
     if found is None:
         raise LexicalError(
-            Problem(f"Syntax error: invalid escape {body[slash : slash + 2]!r}", offset)
+            Issue(f"Syntax error: invalid escape {body[slash : slash + 2]!r}", offset)
         )
     return found

@@ -6,18 +6,18 @@ Source: cel-go's validators of homogeneous aggregates and of `string.format`.
 
 from collections.abc import Iterable, Iterator
 
-from dralab.cel.errors import CelError, Problem
+from dralab.cel.errors import CelError, Issue
 from dralab.cel.functions.formatting import verbs, wrong
 from dralab.cel.syntax import (
     Call,
     Comprehension,
+    Expr,
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
 )
-from dralab.cel.types import Type, is_optional, shown
+from dralab.cel.types import CelType, is_optional, shown
 
 EXEMPT = "format"
 INTEGERS = frozenset({"int", "uint", "dyn", "error", "param"})
@@ -35,7 +35,7 @@ TAKES = {
 }
 
 
-def mixed_literals(nodes: Iterable[Node]) -> list[Problem]:
+def mixed_literals(nodes: Iterable[Expr]) -> list[Issue]:
     """Return a problem for the first element of each literal that differs from those before."""
     nodes = list(nodes)
     exempt: set[int] = set()
@@ -45,7 +45,7 @@ def mixed_literals(nodes: Iterable[Node]) -> list[Problem]:
     return [problem for node in nodes if id(node) not in exempt for problem in _mixed(node)]
 
 
-def impossible_formats(nodes: Iterable[Node]) -> list[Problem]:
+def impossible_formats(nodes: Iterable[Expr]) -> list[Issue]:
     """Return what is wrong with calls of `format` on literals."""
     return [
         problem
@@ -55,35 +55,35 @@ def impossible_formats(nodes: Iterable[Node]) -> list[Problem]:
     ]
 
 
-def _impossible(call: Call) -> Iterator[Problem]:
+def _impossible(call: Call) -> Iterator[Issue]:
     text = call.target
     if not isinstance(text, Literal) or not isinstance(text.value, str):
         return
     try:
         found = verbs(text.value)
     except CelError as error:
-        yield Problem(error.message, call.offset)
+        yield Issue(error.message, call.offset)
         return
     arguments = call.args[0]
     if not isinstance(arguments, ListNode) or arguments.optional:
         return
     for position, verb in enumerate(found):
         if position >= len(arguments.elements):
-            yield Problem(f"index {position} out of range", call.offset)
+            yield Issue(f"index {position} out of range", call.offset)
             return
         argument = arguments.elements[position]
         if argument.type.kind not in TAKES[verb]:
-            yield Problem(wrong(verb, str(argument.type)).message, argument.offset)
+            yield Issue(wrong(verb, str(argument.type)).message, argument.offset)
             return
     given = len(arguments.elements)
     if given > len(found):
-        yield Problem(
+        yield Issue(
             f"too many arguments supplied to string.format (expected {len(found)}, got {given})",
             call.offset,
         )
 
 
-def _within(node: Node, found: set[int]) -> None:
+def _within(node: Expr, found: set[int]) -> None:
     waiting = [node]
     while waiting:
         inner = waiting.pop()
@@ -92,7 +92,7 @@ def _within(node: Node, found: set[int]) -> None:
             waiting.extend(children(inner))
 
 
-def children(node: Node) -> list[Node]:
+def children(node: Expr) -> list[Expr]:
     """Return what an expression consists of."""
     match node:
         case Select():
@@ -109,7 +109,7 @@ def children(node: Node) -> list[Node]:
             return []
 
 
-def _mixed(node: Node) -> Iterator[Problem]:
+def _mixed(node: Expr) -> Iterator[Issue]:
     if isinstance(node, ListNode):
         pairs = [
             (element, _inner(element.type) if position in node.optional else element.type)
@@ -126,13 +126,13 @@ def _mixed(node: Node) -> Iterator[Problem]:
         )
 
 
-def _inner(type_: Type) -> Type:
+def _inner(type_: CelType) -> CelType:
     return type_.params[0] if is_optional(type_) else type_
 
 
-def _first_mismatch(pairs: list[tuple[Node, Type]]) -> Iterator[Problem]:
+def _first_mismatch(pairs: list[tuple[Expr, CelType]]) -> Iterator[Issue]:
     for node, type_ in pairs[1:]:
         if type_ != pairs[0][1]:
             message = f"expected type '{shown(pairs[0][1])}' but found '{shown(type_)}'"
-            yield Problem(message, node.offset)
+            yield Issue(message, node.offset)
             return

@@ -10,11 +10,11 @@ from dralab.cel.syntax import (
     UNUSED,
     Call,
     Comprehension,
+    Expr,
     Ident,
     ListNode,
     Literal,
     MapNode,
-    Node,
     Select,
     Struct,
 )
@@ -42,7 +42,7 @@ class MacroError(Exception):
         self.offset = offset
 
 
-def expand(name: str, target: Node | None, args: list[Node], offset: int) -> Node | None:
+def expand(name: str, target: Expr | None, args: list[Expr], offset: int) -> Expr | None:
     """Return what a call expands to, or None where it is no call of a macro."""
     if target is None:
         return _has(args, offset) if name == "has" and len(args) == 1 else None
@@ -68,14 +68,14 @@ def expand(name: str, target: Node | None, args: list[Node], offset: int) -> Nod
     return _quantified(name, target, args, offset) if len(args) in {2, 3} else None
 
 
-def _has(args: list[Node], offset: int) -> Node:
+def _has(args: list[Expr], offset: int) -> Expr:
     operand = args[0]
     if not isinstance(operand, Select) or operand.test:
         raise MacroError("invalid argument to has() macro", operand.offset)
     return Select(operand.operand, operand.name, test=True, offset=offset)
 
 
-def _variables(args: list[Node]) -> tuple[str, str]:
+def _variables(args: list[Expr]) -> tuple[str, str]:
     """Return the names of one or two iteration variables."""
     names: list[str] = []
     for argument in args:
@@ -89,14 +89,14 @@ def _variables(args: list[Node]) -> tuple[str, str]:
     return names[0], names[1] if len(names) > 1 else ""
 
 
-def _quantified(name: str, target: Node, args: list[Node], offset: int) -> Node:
+def _quantified(name: str, target: Expr, args: list[Expr], offset: int) -> Expr:
     var, var2 = _variables(args[:-1])
     predicate = args[-1]
     accu = Ident(ACCUMULATOR, offset=offset)
-    init: Node
-    condition: Node
-    step: Node
-    result: Node = Ident(ACCUMULATOR, offset=offset)
+    init: Expr
+    condition: Expr
+    step: Expr
+    result: Expr = Ident(ACCUMULATOR, offset=offset)
     match name:
         case "all":
             init = Literal(value=True, offset=offset)
@@ -120,7 +120,7 @@ def _quantified(name: str, target: Node, args: list[Node], offset: int) -> Node:
     )
 
 
-def _when(condition: Node | None, step: Node, offset: int) -> Node:
+def _when(condition: Expr | None, step: Expr, offset: int) -> Expr:
     """Return a step taken only where a condition holds."""
     if condition is None:
         return step
@@ -128,8 +128,8 @@ def _when(condition: Node | None, step: Node, offset: int) -> Node:
 
 
 def _loop(  # noqa: PLR0917 - the parts of a loop, in the order of the text
-    name: str, target: Node, names: tuple[str, str], init: Node, step: Node, offset: int
-) -> Node:
+    name: str, target: Expr, names: tuple[str, str], init: Expr, step: Expr, offset: int
+) -> Expr:
     """Return a loop over the whole range whose accumulator is the result."""
     return Comprehension(
         name, target, *names, ACCUMULATOR, init, Literal(value=True, offset=offset), step,
@@ -137,12 +137,12 @@ def _loop(  # noqa: PLR0917 - the parts of a loop, in the order of the text
     )  # fmt: skip
 
 
-def _map(name: str, target: Node, args: list[Node], offset: int) -> Node:
+def _map(name: str, target: Expr, args: list[Expr], offset: int) -> Expr:
     if not isinstance(args[0], Ident):
         raise MacroError("argument is not an identifier", args[0].offset)
     names = _variables(args[:1])
-    condition: Node | None
-    element: Node
+    condition: Expr | None
+    element: Expr
     if name == "filter":
         condition, element = args[1], args[0]
     else:
@@ -152,17 +152,17 @@ def _map(name: str, target: Node, args: list[Node], offset: int) -> Node:
     return _loop(name, target, names, ListNode([], offset=offset), step, offset)
 
 
-def _append(element: Node, offset: int) -> Node:
+def _append(element: Expr, offset: int) -> Expr:
     accu = Ident(ACCUMULATOR, offset=offset)
     return Call("_+_", [accu, ListNode([element], offset=offset)], offset=offset)
 
 
-def _transform(name: str, target: Node, args: list[Node], offset: int) -> Node:
+def _transform(name: str, target: Expr, args: list[Expr], offset: int) -> Expr:
     names = _variables(args[:2])
     condition = args[2] if len(args) == 4 else None
     element = args[-1]
     accu = Ident(ACCUMULATOR, offset=offset)
-    init: Node
+    init: Expr
     if name == "transformList":
         init, step = ListNode([], offset=offset), _append(element, offset)
     else:
@@ -174,13 +174,13 @@ def _transform(name: str, target: Node, args: list[Node], offset: int) -> Node:
     return _loop(name, target, names, init, _when(condition, step, offset), offset)
 
 
-def _bind(args: list[Node], offset: int) -> Node:
+def _bind(args: list[Expr], offset: int) -> Expr:
     if not isinstance(args[0], Ident) or args[0].name.startswith("."):
         raise MacroError("cel.bind() variable names must be simple identifiers", args[0].offset)
     return bound(args[0].name, args[1], args[2], offset)
 
 
-def bound(name: str, init: Node, body: Node, offset: int) -> Comprehension:
+def bound(name: str, init: Expr, body: Expr, offset: int) -> Comprehension:
     """Return `body` with a variable bound to `init`."""
     return Comprehension(
         "bind", ListNode([], offset=offset), UNUSED, "", name, init,
@@ -188,7 +188,7 @@ def bound(name: str, init: Node, body: Node, offset: int) -> Comprehension:
     )  # fmt: skip
 
 
-def _block(name: str, args: list[Node], offset: int) -> Node | None:
+def _block(name: str, args: list[Expr], offset: int) -> Expr | None:
     if name == "block" and len(args) == 2 and isinstance(args[0], ListNode):
         body = args[1]
         for number, element in reversed(list(enumerate(args[0].elements))):
@@ -199,7 +199,7 @@ def _block(name: str, args: list[Node], offset: int) -> Node | None:
     return Ident(prefix + ":".join(numbers), offset=offset) if prefix and numbers else None
 
 
-def _extreme(name: str, args: list[Node], offset: int) -> Node:
+def _extreme(name: str, args: list[Expr], offset: int) -> Expr:
     if not args:
         raise MacroError(f"math.{name}() requires at least one argument", offset)
     for argument in args:
@@ -215,12 +215,12 @@ def _extreme(name: str, args: list[Node], offset: int) -> Node:
     return Call(f"math.@{'max' if name == 'greatest' else 'min'}", args, offset=offset)
 
 
-def _optional(name: str, target: Node, args: list[Node], offset: int) -> Node:
+def _optional(name: str, target: Expr, args: list[Expr], offset: int) -> Expr:
     if not isinstance(args[0], Ident) or args[0].name.startswith("."):
         raise MacroError(f"{name}() variable name must be a simple identifier", args[0].offset)
     # The target stands twice in the tree, as in cel-go; every pass knows to visit it once.
     value = Call("value", [], target, offset=offset)
-    inner: Node = bound(args[0].name, value, args[1], offset)
+    inner: Expr = bound(args[0].name, value, args[1], offset)
     if name == "optMap":
         inner = Call("optional.of", [inner], offset=offset)
     return Call(
@@ -231,7 +231,7 @@ def _optional(name: str, target: Node, args: list[Node], offset: int) -> Node:
     )
 
 
-def _sort_by(target: Node, args: list[Node], offset: int) -> Node:
+def _sort_by(target: Expr, args: list[Expr], offset: int) -> Expr:
     var, _ = _variables(args[:1])
     keys = _map("map", Ident(SORT_INPUT, offset=offset), [Ident(var), args[1]], offset)
     body = Call("@sortByAssociatedKeys", [keys], Ident(SORT_INPUT, offset=offset), offset=offset)

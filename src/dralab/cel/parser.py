@@ -7,10 +7,20 @@ so a long chain costs no depth; whatever nests is counted, and refused beyond ce
 from typing import Final
 
 from dralab.cel.deep import Step, run
-from dralab.cel.errors import CompileError, Problem
+from dralab.cel.errors import CompileError, Issue
 from dralab.cel.lexer import LexicalError, Token, tokens
 from dralab.cel.macros import MacroError, expand
-from dralab.cel.syntax import Call, Entry, Ident, ListNode, Literal, MapNode, Node, Select, Struct
+from dralab.cel.syntax import (
+    Call,
+    Expr,
+    Ident,
+    ListNode,
+    Literal,
+    MapEntry,
+    MapNode,
+    Select,
+    Struct,
+)
 from dralab.cel.values import INT_MAX, Uint
 
 MAX_CODE_POINTS: Final = 100_000
@@ -35,10 +45,10 @@ class GrammarError(Exception):
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
-        self.problem = Problem(message, offset)
+        self.problem = Issue(message, offset)
 
 
-def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> Node:
+def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> Expr:
     """Return the tree of an expression, its macros expanded.
 
     `macros` names those which the environment has. Raise CompileError.
@@ -49,14 +59,14 @@ def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> N
             detail="compilation failed: ERROR: <input>:-1:0: expression code point size exceeds "
             f"limit: size: {len(text)}, limit {MAX_CODE_POINTS}",
         )
-    strays: list[Problem] = []
+    strays: list[Issue] = []
     try:
         parser = Parser(tokens(text, strays), macros, quoted_names=quoted_names)
         node = run(parser.whole())
     except (LexicalError, GrammarError) as error:
         raise CompileError(text, (*strays, error.problem)) from None
     except MacroError as error:
-        raise CompileError(text, (*strays, Problem(error.message, error.offset))) from None
+        raise CompileError(text, (*strays, Issue(error.message, error.offset))) from None
     if strays:
         raise CompileError(text, tuple(strays))
     return node
@@ -99,9 +109,9 @@ class Parser:
             f"Syntax error: mismatched input '{token.text}' expecting {expected}", token.offset
         )
 
-    def whole(self) -> Step[Node]:
+    def whole(self) -> Step[Expr]:
         """Read the expression up to the end of the text."""
-        node: Node = yield self.expression()
+        node: Expr = yield self.expression()
         if self.token.kind != "end":
             if self.tokens[self.at + 1].kind == "end":
                 # One token too many: ANTLR thinks of it as to be dropped.
@@ -112,26 +122,26 @@ class Parser:
             raise self.unexpected("<EOF>")
         return node
 
-    def expression(self) -> Step[Node]:
+    def expression(self) -> Step[Expr]:
         """Read a conditional: `condition ? first : second`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise GrammarError(
                 f"expression recursion limit exceeded: {MAX_DEPTH}", self.token.offset
             )
-        node: Node = yield self.operation()
+        node: Expr = yield self.operation()
         question = self.take("?")
         if question is not None:
-            first: Node = yield self.operation()
+            first: Expr = yield self.operation()
             self.expect(":")
-            second: Node = yield self.expression()
+            second: Expr = yield self.expression()
             node = Call("_?_:_", [node, first, second], offset=question.offset)
         self.depth -= 1
         return node
 
-    def operation(self) -> Step[Node]:
+    def operation(self) -> Step[Expr]:
         """Read operands joined by binary operators."""
-        operands: list[Node] = [(yield self.unary())]
+        operands: list[Expr] = [(yield self.unary())]
         operators: list[Token] = []
         while True:
             token = self.token
@@ -144,11 +154,11 @@ class Parser:
             operators.append(token)
             operands.append((yield self.unary()))
 
-    def unary(self) -> Step[Node]:
+    def unary(self) -> Step[Expr]:
         """Read a member behind any number of `!` or of `-`."""
         first = self.token
         if first.kind != "sign" or first.text not in {"!", "-"}:
-            node: Node = yield self.member()
+            node: Expr = yield self.member()
             return node
         count = 0
         while self.take(first.text):
@@ -163,9 +173,9 @@ class Parser:
             node = Call(f"{first.text}_", [node], offset=first.offset)
         return node
 
-    def member(self, *, negative: bool = False) -> Step[Node]:
+    def member(self, *, negative: bool = False) -> Step[Expr]:
         """Read a primary expression with its selections, indexes and method calls."""
-        node: Node = yield self.primary(negative=negative)
+        node: Expr = yield self.primary(negative=negative)
         while True:
             token = self.token
             if self.take("."):
@@ -183,13 +193,13 @@ class Parser:
                         raise GrammarError(
                             "Syntax error: a quoted name cannot be called", name_token.offset
                         )
-                    arguments: list[Node] = yield self.arguments(")")
+                    arguments: list[Expr] = yield self.arguments(")")
                     node = self.called(name, node, arguments, opening.offset)
                 else:
                     node = Select(node, name, offset=token.offset)
             elif self.take("["):
                 optional = self.take("?") is not None
-                index: Node = yield self.expression()
+                index: Expr = yield self.expression()
                 self.expect("]")
                 function = "_[?_]" if optional else "_[_]"
                 node = Call(function, [node, index], offset=token.offset)
@@ -199,7 +209,7 @@ class Parser:
             else:
                 return node
 
-    def primary(self, *, negative: bool) -> Step[Node]:
+    def primary(self, *, negative: bool) -> Step[Expr]:
         """Read a literal, a name, a function call, brackets, a list or a map."""
         token = self.token
         self.at += 1
@@ -207,7 +217,7 @@ class Parser:
             return Literal(_literal(token, negative=negative), offset=token.offset)
         if token.kind == "sign":
             if token.text == "(":
-                node: Node = yield self.expression()
+                node: Expr = yield self.expression()
                 self.expect(")")
                 return node
             if token.text == "[":
@@ -230,14 +240,14 @@ class Parser:
         node = yield self.named(token.text, token)
         return node
 
-    def named(self, name: str, token: Token) -> Step[Node]:
+    def named(self, name: str, token: Token) -> Step[Expr]:
         """Read a variable or a call of a global function."""
         opening = self.take("(")
         if opening is None:
             if token.text in RESERVED:
                 raise GrammarError(f"reserved identifier: {token.text}", token.offset)
             return Ident(name, offset=token.offset)
-        arguments: list[Node] = yield self.arguments(")")
+        arguments: list[Expr] = yield self.arguments(")")
         return self.called(name, None, arguments, opening.offset)
 
     def field_name(self) -> tuple[str, Token]:
@@ -250,9 +260,9 @@ class Parser:
         self.at += 1
         return token.text, token
 
-    def arguments(self, closing: str) -> Step[list[Node]]:
+    def arguments(self, closing: str) -> Step[list[Expr]]:
         """Read expressions up to a closing bracket; only lists may end with a comma."""
-        found: list[Node] = []
+        found: list[Expr] = []
         if self.take(closing):
             return found
         while True:
@@ -261,9 +271,9 @@ class Parser:
                 return found
             self.expect(",")
 
-    def list_(self, offset: int) -> Step[Node]:
+    def list_(self, offset: int) -> Step[Expr]:
         """Read the elements of a list."""
-        elements: list[Node] = []
+        elements: list[Expr] = []
         optional = set()
         while not self.take("]"):
             if elements:
@@ -275,24 +285,24 @@ class Parser:
             elements.append((yield self.expression()))
         return ListNode(elements, frozenset(optional), offset=offset)
 
-    def map_(self, offset: int) -> Step[Node]:
+    def map_(self, offset: int) -> Step[Expr]:
         """Read the entries of a map."""
-        entries: list[Entry] = []
+        entries: list[MapEntry] = []
         while not self.take("}"):
             if entries:
                 self.expect(",")
                 if self.take("}"):
                     break
             optional = self.take("?") is not None
-            key: Node = yield self.expression()
+            key: Expr = yield self.expression()
             self.expect(":")
-            value: Node = yield self.expression()
-            entries.append(Entry(key, value, optional))
+            value: Expr = yield self.expression()
+            entries.append(MapEntry(key, value, optional))
         return MapNode(entries, offset=offset)
 
-    def fields(self, name: str, offset: int) -> Step[Node]:
+    def fields(self, name: str, offset: int) -> Step[Expr]:
         """Read the fields of a message."""
-        found: list[tuple[str, Node]] = []
+        found: list[tuple[str, Expr]] = []
         while not self.take("}"):
             if found:
                 self.expect(",")
@@ -304,7 +314,7 @@ class Parser:
             found.append((field, (yield self.expression())))
         return Struct(name, found, offset=offset)
 
-    def called(self, name: str, target: Node | None, arguments: list[Node], offset: int) -> Node:
+    def called(self, name: str, target: Expr | None, arguments: list[Expr], offset: int) -> Expr:
         """Return a call, or what a macro makes of it."""
         expanded = None
         if name in self.macros:
@@ -312,7 +322,7 @@ class Parser:
         return expanded or Call(name, arguments, target, offset=offset)
 
 
-def _join(operands: list[Node], operator: Token) -> None:
+def _join(operands: list[Expr], operator: Token) -> None:
     right, left = operands.pop(), operands.pop()
     function = FUNCTIONS[operator.text]
     if operator.text in {"&&", "||"} and isinstance(left, Call) and left.function == function:
@@ -335,7 +345,7 @@ def _literal(token: Token, *, negative: bool) -> object:
     return value
 
 
-def _dotted(node: Node) -> str:
+def _dotted(node: Expr) -> str:
     """Return the dotted name that a chain of selections spells, or nothing."""
     parts = []
     while isinstance(node, Select) and not node.test:

@@ -9,13 +9,13 @@ values at all paths give equal results: that is what projections rest on.
 from collections.abc import Mapping
 
 from dralab.cel.deep import Step, run
-from dralab.cel.syntax import Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
+from dralab.cel.syntax import Call, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Select
 
 Path = tuple[str, ...]
 Aliases = Mapping[str, Path | None]
 
 
-def paths(tree: Node) -> tuple[Path, ...]:
+def paths(tree: Expr) -> tuple[Path, ...]:
     """Return what a checked tree reads, sorted, without paths inside others."""
     tracer = Tracer()
     tracer.use(run(tracer.trace(tree, {})))
@@ -38,7 +38,7 @@ class Tracer:
         if path is not None:
             self.used.add(path)
 
-    def trace(self, node: Node, aliases: Aliases) -> Step[Path | None]:
+    def trace(self, node: Expr, aliases: Aliases) -> Step[Path | None]:
         """Return the path that an expression is, or None after noting what it uses."""
         if id(node) in self.done:
             return self.done[id(node)]
@@ -47,7 +47,7 @@ class Tracer:
         self.done[id(node)] = found
         return found
 
-    def walk(self, node: Node, aliases: Aliases) -> Step[Path | None]:
+    def walk(self, node: Expr, aliases: Aliases) -> Step[Path | None]:
         """Trace one kind of expression."""
         match node:
             case Ident():

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from dralab.cel.charges import CALL, LIST_BASE, PATTERN, TRAVERSAL
 from dralab.cel.ranges import LARGEST, NOTHING, ONE, Range, fixed
-from dralab.cel.types import CIDR, FORMAT, IP, QUANTITY, SEMVER, URL, Type
+from dralab.cel.types import CIDR, FORMAT, IP, QUANTITY, SEMVER, URL, CelType
 
 
 class Argument(NamedTuple):
     """What a price may depend on; `constant` is the value of a literal."""
 
-    type: Type
+    type: CelType
     size: Range
     element: "Argument | None"
     constant: Any

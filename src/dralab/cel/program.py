@@ -18,8 +18,8 @@ from dralab.cel.evaluation import evaluate
 from dralab.cel.generate import generate
 from dralab.cel.parser import parse
 from dralab.cel.paths import Path, paths
-from dralab.cel.syntax import Node
-from dralab.cel.types import Type
+from dralab.cel.syntax import Expr
+from dralab.cel.types import CelType
 from dralab.cel.values import Map, type_name
 
 PRIMITIVES = frozenset({"int", "uint", "double"})
@@ -37,10 +37,10 @@ class Program:
 
     expression: str
     environment: Environment
-    tree: Node
+    tree: Expr
 
     @property
-    def type(self) -> Type:
+    def type(self) -> CelType:
         """The static type of the result."""
         return self.tree.type
 
@@ -173,7 +173,7 @@ def as_bool(value: Any) -> bool:
 @lru_cache(maxsize=4096)
 def compile_selector(
     expression: str,
-    features: devices.Features = devices.ALL_FEATURES,
+    features: devices.CelFeatures = devices.ALL_FEATURES,
     mode: devices.Mode = "stored",
     *,
     limit: int = devices.MAX_COST,
@@ -188,17 +188,17 @@ def compile_selector(
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ExpressionCheck:
     """What validation needs to know of an expression: problems, or the largest cost."""
 
     problems: tuple[str, ...]
     max_cost: int
 
 
-def check(expression: str, environment: Environment) -> Verdict:
+def check(expression: str, environment: Environment) -> ExpressionCheck:
     """Return whether an expression compiles, and its estimated worst-case cost."""
     try:
         program = compile_expression(expression, environment)
     except CompileError as error:
-        return Verdict((error.detail,), 0)
-    return Verdict((), program.max_cost)
+        return ExpressionCheck((error.detail,), 0)
+    return ExpressionCheck((), program.max_cost)

@@ -7,32 +7,32 @@ the CEL specification. `macro` remembers which macro it was, for those who know 
 from dataclasses import dataclass, field
 from typing import Any
 
-from dralab.cel.types import DYN, Overload, Type
+from dralab.cel.types import DYN, CelType, Overload
 
 ACCUMULATOR = "@result"
 UNUSED = "#unused"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Node:
+class Expr:
     """An expression; `offset` is where its operator or first character stands.
 
     `type` is the static type, set by the checker.
     """
 
     offset: int = 0
-    type: Type = DYN
+    type: CelType = DYN
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(Expr):
     """A constant."""
 
     value: Any
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(Expr):
     """A variable; `constant` is set where the name stands for a type."""
 
     name: str
@@ -40,16 +40,16 @@ class Ident(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(Expr):
     """`operand.name`, or `has(operand.name)` where `test` is set."""
 
-    operand: Node
+    operand: Expr
     name: str
     test: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class Call(Expr):
     """A function or an operator such as `_+_`; `_&&_` and `_||_` take two or more arguments.
 
     `overloads` are those which the checker could not rule out. `macro` is "optMap" or
@@ -57,46 +57,46 @@ class Call(Node):
     """
 
     function: str
-    args: list[Node]
-    target: Node | None = None
+    args: list[Expr]
+    target: Expr | None = None
     overloads: tuple[Overload, ...] = ()
     macro: str = ""
 
 
 @dataclass(slots=True, eq=False)
-class ListNode(Node):
+class ListNode(Expr):
     """A list literal; `optional` holds the indices of elements written `?element`."""
 
-    elements: list[Node]
+    elements: list[Expr]
     optional: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class MapEntry:
     """One entry of a map literal."""
 
-    key: Node
-    value: Node
+    key: Expr
+    value: Expr
     optional: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class MapNode(Node):
+class MapNode(Expr):
     """A map literal."""
 
-    entries: list[Entry]
+    entries: list[MapEntry]
 
 
 @dataclass(slots=True, eq=False)
-class Struct(Node):
+class Struct(Expr):
     """A message construction; no environment here knows any message."""
 
     name: str
-    fields: list[tuple[str, Node]] = field(default_factory=list)
+    fields: list[tuple[str, Expr]] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
-class Comprehension(Node):
+class Comprehension(Expr):
     """A loop: `accu = init; for var in range: if not condition: break; accu = step` → `result`.
 
     `var2` is empty unless the macro has two variables. `cel.bind` is a comprehension without
@@ -104,11 +104,11 @@ class Comprehension(Node):
     """
 
     macro: str
-    range: Node
+    range: Expr
     var: str
     var2: str
     accu: str
-    init: Node
-    condition: Node
-    step: Node
-    result: Node
+    init: Expr
+    condition: Expr
+    step: Expr
+    result: Expr

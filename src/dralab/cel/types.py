@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 
-class Type(NamedTuple):
+class CelType(NamedTuple):
     """A static type.
 
     `kind` is one of dyn, any, error, bool, int, uint, double, string, bytes, null, duration,
@@ -19,7 +19,7 @@ class Type(NamedTuple):
 
     kind: str
     name: str = ""
-    params: tuple["Type", ...] = ()
+    params: tuple["CelType", ...] = ()
 
     def __str__(self) -> str:
         """Write the type as cel-go does; nesting is bounded by the depth of an expression."""
@@ -33,7 +33,7 @@ class Type(NamedTuple):
         return NAMES.get(self.kind, self.kind)
 
 
-def shown(type_: Type) -> str:
+def shown(type_: CelType) -> str:
     """Write a type as the messages of the checker do, which know shorter names."""
     if type_.kind in SHORT_NAMES:
         return SHORT_NAMES[type_.kind]
@@ -60,24 +60,24 @@ NAMES: Final = {
     "error": "*error*",
 }
 
-DYN: Final = Type("dyn")
-ANY: Final = Type("any")
-ERROR: Final = Type("error")
-BOOL: Final = Type("bool")
-INT: Final = Type("int")
-UINT: Final = Type("uint")
-DOUBLE: Final = Type("double")
-STRING: Final = Type("string")
-BYTES: Final = Type("bytes")
-NULL: Final = Type("null")
-DURATION: Final = Type("duration")
-TIMESTAMP: Final = Type("timestamp")
-QUANTITY: Final = Type("struct", "kubernetes.Quantity")
-SEMVER: Final = Type("struct", "kubernetes.Semver")
-URL: Final = Type("struct", "kubernetes.URL")
-FORMAT: Final = Type("struct", "kubernetes.NamedFormat")
-IP: Final = Type("opaque", "net.IP")
-CIDR: Final = Type("opaque", "net.CIDR")
+DYN: Final = CelType("dyn")
+ANY: Final = CelType("any")
+ERROR: Final = CelType("error")
+BOOL: Final = CelType("bool")
+INT: Final = CelType("int")
+UINT: Final = CelType("uint")
+DOUBLE: Final = CelType("double")
+STRING: Final = CelType("string")
+BYTES: Final = CelType("bytes")
+NULL: Final = CelType("null")
+DURATION: Final = CelType("duration")
+TIMESTAMP: Final = CelType("timestamp")
+QUANTITY: Final = CelType("struct", "kubernetes.Quantity")
+SEMVER: Final = CelType("struct", "kubernetes.Semver")
+URL: Final = CelType("struct", "kubernetes.URL")
+FORMAT: Final = CelType("struct", "kubernetes.NamedFormat")
+IP: Final = CelType("opaque", "net.IP")
+CIDR: Final = CelType("opaque", "net.CIDR")
 
 BY_NAME: Final = {
     "dyn": DYN, "any": ANY, "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE,
@@ -90,27 +90,27 @@ SCALARS: Final = frozenset({"bool", "double", "duration", "int", "timestamp", "u
 NUMBERS: Final = frozenset({"int", "uint", "double"})
 
 
-def list_of(element: Type) -> Type:
+def list_of(element: CelType) -> CelType:
     """Return the type of lists of an element type."""
-    return Type("list", "", (element,))
+    return CelType("list", "", (element,))
 
 
-def map_of(key: Type, value: Type) -> Type:
+def map_of(key: CelType, value: CelType) -> CelType:
     """Return the type of maps."""
-    return Type("map", "", (key, value))
+    return CelType("map", "", (key, value))
 
 
-def optional_of(value: Type) -> Type:
+def optional_of(value: CelType) -> CelType:
     """Return the type of optional values."""
-    return Type("opaque", "optional_type", (value,))
+    return CelType("opaque", "optional_type", (value,))
 
 
-def type_of(value: Type) -> Type:
+def type_of(value: CelType) -> CelType:
     """Return the type of types."""
-    return Type("type", "", (value,))
+    return CelType("type", "", (value,))
 
 
-def is_optional(type_: Type) -> bool:
+def is_optional(type_: CelType) -> bool:
     """Return whether a type is that of optional values."""
     return type_.kind == "opaque" and type_.name == "optional_type"
 
@@ -122,12 +122,12 @@ class Overload:
     id: str
     function: str
     member: bool
-    args: tuple[Type, ...]
-    result: Type
+    args: tuple[CelType, ...]
+    result: CelType
 
 
 @lru_cache(maxsize=1024)
-def read_type(text: str) -> Type:
+def read_type(text: str) -> CelType:
     """Return the type that a text such as `map(string, list(A))` writes.
 
     Words of one capital letter are parameters.
@@ -135,12 +135,12 @@ def read_type(text: str) -> Type:
     head, bracket, rest = text.strip().partition("(")
     if not bracket:
         if len(head) == 1 and head.isupper():
-            return Type("param", head)
+            return CelType("param", head)
         return BY_NAME[head]
     params = tuple(read_type(part) for part in _parts(rest[:-1]))
     if head == "optional":
         return optional_of(*params)
-    return Type(head, "", params)
+    return CelType(head, "", params)
 
 
 def read_overload(line: str) -> Overload:

@@ -5,16 +5,16 @@ A `Bindings` maps parameters to types; it is extended on success and left alone 
 
 from collections.abc import Sequence
 
-from dralab.cel.types import DYN, Type
+from dralab.cel.types import DYN, CelType
 
-Bindings = dict[Type, Type]
+Bindings = dict[CelType, CelType]
 
 NULLABLE = frozenset({"opaque", "struct", "any", "duration", "timestamp", "null"})
 WILDCARDS = frozenset({"dyn", "any", "error"})
 
 
 def assignable(
-    bindings: Bindings, given: Sequence[Type], wanted: Sequence[Type]
+    bindings: Bindings, given: Sequence[CelType], wanted: Sequence[CelType]
 ) -> Bindings | None:
     """Return the bindings under which the given types fit the wanted ones, or None."""
     if len(given) != len(wanted):
@@ -27,11 +27,11 @@ def assignable(
 
 def substituted(
     bindings: Bindings,
-    type_: Type,
+    type_: CelType,
     *,
     free: bool = True,
-    known: dict[int, tuple[Type, Type]] | None = None,
-) -> Type:
+    known: dict[int, tuple[CelType, CelType]] | None = None,
+) -> CelType:
     """Return a type with its parameters replaced; unless `free`, unbound ones become dyn.
 
     `known` remembers answers by identity while the bindings stay as they are: the types of
@@ -55,14 +55,14 @@ def substituted(
     return found
 
 
-def more_general(first: Type, second: Type) -> Type:
+def more_general(first: CelType, second: CelType) -> CelType:
     """Return the wider of two types which are known to fit each other."""
     if second.kind == "null":
         return first
     return first if _wider(first, second) else second
 
 
-def _wider(first: Type, second: Type) -> bool:
+def _wider(first: CelType, second: CelType) -> bool:
     if first.kind in {"dyn", "any", "param"}:
         return True
     if second.kind in {"dyn", "any", "param"} or first.kind != second.kind:
@@ -74,7 +74,7 @@ def _wider(first: Type, second: Type) -> bool:
     return first == second
 
 
-def _fits(bindings: Bindings, given: Type, wanted: Type) -> bool:
+def _fits(bindings: Bindings, given: CelType, wanted: CelType) -> bool:
     if wanted.kind == "param":
         valid, known = _substitution(bindings, given, wanted)
         if valid:
@@ -101,7 +101,7 @@ def _fits(bindings: Bindings, given: Type, wanted: Type) -> bool:
     )
 
 
-def _substitution(bindings: Bindings, type_: Type, parameter: Type) -> tuple[bool, bool]:
+def _substitution(bindings: Bindings, type_: CelType, parameter: CelType) -> tuple[bool, bool]:
     """Return whether a parameter may stand for a type, and whether it already stood for one."""
     if type_ == parameter:
         return True, True
@@ -121,7 +121,7 @@ def _substitution(bindings: Bindings, type_: Type, parameter: Type) -> tuple[boo
     return True, False
 
 
-def _refers(bindings: Bindings, parameter: Type, type_: Type) -> bool:
+def _refers(bindings: Bindings, parameter: CelType, type_: CelType) -> bool:
     """Return whether a parameter occurs in a type, directly or through what is bound."""
     if parameter == type_:
         return True

@@ -98,7 +98,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class Cidr:
     """A CIDR: an address and the length of its prefix; host bits are kept."""
 
     value: ipaddress.IPv4Interface | ipaddress.IPv6Interface
@@ -214,7 +214,7 @@ TYPE_NAMES: Final[Mapping[type, str]] = {
     type(None): "null_type", list: "list", Map: "map", BoolMap: "map", DefaultMap: "map",
     Timestamp: "google.protobuf.Timestamp", Duration: "google.protobuf.Duration",
     TypeValue: "type", Optional: "optional_type", Quantity: "kubernetes.Quantity",
-    Version: "kubernetes.Semver", Address: "net.IP", Network: "net.CIDR",
+    Version: "kubernetes.Semver", Address: "net.IP", Cidr: "net.CIDR",
     Url: "kubernetes.URL", Format: "kubernetes.NamedFormat",
 }  # fmt: skip
 # What cel-go calls its values where an error message names them.
@@ -257,7 +257,7 @@ def shown_key(key: object) -> str:
 
 
 # Types whose values are equal exactly when Python says so.
-PLAIN: Final = frozenset({str, bytes, type(None), TypeValue, Quantity, Version, Address, Network})
+PLAIN: Final = frozenset({str, bytes, type(None), TypeValue, Quantity, Version, Address, Cidr})
 NUMERIC: Final = frozenset({int, Uint, float})
 MAPS: Final = frozenset({Map, BoolMap, DefaultMap})
 

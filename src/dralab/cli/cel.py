@@ -43,7 +43,7 @@ def cel(expression: str, api: str, attributes: Any, driver: str, strict: bool) -
 
 def _k8srm(expression: str, items: Any, driver: str, strict: bool) -> bool:
     from dralab.prototypes.k8srm import reading
-    from dralab.prototypes.k8srm.expressions import Expressions
+    from dralab.prototypes.k8srm.expressions import K8srmExpressions
 
     if isinstance(items, dict):  # a pool's attributes and those of one of its devices
         listed = [
@@ -52,15 +52,15 @@ def _k8srm(expression: str, items: Any, driver: str, strict: bool) -> bool:
         ]
     else:
         listed = list(items or ())
-    return Expressions().get(expression).value(reading.attributes(listed))
+    return K8srmExpressions().get(expression).value(reading.attributes(listed))
 
 
 def _evolution(expression: str, items: Any, driver: str, strict: bool) -> bool:
-    from dralab.prototypes.evolution.expressions import Expressions
-    from dralab.prototypes.evolution.world import attribute, qualified
+    from dralab.prototypes.evolution.cluster import attribute, qualified
+    from dralab.prototypes.evolution.expressions import EvolutionExpressions
 
     found = {qualified(item["name"], driver): attribute(item) for item in items or ()}
-    return Expressions(strict=strict).get(expression).value(driver, found)
+    return EvolutionExpressions(strict=strict).get(expression).value(driver, found)
 
 
 def _v1(expression: str, items: Any, driver: str, strict: bool) -> bool:

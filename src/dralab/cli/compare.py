@@ -12,12 +12,12 @@ from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli.convert import WRITERS
 from dralab.prototypes.conversion import reading
 from dralab.prototypes.generations import GENERATIONS
-from dralab.prototypes.placement import Placed
+from dralab.prototypes.placement import PlacedPod
 from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PodAnswer:
     """What a pod gets in one generation: a node and devices as pool/device, or neither."""
 
     node: str
@@ -81,16 +81,16 @@ def _normalized(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
     return [report.document for report in reports]
 
 
-def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, Answer]:
-    world = GENERATIONS[api].world(objects)
+def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, PodAnswer]:
+    world = GENERATIONS[api].cluster(objects)
     found = {}
     # Who comes second to a shared claim gets what the first one got.
     held: dict[tuple[str, str], list[str]] = {}
     for pod in world.pods():
         placed = world.place(pod)
         name = pod["metadata"]["name"]
-        if not isinstance(placed, Placed):
-            found[name] = Answer("", ())
+        if not isinstance(placed, PlacedPod):
+            found[name] = PodAnswer("", ())
             continue
         world.apply(placed)
         claims = [_key(claim) for claim in placed.claims]
@@ -104,7 +104,7 @@ def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, Answer]:
             if mine:
                 held[namespace, claim] = mine
         devices = sorted(device for key in claims for device in held.get(key, ()))
-        found[name] = Answer(placed.node, tuple(devices))
+        found[name] = PodAnswer(placed.node, tuple(devices))
     return found
 
 
@@ -112,10 +112,10 @@ def _key(claim: JsonDict) -> tuple[str, str]:
     return claim["metadata"].get("namespace") or "default", claim["metadata"]["name"]
 
 
-def _print(answers: Mapping[str, Mapping[str, Answer]], output: str) -> bool:
+def _print(answers: Mapping[str, Mapping[str, PodAnswer]], output: str) -> bool:
     first, second = answers
     pods = list(dict.fromkeys([*answers[first], *answers[second]]))
-    nothing = Answer("", ())
+    nothing = PodAnswer("", ())
     rows = [
         (pod, answers[first].get(pod, nothing), answers[second].get(pod, nothing)) for pod in pods
     ]

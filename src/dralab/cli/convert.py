@@ -11,10 +11,10 @@ from dralab.prototypes.conversion.neutral import Scene
 from dralab.prototypes.conversion.to_evolution import ToEvolution
 from dralab.prototypes.conversion.to_k8srm import ToK8srm
 from dralab.prototypes.conversion.to_v1 import ToV1
-from dralab.prototypes.conversion.writing import Writer
+from dralab.prototypes.conversion.writing import SceneWriter
 from dralab.values.json_types import JsonDict
 
-WRITERS: Mapping[str, Callable[[Scene], Writer]] = {
+WRITERS: Mapping[str, Callable[[Scene], SceneWriter]] = {
     "v1": ToV1,
     "evolution": ToEvolution,
     "k8srm": ToK8srm,

@@ -9,7 +9,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster
-    from dralab.components.example import Outcome
+    from dralab.components.example import PodOutcome
     from dralab.objects.metadata import Key
 
 PATIENCE: Final = 30.0
@@ -31,18 +31,18 @@ def demo(show: bool) -> None:
     from dralab.cli.apiserver import DEFAULT, note
     from dralab.cluster import Cluster, Options
     from dralab.components import example
-    from dralab.components.running import Running
+    from dralab.components.control_plane import ControlPlane
 
     if show:
         click.echo(example.text(), nl=False)
         return
     host, _, port = DEFAULT.rpartition(":")
-    cluster = Cluster(Options(host=host, port=int(port)), components=[Running()])
+    cluster = Cluster(Options(host=host, port=int(port)), components=[ControlPlane()])
     try:
         cluster.__enter__()
     except AddressInUse:
         note(f"{DEFAULT} is taken: serving on a free port instead")
-        cluster = Cluster(Options(host=host), components=[Running()])
+        cluster = Cluster(Options(host=host), components=[ControlPlane()])
         cluster.__enter__()
     try:
         note(f"serving the Kubernetes API at {cluster.url}")
@@ -71,7 +71,7 @@ def _wait(cluster: "Cluster", pods: "list[Key]") -> bool:
     return False
 
 
-def _show(outcomes: "list[Outcome]") -> None:
+def _show(outcomes: "list[PodOutcome]") -> None:
     # Wide enough for the example, so that a pipe gets whole lines.
     console = Console(width=None if Console().is_terminal else 118, highlight=False)
     table = Table(box=None, pad_edge=False)

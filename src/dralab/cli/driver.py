@@ -75,7 +75,7 @@ def run(
     """
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.contracts.wire import SocketError, grpc
-    from dralab.drivers.checkpoint import FileCheckpoint
+    from dralab.drivers.checkpoint import DriverFileCheckpoint
     from dralab.drivers.driver import Driver
     from dralab.drivers.faults import FaultyPlugin, described, parse, slice_faults
     from dralab.drivers.hosting import HostedPlugin
@@ -100,7 +100,7 @@ def run(
         raise Unusable(str(error)) from error
     client = connection.client()
     try:
-        checkpoint = FileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
+        checkpoint = DriverFileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
         hosted = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)
         plugin = FaultyPlugin(hosted, _Process(), faults) if faults else hosted
         told = [fault.call for fault in faults]

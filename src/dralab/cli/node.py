@@ -58,9 +58,9 @@ def node(
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.contracts.wire import SocketError, grpc
     from dralab.kernel.randomness import Randomness
-    from dralab.node.checkpoint import CheckpointError, FileCheckpoint
+    from dralab.node.checkpoint import CheckpointError, NodeFileCheckpoint
     from dralab.node.containers import ContainerRuntime
-    from dralab.node.endpoint import Endpoint
+    from dralab.node.endpoint import EndpointServer
     from dralab.node.images import ImageMapError, image_map
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.log_files import RuntimeWithLogFiles
@@ -95,9 +95,9 @@ def node(
         kubelet = kubelets.add(
             NodeSpec(name=name),
             directories=[FileDirectory(Path("/etc/cdi")), FileDirectory(cdi_root)],
-            checkpoint=FileCheckpoint(root / "dra_manager_state"),
+            checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
         )
-        endpoint = Endpoint(kubelets, name, root / "pki", host, port)
+        endpoint = EndpointServer(kubelets, name, root / "pki", host, port)
     except (CheckpointError, ServingError) as error:
         raise Unusable(str(error)) from error
     kubelet.serve(endpoint)

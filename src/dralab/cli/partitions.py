@@ -121,7 +121,7 @@ def _today(files: Sequence[str]) -> list[Slice]:
 
 def _evolution(files: Sequence[str]) -> list[Slice]:
     """Return slices of pools as they are written: their own generator broke their limits."""
-    from dralab.prototypes.evolution.world import World
+    from dralab.prototypes.evolution.cluster import EvolutionCluster
 
     objects = []
     for origin, item, _ in generations.raw(files):
@@ -129,12 +129,12 @@ def _evolution(files: Sequence[str]) -> list[Slice]:
         pools = [p for p in parts if isinstance(p, dict) and p.get("kind") == "ResourcePool"]
         try:
             objects += [{**pool, "apiVersion": "resource.k8s.io/v1alpha2"} for pool in pools]
-            World(objects)
+            EvolutionCluster(objects)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise click.UsageError(
                 f"{origin}: no ResourcePool of dra-evolution: {error!r}; see `dralab validate`"
             ) from None
-    return list(World(objects).slices)
+    return list(EvolutionCluster(objects).slices)
 
 
 class _NoExpressions:

@@ -16,7 +16,7 @@ from dralab.cli.schedule_early import schedule_early
 from dralab.objects.metadata import spec_of
 from dralab.objects.nodes import unavailable
 from dralab.prototypes.generations import GENERATIONS
-from dralab.prototypes.placement import Placed, Placement, World
+from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
 from dralab.values.json_types import JsonDict
 
 NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
@@ -76,24 +76,24 @@ def schedule(
 
         server = Server(connection.client(), generation)
         objects = [*server.objects(), *objects]
-    world = generation.world(objects)
+    world = generation.cluster(objects)
     wanted = _wanted(world, pods, namespace)
-    results: list[tuple[Placement, str]] = []
+    results: list[tuple[PlacementResult, str]] = []
     for pod in wanted:
         placement = world.place(pod)
         results.append((placement, _why(world, placement)))
-        if isinstance(placement, Placed):
+        if isinstance(placement, PlacedPod):
             world.apply(placement)
             if server is not None:
                 server.write(placement)
     _report(results, output)
-    sys.exit(0 if all(isinstance(each, Placed) for each, _ in results) else 1)
+    sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
 
 
-def _why(world: World, placement: Placement) -> str:
+def _why(world: GenerationCluster, placement: PlacementResult) -> str:
     """Return why a pod has no node, for people: what follows from the search's facts."""
-    if isinstance(placement, Placed) or placement.reason:
-        return "" if isinstance(placement, Placed) else placement.reason
+    if isinstance(placement, PlacedPod) or placement.reason:
+        return "" if isinstance(placement, PlacedPod) else placement.reason
     from dralab.allocation.explanation.explain import explain
     from dralab.allocation.explanation.sentences import page
 
@@ -110,7 +110,7 @@ def _why(world: World, placement: Placement) -> str:
     return f"{text}\n{others(unfit)}" if unfit else text
 
 
-def _wanted(world: World, names: Sequence[str], namespace: str) -> list[JsonDict]:
+def _wanted(world: GenerationCluster, names: Sequence[str], namespace: str) -> list[JsonDict]:
     found = world.pods()
     if not names:
         return [pod for pod in found if not spec_of(pod).get("nodeName")]
@@ -126,22 +126,22 @@ def _wanted(world: World, names: Sequence[str], namespace: str) -> list[JsonDict
     return [by_name[name] for name in names]
 
 
-def _report(results: Sequence[tuple[Placement, str]], output: str) -> None:
+def _report(results: Sequence[tuple[PlacementResult, str]], output: str) -> None:
     if output != "table":
         objects: list[Any] = []
         for each, _ in results:
-            objects += [*each.claims, each.pod] if isinstance(each, Placed) else [each.pod]
+            objects += [*each.claims, each.pod] if isinstance(each, PlacedPod) else [each.pod]
         echo_objects(objects, output)
     for each, why in results:
         for line in summary(each, why):
             click.echo(line, err=output != "table")
 
 
-def summary(placement: Placement, why: str) -> list[str]:
+def summary(placement: PlacementResult, why: str) -> list[str]:
     """Return what happened to a pod, for people: its devices, or every node's reason."""
     metadata = placement.pod["metadata"]
     title = f"pod {metadata.get('namespace') or 'default'}/{metadata['name']}"
-    if isinstance(placement, Placed):
+    if isinstance(placement, PlacedPod):
         lines = [f"{title}: node {placement.node}"]
         lines += [
             f"  claim {device.claim}: {device} ({device.driver})" for device in placement.devices

@@ -8,7 +8,7 @@ import click
 from dralab.api.yaml_documents import YamlError, single
 from dralab.prototypes.k8srm.early import model, scheduling, tree
 from dralab.prototypes.k8srm.early.capacities import CapacityError
-from dralab.prototypes.k8srm.expressions import Expressions
+from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.k8srm.reading import attributes
 
 
@@ -26,7 +26,7 @@ def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
         ) from None
     except CapacityError as error:
         raise click.UsageError(str(error)) from None
-    expressions = Expressions()
+    expressions = K8srmExpressions()
 
     def meets(text: str, values: Any) -> bool:
         items = [{"name": name, **value} for name, value in values.items()]

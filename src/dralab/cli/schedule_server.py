@@ -11,7 +11,7 @@ from dralab.objects.metadata import annotations_of
 from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import identity
 from dralab.prototypes.k8srm import kinds as k8srm
-from dralab.prototypes.placement import Generation, Placed
+from dralab.prototypes.placement import Generation, PlacedPod
 from dralab.runtime.client import Client, Resource
 from dralab.values.json_types import JsonDict
 
@@ -60,7 +60,7 @@ class Server:
         found += self._configs(found)
         return [self._read(item) for item in found]
 
-    def write(self, placed: Placed) -> None:
+    def write(self, placed: PlacedPod) -> None:
         """Write claims' status and bind the pod; an ApiError ends the command with its message."""
         try:
             for item in placed.claims:
@@ -78,7 +78,7 @@ class Server:
         stored = self.client.get(resource, item["metadata"]["name"], item["metadata"]["namespace"])
         self.client.update(resource, {**stored, "status": item["status"]}, subresource="status")
 
-    def _bind(self, placed: Placed) -> None:
+    def _bind(self, placed: PlacedPod) -> None:
         metadata = placed.pod["metadata"]
         namespace = metadata.get("namespace") or "default"
         if placed.pod["apiVersion"] == "v1":
@@ -94,7 +94,7 @@ class Server:
         patch: JsonDict = {"spec": {"nodeName": placed.node}}
         self.client.patch(self.resources["Pod"], metadata["name"], patch, namespace)
 
-    def _name_claims(self, placed: Placed, namespace: str) -> None:
+    def _name_claims(self, placed: PlacedPod, namespace: str) -> None:
         """Tell a pod of today's API which claims were made for the entries of its spec."""
         if self.generation.name != "v1":
             return

@@ -41,7 +41,7 @@ def scheduler(
     """
     from dralab.allocation.selectors import CelEnvironment
     from dralab.cli.apiserver import note
-    from dralab.components.running import election, new_identity
+    from dralab.components.control_plane import election, new_identity
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.client import serves
     from dralab.runtime.live import LiveEngine

@@ -72,9 +72,9 @@ def up(
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
+    from dralab.components.control_plane import ControlPlane
     from dralab.components.nodes import PROCESS, NodeOptions, Nodes
     from dralab.components.profiles import ProfileError, checked
-    from dralab.components.running import Running
     from dralab.node.images import ImageMapError, image_map
 
     if named and (nodes or fleet):
@@ -115,7 +115,7 @@ def up(
     except ProfileError as error:
         raise click.BadParameter(str(error), param_hint="--profile") from error
     try:
-        running = Running(without=left_out, classic="classic" in profiles)
+        running = ControlPlane(without=left_out, classic="classic" in profiles)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
     if "v1" not in profiles:

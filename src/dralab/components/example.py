@@ -30,7 +30,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PodOutcome:
     """What became of a pod: a node and devices, or the reason why it has none."""
 
     pod: str
@@ -90,7 +90,7 @@ def settled(client: Client, pods: list[Key]) -> bool:
     )
 
 
-def placements(client: Client, pods: list[Key]) -> list[Outcome]:
+def placements(client: Client, pods: list[Key]) -> list[PodOutcome]:
     """Return what became of the pods, in their order."""
     claims = client.list(CLAIMS).items
     found = []
@@ -113,7 +113,7 @@ def placements(client: Client, pods: list[Key]) -> list[Outcome]:
         ]
         scheduled = condition_of(pod, "PodScheduled") or {}
         why = "" if pod["spec"].get("nodeName") else scheduled.get("message", "")
-        found.append(Outcome(key.name, pod["spec"].get("nodeName", ""), tuple(given), why))
+        found.append(PodOutcome(key.name, pod["spec"].get("nodeName", ""), tuple(given), why))
     return found
 
 

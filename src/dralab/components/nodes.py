@@ -62,7 +62,7 @@ class NodeOptions:
         return bool(self.nodes or self.named or self.fleet or self.drivers)
 
 
-class Host(Protocol):
+class NodesHost(Protocol):
     """What nodes need of a cluster."""
 
     @property
@@ -94,7 +94,7 @@ class Nodes:
         self.kubelets: Kubelets | None = None
         self.runtime: ProcessRuntime | None = None
 
-    def start(self, cluster: Host) -> None:
+    def start(self, cluster: NodesHost) -> None:
         """Begin beside a server that answers. ValueError: strangers could run commands there."""
         from dralab.node.streams import PodStreams
 
@@ -196,7 +196,7 @@ def install(kubelet: "Kubelet", driver: "Driver", publisher: "Publisher") -> Non
 def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
     """Add a node, with a directory of its own where there is one."""
     from dralab.contracts.cdi_cache import FileDirectory
-    from dralab.node.checkpoint import FileCheckpoint
+    from dralab.node.checkpoint import NodeFileCheckpoint
 
     if root is None:
         return kubelets.add(spec)
@@ -205,7 +205,7 @@ def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
     return kubelets.add(
         spec,
         directories=[FileDirectory(root / "cdi")],
-        checkpoint=FileCheckpoint(root / "dra_manager_state"),
+        checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
     )
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from dralab.api.resource.features import Features
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.components.control_plane import assemble
 from dralab.components.profiles import install
-from dralab.components.running import assemble
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.kernel.events import Events
 from dralab.kernel.randomness import Randomness

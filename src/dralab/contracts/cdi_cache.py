@@ -116,7 +116,7 @@ class _Found:
     priority: int
 
 
-class Cache:
+class CdiCache:
     """What all directories hold together; the last directory wins."""
 
     def __init__(self, directories: Sequence[Directory]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.contracts.plugin import ClaimRef, Prepared, PreparedDevice
-from dralab.contracts.wire import OLD, Version
+from dralab.contracts.wire import OLD, PluginVersion
 from dralab.values.json_types import JsonObject
 
 SERVICE: Final = "v1alpha3.Node"
@@ -23,7 +23,7 @@ def messages() -> Any:
     return node_v1alpha3_pb2
 
 
-class OldVersion(Version):
+class OldVersion(PluginVersion):
     """The version of the plugin service that `1.0.0` stands for."""
 
     __slots__ = ()

@@ -52,7 +52,7 @@ def address(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class PluginVersion:
     """One version of the plugin service: its messages, read and written."""
 
     name: str
@@ -120,17 +120,17 @@ class Version:
         }
 
 
-def version(name: str) -> Version:
+def version(name: str) -> PluginVersion:
     """Return a version by its short name. KeyError: there is none of this name."""
     if name not in PLUGIN_SERVICES:
         raise KeyError(name)
     if name == "v1.DRAPlugin":
         from dralab.contracts._generated import dra_v1_pb2
 
-        return Version(name, dra_v1_pb2)
+        return PluginVersion(name, dra_v1_pb2)
     from dralab.contracts._generated import dra_v1beta1_pb2
 
-    return Version(name, dra_v1beta1_pb2)
+    return PluginVersion(name, dra_v1beta1_pb2)
 
 
 def registration() -> Any:

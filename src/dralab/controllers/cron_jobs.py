@@ -9,7 +9,7 @@ from itertools import islice, takewhile
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.controllers.workloads import Owned, each, enqueue_owner, write_status
+from dralab.controllers.workloads import OwnedObjects, each, enqueue_owner, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects.metadata import Key, is_deleting, key_of, status_of, uid_of
 from dralab.runtime.manager import Manager
@@ -28,7 +28,7 @@ class CronJobs:
         self.manager = manager
         self.client = manager.client
         self.cron_jobs = manager.cache(CRON_JOBS)
-        self.owned = Owned(manager, JOBS, kind="CronJob", api_version="batch/v1")
+        self.owned = OwnedObjects(manager, JOBS, kind="CronJob", api_version="batch/v1")
         self.recorder = manager.recorder("cronjob-controller")
         self.queue = manager.queue("cronjobs", self.reconcile)
         self.cron_jobs.subscribe(each(self.queue.add))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.controllers.revisions import Revisions
 from dralab.controllers.workloads import (
-    Owned,
+    OwnedObjects,
     PodControl,
     each,
     enqueue_owner,
@@ -49,7 +49,7 @@ class DaemonSets:
         self.manager = manager
         self.sets = manager.cache(DAEMON_SETS)
         self.nodes = manager.cache(NODES)
-        self.owned = Owned(manager, PODS, kind="DaemonSet", api_version="apps/v1")
+        self.owned = OwnedObjects(manager, PODS, kind="DaemonSet", api_version="apps/v1")
         self.revisions = Revisions(manager, kind="DaemonSet")
         recorder = manager.recorder("daemonset-controller")
         self.recorder = recorder

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import (
-    Owned,
+    OwnedObjects,
     each,
     enqueue_owner,
     percentage,
@@ -48,9 +48,9 @@ class Deployments:
         self.manager = manager
         self.client = manager.client
         self.deployments = manager.cache(DEPLOYMENTS)
-        self.owned = Owned(manager, REPLICA_SETS, kind="Deployment", api_version="apps/v1")
+        self.owned = OwnedObjects(manager, REPLICA_SETS, kind="Deployment", api_version="apps/v1")
         self.sets = self.owned.cache
-        self.pods = Owned(manager, PODS, kind="ReplicaSet", api_version="apps/v1").cache
+        self.pods = OwnedObjects(manager, PODS, kind="ReplicaSet", api_version="apps/v1").cache
         self.pods.subscribe(self._pod)
         self.recorder = manager.recorder("deployment-controller")
         self.queue = manager.queue("deployments", self.reconcile)

@@ -23,7 +23,7 @@ from dralab.controllers.job_failures import (
 )
 from dralab.controllers.workloads import (
     BURST,
-    Owned,
+    OwnedObjects,
     PodControl,
     deletion_rank,
     each,
@@ -52,7 +52,7 @@ class Jobs:
         self.manager = manager
         self.client = manager.client
         self.jobs = manager.cache(JOBS)
-        self.owned = Owned(manager, PODS, kind="Job", api_version="batch/v1")
+        self.owned = OwnedObjects(manager, PODS, kind="Job", api_version="batch/v1")
         self.recorder = manager.recorder("job-controller")
         self.control = PodControl(manager, self.recorder, kind="Job", api_version="batch/v1")
         self.queue = manager.queue("jobs", self.reconcile)

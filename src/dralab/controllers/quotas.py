@@ -35,7 +35,7 @@ WATCHED: Final = (
 )
 
 
-class Quotas:
+class ResourceQuotas:
     """Counts again whenever something that counts comes, goes or changes."""
 
     def __init__(self, manager: Manager) -> None:

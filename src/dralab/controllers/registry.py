@@ -17,7 +17,7 @@ from dralab.controllers.namespaces import Namespaces
 from dralab.controllers.node_lifecycle import NodeLifecycle
 from dralab.controllers.pod_gc import PodGarbage
 from dralab.controllers.pool_status import PoolStatus
-from dralab.controllers.quotas import Quotas
+from dralab.controllers.quotas import ResourceQuotas
 from dralab.controllers.replica_sets import ReplicaSets, ReplicationControllers
 from dralab.controllers.service_accounts import ServiceAccounts
 from dralab.controllers.stateful_sets import StatefulSets
@@ -29,7 +29,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     CLAIMS: ResourceClaims,
     "device-taint-eviction-controller": DeviceTaintEviction,
     "resourcepoolstatus-controller": PoolStatus,
-    "resourcequota-controller": Quotas,
+    "resourcequota-controller": ResourceQuotas,
     "garbage-collector-controller": GarbageCollector,
     "namespace-controller": Namespaces,
     "node-lifecycle-controller": NodeLifecycle,

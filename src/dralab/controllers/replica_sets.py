@@ -8,7 +8,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import (
     BURST,
-    Owned,
+    OwnedObjects,
     PodControl,
     available_at,
     deletion_rank,
@@ -41,7 +41,7 @@ class ReplicaSets:
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self.sets = manager.cache(self.resource)
-        self.owned = Owned(
+        self.owned = OwnedObjects(
             manager,
             PODS,
             kind=self.kind,

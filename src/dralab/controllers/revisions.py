@@ -7,7 +7,7 @@ that puts its template back.
 from typing import Any
 
 from dralab.api.status import ApiError
-from dralab.controllers.workloads import Owned, template_hash
+from dralab.controllers.workloads import OwnedObjects, template_hash
 from dralab.objects.metadata import annotations_of, is_deleting, key_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONTROLLER_REVISIONS
@@ -21,7 +21,7 @@ class Revisions:
 
     def __init__(self, manager: Manager, *, kind: str) -> None:
         self.client = manager.client
-        self.owned = Owned(manager, CONTROLLER_REVISIONS, kind=kind, api_version="apps/v1")
+        self.owned = OwnedObjects(manager, CONTROLLER_REVISIONS, kind=kind, api_version="apps/v1")
 
     def current(self, owner: JsonDict) -> str:
         """Return the name of the revision of an owner's template; note it where it is new.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.controllers.revisions import Revisions
 from dralab.controllers.workloads import (
-    Owned,
+    OwnedObjects,
     PodControl,
     available_at,
     each,
@@ -37,7 +37,7 @@ class StatefulSets:
         self.manager = manager
         self.client = manager.client
         self.sets = manager.cache(STATEFUL_SETS)
-        self.owned = Owned(manager, PODS, kind="StatefulSet", api_version="apps/v1")
+        self.owned = OwnedObjects(manager, PODS, kind="StatefulSet", api_version="apps/v1")
         self.revisions = Revisions(manager, kind="StatefulSet")
         recorder = manager.recorder("statefulset-controller")
         self.control = PodControl(manager, recorder, kind="StatefulSet", api_version="apps/v1")

@@ -40,7 +40,7 @@ BURST: Final = 500
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 
-class Owned:
+class OwnedObjects:
     """The objects of one collection that belong to objects of one kind.
 
     Who owns what is the controller reference; what has none but fits a selector is adopted, and
@@ -290,7 +290,7 @@ def each(add: Callable[[Key], None]) -> Callable[[JsonDict | None, JsonDict | No
 
 
 def enqueue_owner(
-    owned: Owned, add: Callable[[Key], None], owners: Cache
+    owned: OwnedObjects, add: Callable[[Key], None], owners: Cache
 ) -> Callable[[JsonDict | None, JsonDict | None], None]:
     """Return a subscriber that has an owner looked at when something of its changes."""
 

@@ -15,21 +15,21 @@ KIND: Final = {"kind": "Checkpoint", "apiVersion": "checkpoint.dralab.dev/v1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PreparedClaim:
     """A prepared claim, and the devices (`pool/device`) that are its alone."""
 
     ref: ClaimRef
     devices: frozenset[str] = frozenset()
 
 
-class Checkpoint(Protocol):
+class DriverCheckpoint(Protocol):
     """Where the claims are kept."""
 
-    def load(self) -> Mapping[str, Held]:
+    def load(self) -> Mapping[str, PreparedClaim]:
         """Return the claims by UID. ValueError: what is kept cannot be read."""
         ...
 
-    def save(self, claims: Mapping[str, Held]) -> None:
+    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
         """Keep the claims; afterwards they outlive this process, if any does."""
         ...
 
@@ -38,29 +38,29 @@ class MemoryCheckpoint:
     """Kept as long as the object is."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, Held] = {}
+        self._claims: dict[str, PreparedClaim] = {}
 
-    def load(self) -> Mapping[str, Held]:
+    def load(self) -> Mapping[str, PreparedClaim]:
         """Return the claims by UID."""
         return dict(self._claims)
 
-    def save(self, claims: Mapping[str, Held]) -> None:
+    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
         """Keep the claims."""
         self._claims = dict(claims)
 
 
-class FileCheckpoint:
+class DriverFileCheckpoint:
     """Kept in a file, written aside, synced, then moved."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self) -> Mapping[str, Held]:
+    def load(self) -> Mapping[str, PreparedClaim]:
         """Return the claims by UID. ValueError: the file cannot be read."""
         try:
             document = orjson.loads(self.path.read_bytes())
             return {
-                item["uid"]: Held(
+                item["uid"]: PreparedClaim(
                     ClaimRef(item["namespace"], item["name"], item["uid"]),
                     frozenset(item.get("devices") or ()),
                 )
@@ -71,7 +71,7 @@ class FileCheckpoint:
         except (KeyError, TypeError, orjson.JSONDecodeError) as error:
             raise ValueError(f"the checkpoint {self.path} cannot be read: {error}") from error
 
-    def save(self, claims: Mapping[str, Held]) -> None:
+    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
         """Keep the claims."""
         entries = [
             {

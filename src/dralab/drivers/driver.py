@@ -21,8 +21,15 @@ from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 __all__ = [
-    "Claim", "ClaimRef", "Config", "ContainerEdits", "DeviceHealth", "Driver", "PrepareError",
-    "Result", "SliceOf",
+    "AllocatedClaim",
+    "AllocatedDevice",
+    "ClaimRef",
+    "ContainerEdits",
+    "DeviceHealth",
+    "Driver",
+    "OpaqueConfig",
+    "PrepareError",
+    "SliceOf",
 ]  # fmt: skip
 
 
@@ -31,7 +38,7 @@ class PrepareError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class AllocatedDevice:
     """One device that a claim got. `request` may name an alternative: `gpu/large`."""
 
     request: str
@@ -54,32 +61,32 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class OpaqueConfig:
     """Opaque parameters of this driver, from the class or the claim; no requests means all."""
 
     source: str
     requests: tuple[str, ...]
     parameters: JsonObject
 
-    def covers(self, result: Result) -> bool:
+    def covers(self, result: AllocatedDevice) -> bool:
         """Return whether the parameters are meant for a device."""
         return not self.requests or result.request in self.requests or result.base in self.requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class AllocatedClaim:
     """An allocated claim, as far as this driver is concerned."""
 
     ref: ClaimRef
-    results: tuple[Result, ...]
-    configs: tuple[Config, ...]
+    results: tuple[AllocatedDevice, ...]
+    configs: tuple[OpaqueConfig, ...]
 
     @property
     def admin_access(self) -> bool:
         """Whether any device of the claim is given for administration."""
         return any(result.admin_access for result in self.results)
 
-    def config_for(self, result: Result) -> JsonObject | None:
+    def config_for(self, result: AllocatedDevice) -> JsonObject | None:
         """Return the parameters that count for a device: those of the claim win, the last wins."""
         found = None
         for source in ("FromClass", "FromClaim"):
@@ -132,12 +139,12 @@ class Driver:
             env=(f"KUBERNETES_NODE_NAME={self.node}", f"DRA_RESOURCE_DRIVER_NAME={self.name}")
         )
 
-    def edits(self, claim: Claim, result: Result) -> ContainerEdits:
+    def edits(self, claim: AllocatedClaim, result: AllocatedDevice) -> ContainerEdits:
         """Return what a container with this device sees. PrepareError: it cannot be had."""
         del claim, result
         return ContainerEdits()
 
-    def prepare(self, claim: Claim) -> Mapping[Result, ContainerEdits]:
+    def prepare(self, claim: AllocatedClaim) -> Mapping[AllocatedDevice, ContainerEdits]:
         """Make the devices of a claim ready; called again, it does the same. PrepareError."""
         known = {device["name"] for part in self.inventory() for device in part.devices}
         for result in claim.results:
@@ -152,13 +159,13 @@ class Driver:
         """Return the health of the devices; nothing where the driver cannot tell."""
         return ()
 
-    def status(self, claim: Claim) -> Sequence[JsonDict] | None:
+    def status(self, claim: AllocatedClaim) -> Sequence[JsonDict] | None:
         """Return entries for the claim's `status.devices`, None to leave it alone."""
         del claim
         return None
 
 
-def claim_of(claim: JsonObject, driver: str) -> Claim:
+def claim_of(claim: JsonObject, driver: str) -> AllocatedClaim:
     """Return an allocated claim as one driver sees it. ValueError: it has no allocation."""
     metadata = claim["metadata"]
     allocation = status_of(claim).get("allocation")
@@ -167,7 +174,7 @@ def claim_of(claim: JsonObject, driver: str) -> Claim:
         raise ValueError(f"claim {ref.namespace}/{ref.name} not allocated")
     devices = allocation.get("devices") or {}
     results = tuple(
-        Result(
+        AllocatedDevice(
             request=item["request"],
             driver=driver,
             pool=item["pool"],
@@ -180,7 +187,7 @@ def claim_of(claim: JsonObject, driver: str) -> Claim:
         if item["driver"] == driver
     )
     configs = tuple(
-        Config(
+        OpaqueConfig(
             source=item.get("source", "FromClaim"),
             requests=tuple(item.get("requests") or ()),
             parameters=item["opaque"].get("parameters") or {},
@@ -188,4 +195,4 @@ def claim_of(claim: JsonObject, driver: str) -> Claim:
         for item in devices.get("config") or ()
         if (item.get("opaque") or {}).get("driver") == driver
     )
-    return Claim(ref=ref, results=results, configs=configs)
+    return AllocatedClaim(ref=ref, results=results, configs=configs)

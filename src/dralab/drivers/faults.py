@@ -46,7 +46,7 @@ DIED: Final = 137
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CallFault:
     """One fault: it happens to the next `times` calls; 0 means to all."""
 
     call: str
@@ -55,7 +55,7 @@ class Fault:
     times: int = 0
 
 
-def parse(text: str) -> Fault:
+def parse(text: str) -> CallFault:
     """Return the fault of a text `CALL=KIND[:SECONDS][xTIMES]`; ValueError says what is wrong."""
     match = PATTERN.fullmatch(text)
     if match is None:
@@ -65,7 +65,7 @@ def parse(text: str) -> Fault:
         raise ValueError(f"nothing is called {call!r}; faults happen to: {', '.join(KINDS)}")
     if kind not in KINDS[call]:
         raise ValueError(f"{call} has no fault {kind!r}; there are: {', '.join(KINDS[call])}")
-    return Fault(call, kind, float(match[3] or 1.0), int(match[4] or 0))
+    return CallFault(call, kind, float(match[3] or 1.0), int(match[4] or 0))
 
 
 class HostProcess(Protocol):
@@ -88,7 +88,7 @@ class FaultyPlugin:
     """A plugin to which faults happen; the rest is that of the plugin it wraps."""
 
     def __init__(
-        self, plugin: HostedPlugin, process: HostProcess, faults: Sequence[Fault] = ()
+        self, plugin: HostedPlugin, process: HostProcess, faults: Sequence[CallFault] = ()
     ) -> None:
         self.plugin = plugin
         self.process = process
@@ -99,7 +99,7 @@ class FaultyPlugin:
         """The driver's name."""
         return self.plugin.driver
 
-    def inject(self, fault: Fault) -> None:
+    def inject(self, fault: CallFault) -> None:
         """Let one more fault happen from now on."""
         self.faults.append(fault)
 
@@ -144,7 +144,7 @@ class FaultyPlugin:
             for device in part.devices
         ]
 
-    def _is_ill(self, fault: Fault) -> bool:
+    def _is_ill(self, fault: CallFault) -> bool:
         if fault.call != "health":
             return False
         half = max(1, int(fault.seconds * SECOND))
@@ -174,7 +174,7 @@ class FaultyPlugin:
             self.process.die(DIED)
 
 
-def slice_faults(faults: Sequence[Fault]) -> Sequence[Fault]:
+def slice_faults(faults: Sequence[CallFault]) -> Sequence[CallFault]:
     """Return the faults that happen to what is published."""
     return [fault for fault in faults if fault.call == "slices"]
 

@@ -12,8 +12,8 @@ from dralab.api.status import ApiError
 from dralab.contracts.cdi import CdiDevice, CdiError, ContainerEdits, Spec, file_name, qualified
 from dralab.contracts.cdi_cache import Directory
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
-from dralab.drivers.checkpoint import Checkpoint, Held, MemoryCheckpoint
-from dralab.drivers.driver import Claim, Driver, PrepareError, Result, claim_of
+from dralab.drivers.checkpoint import DriverCheckpoint, MemoryCheckpoint, PreparedClaim
+from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError, claim_of
 from dralab.runtime.client import Client, Resource, amend
 from dralab.runtime.resources import CLAIMS
 
@@ -28,7 +28,7 @@ class HostedPlugin:
         driver: Driver,
         client: Client,
         directory: Directory,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: DriverCheckpoint | None = None,
     ) -> None:
         self.code = driver
         self.client = client
@@ -99,7 +99,7 @@ class HostedPlugin:
 
     # --- one claim --------------------------------------------------------------------------
 
-    def _fetch(self, ref: ClaimRef) -> Claim:
+    def _fetch(self, ref: ClaimRef) -> AllocatedClaim:
         claim = None
         for version in (self._version, *VERSIONS):
             try:
@@ -121,7 +121,7 @@ class HostedPlugin:
             raise ValueError(f"claim {ref.namespace}/{ref.name} got replaced")
         return found
 
-    def _prepare(self, claim: Claim, held: dict[str, Held]) -> Prepared:
+    def _prepare(self, claim: AllocatedClaim, held: dict[str, PreparedClaim]) -> Prepared:
         uid = claim.ref.uid
         try:
             if uid not in held:
@@ -143,7 +143,7 @@ class HostedPlugin:
             return Prepared(error=f"unable to create CDI spec file for claim: {error}")
         if uid not in held:
             self._tell_status(claim)
-            held[uid] = Held(claim.ref, _alone(claim))
+            held[uid] = PreparedClaim(claim.ref, _alone(claim))
             # Before the answer: whoever restarts now knows of the claim.
             self.checkpoint.save(held)
         common = qualified(self.kind, "common")
@@ -161,7 +161,7 @@ class HostedPlugin:
             )
         )
 
-    def _refuse_taken(self, claim: Claim, held: dict[str, Held]) -> None:
+    def _refuse_taken(self, claim: AllocatedClaim, held: dict[str, PreparedClaim]) -> None:
         """Refuse devices that another claim holds; one that is no longer its is taken over."""
         wanted = _alone(claim)
         for other in list(held.values()):
@@ -177,14 +177,14 @@ class HostedPlugin:
             self.directory.remove(file_name(self.kind, other.ref.uid))
             del held[other.ref.uid]
 
-    def _still_has(self, other: Held, devices: frozenset[str]) -> bool:
+    def _still_has(self, other: PreparedClaim, devices: frozenset[str]) -> bool:
         """Return whether a claim's allocation still says that some devices are its."""
         try:
             return bool(_alone(self._fetch(other.ref)) & devices)
         except ValueError:
             return False
 
-    def _tell_status(self, claim: Claim) -> None:
+    def _tell_status(self, claim: AllocatedClaim) -> None:
         entries = self.code.status(claim)
         if entries is None:
             return
@@ -213,7 +213,7 @@ class HostedPlugin:
             self.directory.write(file_name(self.kind, "common"), spec)
 
 
-def _alone(claim: Claim) -> frozenset[str]:
+def _alone(claim: AllocatedClaim) -> frozenset[str]:
     """Return the devices that no other claim may have: neither shared nor only looked at."""
     return frozenset(
         f"{result.pool}/{result.device}"
@@ -222,7 +222,9 @@ def _alone(claim: Claim) -> frozenset[str]:
     )
 
 
-def _never_empty(edits: ContainerEdits, claim: Claim, result: Result) -> ContainerEdits:
+def _never_empty(
+    edits: ContainerEdits, claim: AllocatedClaim, result: AllocatedDevice
+) -> ContainerEdits:
     """Return edits that say at least whose the device is: a spec may not be empty."""
     if edits:
         return edits

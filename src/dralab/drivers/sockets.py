@@ -140,11 +140,11 @@ class SocketServer:
         self._servers.append(server)
 
 
-def _version(name: str) -> wire.Version:
+def _version(name: str) -> wire.PluginVersion:
     return old_wire.version() if name == wire.OLD else wire.version(name)
 
 
-def _plugin_handler(version: wire.Version, server: SocketServer) -> Any:
+def _plugin_handler(version: wire.PluginVersion, server: SocketServer) -> Any:
     def prepare(request: Any, context: Any) -> Any:
         with server.alone(), _failing(context):
             return version.prepare_response(server.plugin.prepare(version.claims_of(request)))

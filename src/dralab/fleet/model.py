@@ -1,7 +1,7 @@
 """Nodes, pools and devices, before any API has its say.
 
 A *unit* is one physical card: the devices that share its counters. Attribute values are plain
-Python values, or `Version` and `Amount` where the API distinguishes those from strings.
+Python values, or `Version` and `SampleAmount` where the API distinguishes those from strings.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from dralab.values.version import Version
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class SampleAmount:
     """A quantity that an attribute carries, as text: `1G`."""
 
     text: str
 
 
-Attribute = bool | int | str | Version | Amount
+Attribute = bool | int | str | Version | SampleAmount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class SampleNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class SampleFleet:
     """Nodes and the pools of devices on them."""
 
     nodes: tuple[SampleNode, ...]

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dralab.fleet.model import RACK_LABEL, Amount, Attribute, Sample, SampleDevice, SamplePool
+from dralab.fleet.model import (
+    RACK_LABEL,
+    Attribute,
+    SampleAmount,
+    SampleDevice,
+    SampleFleet,
+    SamplePool,
+)
 from dralab.values.json_types import JsonDict
 from dralab.values.version import Version
 
@@ -21,7 +28,7 @@ EVOLUTION_LIMIT: Final = 128
 
 
 def nodes(
-    sample: Sample,
+    sample: SampleFleet,
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
 ) -> list[JsonDict]:
@@ -45,7 +52,7 @@ def nodes(
     ]
 
 
-def v1(sample: Sample, taints: Sequence[Mapping[str, str]] = ()) -> Iterator[JsonDict]:
+def v1(sample: SampleFleet, taints: Sequence[Mapping[str, str]] = ()) -> Iterator[JsonDict]:
     """Yield the DeviceClasses and ResourceSlices of a sample; `taints` go on every device."""
     for driver in sorted({pool.driver.split("/")[0] for pool in sample.pools}):
         yield {
@@ -58,7 +65,7 @@ def v1(sample: Sample, taints: Sequence[Mapping[str, str]] = ()) -> Iterator[Jso
         yield from _slices(pool, taints)
 
 
-def k8srm(sample: Sample) -> Iterator[JsonDict]:
+def k8srm(sample: SampleFleet) -> Iterator[JsonDict]:
     """Yield the DevicePools of a sample; a card with counters is a pool of its own."""
     for pool in sample.pools:
         units = list(pool.units) or [""]
@@ -68,7 +75,7 @@ def k8srm(sample: Sample) -> Iterator[JsonDict]:
             yield _device_pool(part, name)
 
 
-def evolution(sample: Sample) -> Iterator[JsonDict]:
+def evolution(sample: SampleFleet) -> Iterator[JsonDict]:
     """Yield the ResourcePools of a sample, each of whose pools must be of one node."""
     for pool in sample.pools:
         parts = list(_split(pool))
@@ -77,7 +84,7 @@ def evolution(sample: Sample) -> Iterator[JsonDict]:
             yield _resource_pool(part, name)
 
 
-WRITERS: Final[Mapping[str, Callable[[Sample], Iterator[JsonDict]]]] = {
+WRITERS: Final[Mapping[str, Callable[[SampleFleet], Iterator[JsonDict]]]] = {
     "v1": v1,
     "k8srm": k8srm,
     "evolution": evolution,
@@ -136,7 +143,7 @@ def _v1_device(
     attributes: JsonDict = {}
     capacity: JsonDict = {name: {"value": value} for name, value in device.capacity.items()}
     for name, value in (*pool.attributes.items(), *device.attributes.items()):
-        if isinstance(value, Amount):
+        if isinstance(value, SampleAmount):
             # v1 has no attribute that is a quantity: it is a capacity.
             capacity[_camel(name)] = {"value": value.text}
         elif isinstance(value, Version):
@@ -198,7 +205,7 @@ def _k8srm_device(device: SampleDevice) -> JsonDict:
 
 
 def _k8srm_attribute(name: str, value: Attribute) -> JsonDict:
-    if isinstance(value, Amount):
+    if isinstance(value, SampleAmount):
         return {"name": name, "quantityValue": value.text}
     if isinstance(value, Version):
         return {"name": name, "semVerValue": str(value)}
@@ -247,7 +254,7 @@ def _resource_pool(pool: SamplePool, name: str) -> JsonDict:
 
 def _evolution_attribute(name: str, value: Attribute) -> JsonDict:
     name = name if "/" in name else _identifier(name)
-    if isinstance(value, Amount):
+    if isinstance(value, SampleAmount):
         return {"name": name, "quantity": value.text}
     if isinstance(value, Version):
         return {"name": name, "version": str(value)}

@@ -10,10 +10,10 @@ from typing import Final
 from dralab.fleet import catalog
 from dralab.fleet.model import (
     RACK_LABEL,
-    Amount,
     Attribute,
-    Sample,
+    SampleAmount,
     SampleDevice,
+    SampleFleet,
     SampleNode,
     SamplePool,
 )
@@ -28,7 +28,7 @@ PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 PCI_BUS_ID: Final = "resource.kubernetes.io/pciBusID"
 GPU_DRIVER: Final = "gpu.nvidia.com"
 
-Builder = Callable[[int, Randomness], Sample]
+Builder = Callable[[int, Randomness], SampleFleet]
 
 
 class UnknownShape(ValueError):  # noqa: N818 - it says what happened
@@ -44,7 +44,7 @@ def names() -> list[str]:
     return sorted(SHAPES)
 
 
-def sample(shape: str, *, nodes: int | None = None, seed: int = 0, gpus: int = 8) -> Sample:
+def sample(shape: str, *, nodes: int | None = None, seed: int = 0, gpus: int = 8) -> SampleFleet:
     """Return the sample of a shape with so many nodes (default: the shape's own number).
 
     `gpus` is how many cards a `dgxa100` node has. UnknownShape lists the names that are known.
@@ -61,7 +61,7 @@ def sample(shape: str, *, nodes: int | None = None, seed: int = 0, gpus: int = 8
 
 
 def _foozers(model: str, size: str) -> Builder:
-    def build(count: int, _: Randomness) -> Sample:
+    def build(count: int, _: Randomness) -> SampleFleet:
         numas, per_numa = FOOZER_SIZES[size]
         shape = f"foozer-{model}-{size}"
         pools = [
@@ -82,12 +82,12 @@ def _foozers(model: str, size: str) -> Builder:
             )
             for number in range(count)
         ]
-        return Sample(nodes=_nodes([pool.node for pool in pools]), pools=tuple(pools))
+        return SampleFleet(nodes=_nodes([pool.node for pool in pools]), pools=tuple(pools))
 
     return build
 
 
-def _dgxa100(count: int, chance: Randomness, gpus: int) -> Sample:
+def _dgxa100(count: int, chance: Randomness, gpus: int) -> SampleFleet:
     names = [f"nvidia-{number:02d}" for number in range(count)]
     model = catalog.A100
     shared: dict[str, Attribute] = {
@@ -119,7 +119,7 @@ def _dgxa100(count: int, chance: Randomness, gpus: int) -> Sample:
         )
         for node in names
     ]
-    return Sample(nodes=_nodes(names), pools=tuple(pools))
+    return SampleFleet(nodes=_nodes(names), pools=tuple(pools))
 
 
 def partitions(
@@ -150,14 +150,14 @@ def partitions(
 def _gpu_nodes(prefix: str, model: catalog.GpuModel, gpus: int, nics: int) -> Builder:
     """Return a builder of nodes of `gpus` cards and `nics` network cards on two sockets."""
 
-    def build(count: int, chance: Randomness) -> Sample:
+    def build(count: int, chance: Randomness) -> SampleFleet:
         names = [f"{prefix}-{number:03d}" for number in range(count)]
         pools = [
             pool
             for node in names
             for pool in (_gpus(node, model, gpus, chance), _nics(node, nics, chance))
         ]
-        return Sample(nodes=_nodes(names, cpu="192", memory="2Ti"), pools=tuple(pools))
+        return SampleFleet(nodes=_nodes(names, cpu="192", memory="2Ti"), pools=tuple(pools))
 
     return build
 
@@ -248,7 +248,7 @@ def _place(index: int, count: int) -> dict[str, Attribute]:
     }
 
 
-def _nvl72(count: int, chance: Randomness) -> Sample:
+def _nvl72(count: int, chance: Randomness) -> SampleFleet:
     """Return racks' compute trays: 18 trays of 4 GPUs make one NVLink domain of 72."""
     nodes: list[SampleNode] = []
     pools: list[SamplePool] = []
@@ -266,16 +266,16 @@ def _nvl72(count: int, chance: Randomness) -> Sample:
             domain["nvlinkDomain"] = pools[rack * 36].devices[0].attributes["nvlinkDomain"]
         pools.append(_gpus(name, catalog.GB200, 4, chance, domain))
         pools.append(_nics(name, 4, chance))
-    return Sample(nodes=tuple(nodes), pools=tuple(pools))
+    return SampleFleet(nodes=tuple(nodes), pools=tuple(pools))
 
 
-def _sriov(count: int, chance: Randomness) -> Sample:
+def _sriov(count: int, chance: Randomness) -> SampleFleet:
     names = [f"sriov-{number:03d}" for number in range(count)]
     pools = tuple(_nics(node, 2, chance, vfs=16) for node in names)
-    return Sample(nodes=_nodes(names, cpu="64", memory="512Gi"), pools=pools)
+    return SampleFleet(nodes=_nodes(names, cpu="64", memory="512Gi"), pools=pools)
 
 
-def _tpu(count: int, _: Randomness) -> Sample:
+def _tpu(count: int, _: Randomness) -> SampleFleet:
     """Return hosts of four chips in a 2 x 2 square; four hosts make one 4 x 4 slice."""
     names = [f"tpu-{number:03d}" for number in range(count)]
     pools = []
@@ -302,10 +302,10 @@ def _tpu(count: int, _: Randomness) -> Sample:
                 ),
             )
         )
-    return Sample(nodes=_nodes(names, cpu="112", memory="192Gi"), pools=tuple(pools))
+    return SampleFleet(nodes=_nodes(names, cpu="112", memory="192Gi"), pools=tuple(pools))
 
 
-def _fpga(count: int, _: Randomness) -> Sample:
+def _fpga(count: int, _: Randomness) -> SampleFleet:
     """Return cards of four regions each: the whole card, or its regions one by one."""
     names = [f"fpga-{number:03d}" for number in range(count)]
     pools = []
@@ -314,7 +314,7 @@ def _fpga(count: int, _: Randomness) -> Sample:
         for card in range(2):
             shared: dict[str, Attribute] = {
                 "family": "example-7",
-                "bandwidth": Amount("100G"),
+                "bandwidth": SampleAmount("100G"),
                 **_place(card, 2),
             }
             unit = f"card-{card}"
@@ -346,10 +346,10 @@ def _fpga(count: int, _: Randomness) -> Sample:
                 devices=tuple(devices),
             )
         )
-    return Sample(nodes=_nodes(names), pools=tuple(pools))
+    return SampleFleet(nodes=_nodes(names), pools=tuple(pools))
 
 
-def _network(count: int, _: Randomness) -> Sample:
+def _network(count: int, _: Randomness) -> SampleFleet:
     """Return racks of four nodes, each with a chassis of devices attached over the network."""
     nodes = tuple(
         SampleNode(name=f"host-{number:03d}", labels={RACK_LABEL: f"rack-{number // 4}"})
@@ -372,7 +372,7 @@ def _network(count: int, _: Randomness) -> Sample:
         )
         for rack in racks
     )
-    return Sample(nodes=nodes, pools=pools)
+    return SampleFleet(nodes=nodes, pools=pools)
 
 
 def _nodes(names: list[str], cpu: str = "16", memory: str = "64Gi") -> tuple[SampleNode, ...]:

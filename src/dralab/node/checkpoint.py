@@ -20,7 +20,7 @@ class CheckpointError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ClaimInfo:
     """One claim that pods of the node use, with its devices by driver."""
 
     ref: ClaimRef
@@ -28,14 +28,14 @@ class Held:
     devices: Mapping[str, tuple[PreparedDevice, ...]]
 
 
-class Checkpoint(Protocol):
+class NodeCheckpoint(Protocol):
     """Where the claims of a node are kept."""
 
-    def load(self) -> Sequence[Held]:
+    def load(self) -> Sequence[ClaimInfo]:
         """Return the claims. CheckpointError."""
         ...
 
-    def save(self, held: Sequence[Held]) -> None:
+    def save(self, held: Sequence[ClaimInfo]) -> None:
         """Keep the claims."""
         ...
 
@@ -43,29 +43,29 @@ class Checkpoint(Protocol):
 class NoCheckpoint:
     """A node whose memory ends with its process."""
 
-    def load(self) -> Sequence[Held]:
+    def load(self) -> Sequence[ClaimInfo]:
         """Return no claims."""
         return ()
 
-    def save(self, held: Sequence[Held]) -> None:
+    def save(self, held: Sequence[ClaimInfo]) -> None:
         """Keep nothing."""
 
 
-class FileCheckpoint:
+class NodeFileCheckpoint:
     """Claims in a file, written aside and moved."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._written = b""
 
-    def load(self) -> Sequence[Held]:
+    def load(self) -> Sequence[ClaimInfo]:
         """Return the claims. CheckpointError: not a checkpoint, or a wrong checksum."""
         try:
             return decode(self.path.read_bytes())
         except FileNotFoundError:
             return ()
 
-    def save(self, held: Sequence[Held]) -> None:
+    def save(self, held: Sequence[ClaimInfo]) -> None:
         """Keep the claims; the same ones again cost nothing."""
         data = encode(held)
         if data == self._written:
@@ -80,7 +80,7 @@ class FileCheckpoint:
         self._written = data
 
 
-def encode(held: Sequence[Held]) -> bytes:
+def encode(held: Sequence[ClaimInfo]) -> bytes:
     """Return the text of a checkpoint: data as a string, and its CRC-32.
 
     >>> encode([]).endswith(b'"Checksum":2361995144}')
@@ -104,7 +104,7 @@ def encode(held: Sequence[Held]) -> bytes:
     return orjson.dumps({"Data": text.decode(), "Checksum": zlib.crc32(text)})
 
 
-def decode(raw: bytes) -> list[Held]:
+def decode(raw: bytes) -> list[ClaimInfo]:
     """Return the claims of a checkpoint's text. CheckpointError."""
     try:
         outer = orjson.loads(raw)
@@ -127,7 +127,7 @@ def decode(raw: bytes) -> list[Held]:
                 )
                 for driver, state in (entry["DriverState"] or {}).items()
             }
-            found.append(Held(ref, tuple(sorted(entry["PodUIDs"] or ())), devices))
+            found.append(ClaimInfo(ref, tuple(sorted(entry["PodUIDs"] or ())), devices))
     except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
         raise CheckpointError(f"the checkpoint cannot be read: {error}") from error
     return found

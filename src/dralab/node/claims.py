@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.contracts.plugin import ClaimRef, PluginError, Prepared, PreparedDevice
-from dralab.node.checkpoint import Checkpoint, Held, NoCheckpoint
+from dralab.node.checkpoint import ClaimInfo, NoCheckpoint, NodeCheckpoint
 from dralab.node.plugins import Plugins
 from dralab.objects.claims import claims_by_entry, extended_claim, made_claims
 from dralab.objects.metadata import key_of, owner_uids, status_of, uid_of
@@ -61,7 +61,7 @@ class ClaimsOfNode:
         engine: Engine,
         client: Client,
         plugins: Plugins,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: NodeCheckpoint | None = None,
     ) -> None:
         self.engine = engine
         self.client = client
@@ -349,7 +349,7 @@ class ClaimsOfNode:
     def _save(self) -> None:
         self.checkpoint.save(
             [
-                Held(held.ref, tuple(sorted(held.pods)), dict(held.devices))
+                ClaimInfo(held.ref, tuple(sorted(held.pods)), dict(held.devices))
                 for _, held in sorted(self._claims.items())
             ]
         )

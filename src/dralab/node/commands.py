@@ -17,7 +17,7 @@ Output = Callable[[int, bytes], None]
 TIMED_OUT = 124
 
 
-class Command:
+class CommandProcess:
     """One command as a process group of its own; `terminal` is (ours, its)."""
 
     def __init__(

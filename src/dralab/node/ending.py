@@ -11,21 +11,21 @@ from typing import Final
 from dralab.kernel.clock import SECOND
 from dralab.node.containers import Container, StartError
 from dralab.node.node_context import NodeContext
-from dralab.node.running import Running
+from dralab.node.running import RunningContainer
 from dralab.node.shell import lasts
 from dralab.values.json_types import JsonDict, JsonObject
 
 LEAST: Final = 2.0  # kubelet: minimumGracePeriodInSeconds, what is left after a hook
 
 
-def next_to_end(containers: Sequence[Running]) -> list[Running]:
+def next_to_end(containers: Sequence[RunningContainer]) -> list[RunningContainer]:
     """Return who is to end now: all that are no sidecars; then sidecars, the last one first."""
     alive = [each for each in containers if each.alive]
     others = [each for each in alive if not each.sidecar]
     return others[::-1] or alive[-1:]
 
 
-def end(node: NodeContext, pod: JsonDict, each: Running, grace: float) -> bool:
+def end(node: NodeContext, pod: JsonDict, each: RunningContainer, grace: float) -> bool:
     """Ask a container to end within `grace` seconds; return whether it had not been asked yet.
 
     Asked again with less time it gets less.

@@ -22,7 +22,7 @@ from dralab.apiserver.http.guard import Guard
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.routing import not_found, segments_of
 from dralab.apiserver.http.serving import HttpServer, address, listen
-from dralab.apiserver.nodes import SECRETS_OF_NODES, STREAMS, VERBS, Wanted
+from dralab.apiserver.nodes import SECRETS_OF_NODES, STREAMS, VERBS, NodeRequest
 from dralab.node.streams import PodStreams
 from dralab.objects.metadata import status_of
 from dralab.runtime.resources import SECRETS
@@ -87,7 +87,7 @@ class NodeApp(AsgiBase):
         return HttpResponse(headers=JSON, body=orjson.dumps(body))
 
 
-def _wanted(parts: list[str], request: HttpRequest) -> Wanted:
+def _wanted(parts: list[str], request: HttpRequest) -> NodeRequest:
     """Return what a path asks for: /verb/namespace/pod[/uid][/container]. ApiError."""
     verb, *rest = parts or [""]
     least = 2 if verb == "portForward" else 3
@@ -96,7 +96,7 @@ def _wanted(parts: list[str], request: HttpRequest) -> Wanted:
     if verb not in VERBS.values() or not least <= len(rest) <= most:
         raise not_found()
     query = {NAMES_OF_STREAMS.get(k, k): v for k, v in query_of(request.query).items()}
-    return Wanted(
+    return NodeRequest(
         verb=verb,
         namespace=rest[0],
         pod=rest[1],
@@ -106,7 +106,7 @@ def _wanted(parts: list[str], request: HttpRequest) -> Wanted:
     )
 
 
-class Endpoint:
+class EndpointServer:
     """The endpoint of a node in a process of its own, served by a thread from `start` to `stop`.
 
     Its authority, certificate and token are kept in `directory`. ServingError where it cannot

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from dralab.api.status import ApiError
 from dralab.apiserver.http.feeds import Feed
 from dralab.apiserver.http.messages import Answer, Upgrade
-from dralab.apiserver.nodes import Wanted, chosen
-from dralab.node.spdy import CANCEL, REFUSED, Frame, Reader, SpdyError, Type, Writer
+from dralab.apiserver.nodes import NodeRequest, chosen
+from dralab.node.spdy import CANCEL, REFUSED, Frame, FrameReader, FrameType, FrameWriter, SpdyError
 
 TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"
 CHANNELS: Final = ("v4.channel.k8s.io", "portforward.k8s.io")
@@ -24,7 +24,7 @@ CONNECT_TIME: Final = 10.0
 PIECE: Final = 32 * 1024
 
 
-def forwarded(wanted: Wanted, host: str, owns: Callable[[int], bool]) -> Answer:
+def forwarded(wanted: NodeRequest, host: str, owns: Callable[[int], bool]) -> Answer:
     """Return the WebSocket that leads to ports at `host`, in the protocol that a client speaks.
 
     `owns` says whether a port is the pod's own; it is called in a thread, for each connection.
@@ -35,7 +35,7 @@ def forwarded(wanted: Wanted, host: str, owns: Callable[[int], bool]) -> Answer:
     return _Channels(host, owns, _ports(wanted)).upgrade(protocol)
 
 
-def _ports(wanted: Wanted) -> list[int]:
+def _ports(wanted: NodeRequest) -> list[int]:
     texts = [
         text for name in ("ports", "port") for each in wanted.query.get(name, ())
         for text in each.split(",")
@@ -158,7 +158,7 @@ class _Tunnel:
 
     def __init__(self, host: str, owns: Callable[[int], bool]) -> None:
         self._client = _Client(host, owns, self)
-        self._reader, self._writer = Reader(), Writer()
+        self._reader, self._writer = FrameReader(), FrameWriter()
         self._errors: dict[str, int] = {}  # request -> its error stream
         self._pairs: dict[int, int] = {}  # data stream -> its error stream
 
@@ -168,15 +168,15 @@ class _Tunnel:
 
     def came(self, number: int, data: bytes) -> None:
         """Pass on what a port says."""
-        self._say(Frame(type=Type.DATA, stream=number, payload=data))
+        self._say(Frame(type=FrameType.DATA, stream=number, payload=data))
 
     def over(self, number: int, problem: str) -> None:
         """End both streams; the reason, if there is one, is what the error stream says."""
         error = self._pairs.pop(number, None)
-        self._say(Frame(type=Type.DATA, stream=number, fin=True))
+        self._say(Frame(type=FrameType.DATA, stream=number, fin=True))
         if error is not None:
             text = problem.encode()
-            self._say(Frame(type=Type.DATA, stream=error, payload=text, fin=True))
+            self._say(Frame(type=FrameType.DATA, stream=error, payload=text, fin=True))
 
     async def _receive(self, message: bytes) -> None:
         try:
@@ -188,19 +188,19 @@ class _Tunnel:
     async def _take(self, frame: Frame) -> None:
         client, number = self._client, frame.stream
         match frame.type:
-            case Type.SYN_STREAM:
+            case FrameType.SYN_STREAM:
                 self._begin(number, frame.headers)
-            case Type.DATA if number in self._pairs:
+            case FrameType.DATA if number in self._pairs:
                 if frame.payload:
                     await client.send(number, frame.payload)
                 if frame.fin and (found := client.connections.get(number)) is not None:
                     await found.finish()
-            case Type.RST_STREAM if number in self._pairs:
+            case FrameType.RST_STREAM if number in self._pairs:
                 client.end(number)
                 self.over(number, "")
-            case Type.PING:
+            case FrameType.PING:
                 self._say(frame)
-            case Type.GOAWAY:
+            case FrameType.GOAWAY:
                 client.feed.end()
             case _:
                 pass
@@ -217,9 +217,11 @@ class _Tunnel:
             kind == "data" and known is None
         ) or kind not in {"data", "error"}:  # fmt: skip
             status = CANCEL if port else REFUSED
-            self._say(Frame(type=Type.RST_STREAM, stream=number, payload=status.to_bytes(4, "big")))
+            self._say(
+                Frame(type=FrameType.RST_STREAM, stream=number, payload=status.to_bytes(4, "big"))
+            )
             return
-        self._say(Frame(type=Type.SYN_REPLY, stream=number))
+        self._say(Frame(type=FrameType.SYN_REPLY, stream=number))
         if kind == "error":
             self._errors[request] = number
         else:

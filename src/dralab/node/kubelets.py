@@ -9,17 +9,16 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.contracts.cdi_cache import Cache as CdiCache
-from dralab.contracts.cdi_cache import Directory, MemoryDirectory
+from dralab.contracts.cdi_cache import CdiCache, Directory, MemoryDirectory
 from dralab.contracts.plugin import Plugin
 from dralab.kernel.clock import SECOND, Clock, rfc3339_micro
-from dralab.node.checkpoint import Checkpoint
+from dralab.node.checkpoint import NodeCheckpoint
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.containers import ContainerRuntime
 from dralab.node.named_slices import NamedSlices
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
-from dralab.node.running import Running
+from dralab.node.running import RunningContainer
 from dralab.objects.conditions import condition_of
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
@@ -76,7 +75,7 @@ class Kubelet:
         number: int,
         *,
         directories: Sequence[Directory] | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: NodeCheckpoint | None = None,
     ) -> None:
         manager = kubelets.manager
         self.spec = spec
@@ -186,7 +185,7 @@ class Kubelets:
         spec: NodeSpec,
         *,
         directories: Sequence[Directory] | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: NodeCheckpoint | None = None,
     ) -> Kubelet:
         """Add a node; it is registered once the caches are synced."""
         kubelet = Kubelet(
@@ -208,7 +207,7 @@ class Kubelets:
                     if each.container is not None and getattr(each.container, "real", False):
                         each.container.stop(0)
 
-    def find(self, pod: JsonDict, container: str) -> Running | None:
+    def find(self, pod: JsonDict, container: str) -> RunningContainer | None:
         """Return a container of a pod that runs, or ran, here."""
         kubelet = self.nodes.get(pod["spec"].get("nodeName", ""))
         life = kubelet.pods.get(uid_of(pod)) if kubelet is not None else None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from dralab.contracts.cdi_cache import Cache
+from dralab.contracts.cdi_cache import CdiCache
 from dralab.kernel.clock import Clock
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.containers import ContainerRuntime
@@ -21,7 +21,7 @@ class NodeContext(Protocol):
     ip: str
     client: Client
     claims: ClaimsOfNode
-    cdi: Cache
+    cdi: CdiCache
     runtime: ContainerRuntime
     recorder: Recorder
 

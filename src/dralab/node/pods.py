@@ -13,8 +13,8 @@ from dralab.node.ending import end, next_to_end
 from dralab.node.environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.node_context import NodeContext
 from dralab.node.probing import probe
-from dralab.node.running import Probing, Running
-from dralab.node.statuses import Verdict, conditions
+from dralab.node.running import Probing, RunningContainer
+from dralab.node.statuses import PodEnd, conditions
 from dralab.objects.claims import uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
@@ -38,8 +38,10 @@ class PodLife:
         self.uid = uid_of(pod)
         status = status_of(pod)
         spec = pod["spec"]
-        self.inits = [Running(item, init=True) for item in spec.get("initContainers") or ()]
-        self.mains = [Running(item) for item in spec.get("containers") or ()]
+        self.inits = [
+            RunningContainer(item, init=True) for item in spec.get("initContainers") or ()
+        ]
+        self.mains = [RunningContainer(item) for item in spec.get("containers") or ()]
         self.begun = node.clock.now()
         self.started = status.get("startTime") or rfc3339(self.begun)
         self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
@@ -49,13 +51,13 @@ class PodLife:
         self.releasing = False
         self.tries = 0
         self.not_before = 0
-        self.verdict: Verdict | None = None
+        self.verdict: PodEnd | None = None
         self.stopped = False
         self.ends_by: int | None = None
         self._remember(status)
 
     @property
-    def containers(self) -> list[Running]:
+    def containers(self) -> list[RunningContainer]:
         """All containers, init containers first."""
         return [*self.inits, *self.mains]
 
@@ -63,7 +65,7 @@ class PodLife:
         """Whether nothing of it runs or is held any more."""
         return self.released and not any(each.alive for each in self.containers)
 
-    def container(self, name: str) -> Running | None:
+    def container(self, name: str) -> RunningContainer | None:
         """Return a container by its name."""
         return next((each for each in self.containers if each.name == name), None)
 
@@ -79,7 +81,7 @@ class PodLife:
             return self._release()
         deadline = self._deadline()
         if deadline is not None and deadline <= 0:
-            self.verdict = Verdict(
+            self.verdict = PodEnd(
                 "Failed",
                 "DeadlineExceeded",
                 "Pod was active on the node longer than the specified deadline",
@@ -223,7 +225,7 @@ class PodLife:
                 delays.append(again)
         return min(delays, default=None)
 
-    def _again(self, each: Running) -> int | None:
+    def _again(self, each: RunningContainer) -> int | None:
         left = each.due(self.node.clock.now())
         if left > 0:
             if each.waiting != "CrashLoopBackOff":
@@ -242,7 +244,7 @@ class PodLife:
         each.again()
         return self._start(each)
 
-    def _start(self, each: Running) -> int | None:
+    def _start(self, each: RunningContainer) -> int | None:
         node, now = self.node, self.node.clock.now()
         if not self.ip:
             self.ip = node.new_ip()
@@ -299,14 +301,14 @@ class PodLife:
     def _warn(self, reason: str, message: str) -> None:
         self.node.recorder.event(self.pod, "Pod", reason, message, type="Warning")
 
-    def _refused(self, each: Running, reason: str, message: str) -> int:
+    def _refused(self, each: RunningContainer, reason: str, message: str) -> int:
         if each.message != message:
             self.node.recorder.event(self.pod, "Pod", "Failed", f"Error: {message}", type="Warning")
         each.waiting, each.message = reason, message
         each.not_before = self.node.clock.now() + REFUSED_FOR
         return REFUSED_FOR
 
-    def _ended(self, each: Running, number: int, exit: Exit) -> None:
+    def _ended(self, each: RunningContainer, number: int, exit: Exit) -> None:
         if each.number == number:
             each.ended(exit, self.node.clock.now())
             self.node.wake(self.pod)
@@ -332,7 +334,7 @@ class PodLife:
                 delays.append(max(0, probing.next - now))
         return delays
 
-    def _ask(self, each: Running, kind: str, probing: Probing) -> None:
+    def _ask(self, each: RunningContainer, kind: str, probing: Probing) -> None:
         """Ask a probe that takes real time, beside everything else."""
         container = each.container
         if probing.asked or container is None:
@@ -349,7 +351,9 @@ class PodLife:
 
         self.node.offload(lambda: probe(container, probing.spec), answered)
 
-    def _answered(self, each: Running, kind: str, probing: Probing, problem: str | None) -> bool:
+    def _answered(
+        self, each: RunningContainer, kind: str, probing: Probing, problem: str | None
+    ) -> bool:
         """Take a probe's answer; return whether the container is ended for it."""
         failed = probing.take(success=problem is None, now=self.node.clock.now())
         if problem is not None and probing.failures <= probing.spec.get("failureThreshold", 3):
@@ -360,7 +364,7 @@ class PodLife:
             return True
         return False
 
-    def _kill(self, each: Running, kind: str) -> None:
+    def _kill(self, each: RunningContainer, kind: str) -> None:
         word = "startup" if kind == "startupProbe" else "liveness"
         self.node.recorder.event(
             self.pod,
@@ -380,7 +384,7 @@ class PodLife:
         for each in self.inits:
             failed = each.exit is not None and each.exit.code != 0 and not each.alive
             if failed and not each.sidecar and policy == "Never":
-                self.verdict = Verdict("Failed")
+                self.verdict = PodEnd("Failed")
         if any(each.alive for each in self.mains) or self.verdict is not None:
             self._stop_sidecars()
             return self.verdict is not None
@@ -392,7 +396,7 @@ class PodLife:
         ):
             return False
         failed = not over or any(each.exit is not None and each.exit.code for each in self.mains)
-        self.verdict = Verdict("Failed" if failed else "Succeeded")
+        self.verdict = PodEnd("Failed" if failed else "Succeeded")
         self._stop_sidecars()
         return True
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from dralab.kernel.clock import SECOND
-from dralab.node.commands import Command
+from dralab.node.commands import CommandProcess
 from dralab.node.containers import Container, ContainerStart, Exit, Session, StartError
 from dralab.node.images import command_of
 from dralab.node.listening import reaches_only
@@ -175,7 +175,7 @@ class ProcessContainer:
         self._ended = ended
         self._killer: Timer | None = None
         self._lock = threading.Lock()
-        self._commands: set[Command] = set()
+        self._commands: set[CommandProcess] = set()
         self._killed = False
         self._over = threading.Event()
         self._env = {
@@ -252,7 +252,7 @@ class ProcessContainer:
         terminal = os.openpty() if session.tty else None
         try:
             words = self._launched(argv, os.ttyname(terminal[1]) if terminal else "")
-            command = Command(
+            command = CommandProcess(
                 words, self._cwd, self._env, output, session=session, terminal=terminal
             )
         finally:

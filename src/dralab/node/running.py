@@ -14,7 +14,7 @@ LONG_ENOUGH: Final = 600 * SECOND
 
 
 @dataclass(slots=True)
-class Running:
+class RunningContainer:
     """What is known of one container of one pod."""
 
     spec: JsonObject

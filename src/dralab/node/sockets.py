@@ -47,7 +47,9 @@ logger = logging.getLogger(__name__)
 class SocketPlugin:
     """A driver at the other end of a socket. Calls wait: make them beside the events."""
 
-    def __init__(self, driver: str, endpoint: str, version: wire.Version, clock: Clock) -> None:
+    def __init__(
+        self, driver: str, endpoint: str, version: wire.PluginVersion, clock: Clock
+    ) -> None:
         self.name = driver
         self.endpoint = endpoint
         self.version = version

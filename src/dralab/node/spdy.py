@@ -47,7 +47,7 @@ DICTIONARY: Final = (
 )
 
 
-class Type(IntEnum):
+class FrameType(IntEnum):
     """Kinds of control frames; `DATA` is none, and has no number of its own."""
 
     DATA = 0
@@ -69,14 +69,14 @@ class SpdyError(ValueError):
 class Frame:
     """One frame: `payload` is the data, or what follows the stream's number in a control frame."""
 
-    type: Type
+    type: FrameType
     stream: int = 0
     payload: bytes = b""
     fin: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Reader:
+class FrameReader:
     """Bytes in, frames out; unknown control frames are passed over."""
 
     def __init__(self) -> None:
@@ -100,25 +100,27 @@ class Reader:
                     yield frame
             else:
                 number = int.from_bytes(head[:4], "big")
-                yield Frame(type=Type.DATA, stream=number, payload=payload, fin=bool(head[4] & FIN))
+                yield Frame(
+                    type=FrameType.DATA, stream=number, payload=payload, fin=bool(head[4] & FIN)
+                )
 
     def _control(self, head: bytes, payload: bytes) -> Frame | None:
         if int.from_bytes(head[:2], "big") & 0x7FFF != VERSION:
             raise SpdyError("a frame of another version than 3")
         try:
-            kind = Type(int.from_bytes(head[2:4], "big"))
+            kind = FrameType(int.from_bytes(head[2:4], "big"))
         except ValueError:
             return None
         fin = bool(head[4] & FIN)
-        if kind in {Type.SETTINGS, Type.WINDOW_UPDATE, Type.DATA}:
+        if kind in {FrameType.SETTINGS, FrameType.WINDOW_UPDATE, FrameType.DATA}:
             return None
-        if kind is Type.PING:
+        if kind is FrameType.PING:
             return Frame(type=kind, payload=payload)
         if len(payload) < 4:
             raise SpdyError("a frame that ends too early")
         number = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
         # A new stream also names another, its priority and a slot.
-        skip = {Type.SYN_STREAM: 10, Type.SYN_REPLY: 4, Type.HEADERS: 4}.get(kind)
+        skip = {FrameType.SYN_STREAM: 10, FrameType.SYN_REPLY: 4, FrameType.HEADERS: 4}.get(kind)
         if skip is None:
             return Frame(type=kind, stream=number, payload=payload[4:])
         return Frame(type=kind, stream=number, headers=self._headers(payload[skip:]), fin=fin)
@@ -141,7 +143,7 @@ class Reader:
         return {name.lower(): value for name, value in zip(words[::2], words[1::2], strict=True)}
 
 
-class Writer:
+class FrameWriter:
     """Frames as bytes; headers go on where those of the last frame ended."""
 
     def __init__(self) -> None:
@@ -151,12 +153,12 @@ class Writer:
         """Return a frame's bytes."""
         fin = FIN if frame.fin else 0
         number = frame.stream.to_bytes(4, "big")
-        if frame.type is Type.DATA:
+        if frame.type is FrameType.DATA:
             return number + bytes([fin]) + len(frame.payload).to_bytes(3, "big") + frame.payload
-        if frame.type is Type.PING:
+        if frame.type is FrameType.PING:
             payload = frame.payload
-        elif frame.type in {Type.SYN_STREAM, Type.SYN_REPLY, Type.HEADERS}:
-            middle = bytes(6) if frame.type is Type.SYN_STREAM else b""
+        elif frame.type in {FrameType.SYN_STREAM, FrameType.SYN_REPLY, FrameType.HEADERS}:
+            middle = bytes(6) if frame.type is FrameType.SYN_STREAM else b""
             payload = number + middle + self._headers(frame.headers)
         else:
             payload = number + frame.payload

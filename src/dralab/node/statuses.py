@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dralab.node.running import Running
+from dralab.node.running import RunningContainer
 from dralab.objects.conditions import condition_of
 from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodEnd:
     """How a pod ended."""
 
     phase: str
@@ -20,10 +20,10 @@ class Verdict:
 
 def conditions(
     pod: JsonDict,
-    inits: Sequence[Running],
-    mains: Sequence[Running],
+    inits: Sequence[RunningContainer],
+    mains: Sequence[RunningContainer],
     *,
-    over: Verdict | None,
+    over: PodEnd | None,
     initialized: bool,
     started: bool,
 ) -> list[dict[str, Any]]:

@@ -11,14 +11,14 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.application import TEXT
 from dralab.apiserver.http.feeds import Feed
 from dralab.apiserver.http.messages import Answer, ByteStream, HttpResponse, Upgrade
-from dralab.apiserver.nodes import Wanted, chosen
+from dralab.apiserver.nodes import NodeRequest, chosen
 from dralab.apiserver.resources.options import Query
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.node.containers import ContainerRuntime, Session, StartError
 from dralab.node.forwarding import forwarded
 from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.logs import Log, shown
-from dralab.node.running import Running
+from dralab.node.running import RunningContainer
 from dralab.objects.metadata import Key, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
@@ -39,7 +39,7 @@ class PodStreams:
     def __init__(self, kubelets: "Kubelets") -> None:
         self.kubelets = kubelets
 
-    def answer(self, node: str, wanted: Wanted) -> Answer | None:
+    def answer(self, node: str, wanted: NodeRequest) -> Answer | None:
         """Answer for a pod of a node; None where it is not one of these. ApiError."""
         kubelet = self.kubelets.nodes.get(node)
         if kubelet is None:
@@ -68,7 +68,10 @@ class PodStreams:
 
 
 def _log(
-    pod: JsonDict | None, run: Running | None, wanted: Wanted, runtime: ContainerRuntime
+    pod: JsonDict | None,
+    run: RunningContainer | None,
+    wanted: NodeRequest,
+    runtime: ContainerRuntime,
 ) -> Log:
     """Return what a container has written, also before the node's process began. ApiError."""
     previous, began = _true(wanted.query, "previous"), run is not None and run.number > 0
@@ -190,7 +193,7 @@ def _attach(log: Log, protocol: str) -> Answer:
     return Upgrade(source=feed, receive=lambda _: None, protocol=protocol)
 
 
-def _exec(run: Running, argv: Sequence[str], session: Session, protocol: str) -> Answer:
+def _exec(run: RunningContainer, argv: Sequence[str], session: Session, protocol: str) -> Answer:
     container = run.container
     feed = Feed(on_close=session.leave)
 
@@ -236,7 +239,7 @@ def _exec(run: Running, argv: Sequence[str], session: Session, protocol: str) ->
 # --- ports --------------------------------------------------------------------------------------
 
 
-def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: Wanted) -> Answer:
+def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: NodeRequest) -> Answer:
     if life is None or not any(each.alive for each in life.mains):
         phase = status_of(life.pod).get("phase") if life is not None else "Pending"
         raise ApiError.bad_request(

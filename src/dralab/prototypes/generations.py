@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.evolution import normalize as evolution_normalize
+from dralab.prototypes.evolution.cluster import EvolutionCluster as EvolutionWorld
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
-from dralab.prototypes.evolution.world import World as EvolutionWorld
 from dralab.prototypes.findings import NormalizedDocument, with_amounts
 from dralab.prototypes.k8srm import normalize as k8srm_normalize
+from dralab.prototypes.k8srm.cluster import K8srmCluster as K8srmWorld
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
-from dralab.prototypes.k8srm.world import World as K8srmWorld
-from dralab.prototypes.placement import Generation, World
+from dralab.prototypes.placement import Generation, GenerationCluster
 from dralab.prototypes.v1 import V1
 from dralab.values.json_types import JsonDict
 
@@ -26,7 +26,7 @@ class K8srm:
         """Return a document as k8srm reads it."""
         return with_amounts(k8srm_normalize.normalize(item))
 
-    def world(self, objects: Sequence[JsonDict]) -> World:
+    def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
         """Return the world that normalized objects describe."""
         return K8srmWorld(objects)
 
@@ -41,7 +41,7 @@ class Evolution:
         """Return a document as dra-evolution reads it."""
         return with_amounts(evolution_normalize.normalize(item))
 
-    def world(self, objects: Sequence[JsonDict]) -> World:
+    def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
         """Return the world that normalized objects describe."""
         return EvolutionWorld(objects)
 

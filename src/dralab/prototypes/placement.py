@@ -24,7 +24,7 @@ class ExpressionFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class PlacedDevice:
     """A device as people name it: where it is and what it is for."""
 
     claim: str
@@ -38,7 +38,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class PlacedPod:
     """A pod that can run on a node.
 
     `claims` are the claim objects with their new status, generated ones included; `pod` is the pod
@@ -47,7 +47,7 @@ class Placed:
 
     pod: JsonDict
     node: str
-    devices: tuple[Device, ...]
+    devices: tuple[PlacedDevice, ...]
     claims: tuple[JsonDict, ...]
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ def refused(filters: NodeFilters, pod: JsonDict) -> tuple[NodeRefusal, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unplaced:
+class UnplacedPod:
     """A pod that can run nowhere: either for one reason of its own, or node by node."""
 
     pod: JsonDict
@@ -77,10 +77,10 @@ class Unplaced:
     failures: tuple[ExpressionFailure, ...] = ()
 
 
-Placement = Placed | Unplaced
+PlacementResult = PlacedPod | UnplacedPod
 
 
-class World(Protocol):
+class GenerationCluster(Protocol):
     """Everything of one generation that a set of objects describes.
 
     Objects are normalized documents; a placement changes nothing until it is applied.
@@ -90,11 +90,11 @@ class World(Protocol):
         """Return the pods, in the order in which they came."""
         ...
 
-    def place(self, pod: JsonDict) -> Placement:
+    def place(self, pod: JsonDict) -> PlacementResult:
         """Return where a pod can run: the first node by name, with the first devices."""
         ...
 
-    def apply(self, placed: Placed) -> None:
+    def apply(self, placed: PlacedPod) -> None:
         """Take a placement as done: its devices are in use from now on."""
         ...
 
@@ -117,6 +117,6 @@ class Generation(Protocol):
         """Return a document as this generation reads it."""
         ...
 
-    def world(self, objects: Sequence[JsonDict]) -> World:
+    def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
         """Return the world that normalized objects describe."""
         ...

@@ -10,13 +10,19 @@ from dralab.allocation.outcome import Allocated, ClaimAllocation
 from dralab.allocation.problem import Node, Problem
 from dralab.objects.nodes import NodeFilters
 from dralab.prototypes.findings import identity
-from dralab.prototypes.placement import ExpressionFailure, NodeRefusal, Placed, Placement, Unplaced
+from dralab.prototypes.placement import (
+    ExpressionFailure,
+    NodeRefusal,
+    PlacedPod,
+    PlacementResult,
+    UnplacedPod,
+)
 from dralab.values.json_types import JsonDict
 
 Key = tuple[str, str, str, str]
 
 
-class SearchingWorld(ABC):
+class SearchedCluster(ABC):
     """Objects, and placements of pods that change nothing until they are applied.
 
     `cluster_kinds` are those without a namespace; others without one are in `default`.
@@ -49,7 +55,7 @@ class SearchingWorld(ABC):
         named = {key[3] for key in self.objects if key[:2] == ("v1", "Node")}
         return sorted(named or self.pool_nodes() - {""}) or [""]
 
-    def apply(self, placed: Placed) -> None:
+    def apply(self, placed: PlacedPod) -> None:
         """Take a placement as done."""
         for item in (*placed.claims, placed.pod):
             self.objects[self.key(item)] = item
@@ -83,15 +89,15 @@ class SearchingWorld(ABC):
         pod: JsonDict,
         problem: Problem,
         fixed: Sequence[str],
-        placed: Callable[[str, Sequence[ClaimAllocation]], Placed],
-    ) -> Placement:
+        placed: Callable[[str, Sequence[ClaimAllocation]], PlacedPod],
+    ) -> PlacementResult:
         """Return the first node by name that can run a pod, or why none can.
 
         `fixed` are the nodes of claims that are allocated already: more than one is a reason.
         """
         if len(fixed) > 1:
             reason = f"its claims are allocated on different nodes: {', '.join(fixed)}"
-            return Unplaced(pod=pod, reason=reason)
+            return UnplacedPod(pod=pod, reason=reason)
         refusals = []
         for name in fixed or self.nodes():
             unfit = self.filters.refusals(pod, name)
@@ -103,7 +109,7 @@ class SearchingWorld(ABC):
                 return placed(name, outcome.claims)
             refusals.append(NodeRefusal(node=name, outcome=outcome))
         failures = sorted(self.failures().items())
-        return Unplaced(
+        return UnplacedPod(
             pod=pod,
             nodes=tuple(refusals),
             failures=tuple(ExpressionFailure(text, message) for text, message in failures),

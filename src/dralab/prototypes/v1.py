@@ -13,7 +13,13 @@ from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.allocation.snapshot import Placed as PlacedToday
 from dralab.api.resource.files import ResourceCheck
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid, with_amounts
-from dralab.prototypes.placement import Device, Placed, Placement, Unplaced, refused
+from dralab.prototypes.placement import (
+    PlacedDevice,
+    PlacedPod,
+    PlacementResult,
+    UnplacedPod,
+    refused,
+)
 from dralab.values.json_types import JsonDict
 
 API_VERSION: Final = "resource.k8s.io/v1"
@@ -37,12 +43,12 @@ class V1:
         found = tuple(invalid(error.field, error.body) for error in checked.errors)
         return NormalizedDocument(document=dict(checked.object), findings=found)
 
-    def world(self, objects: Sequence[JsonDict]) -> "World":
+    def cluster(self, objects: Sequence[JsonDict]) -> "V1Cluster":
         """Return the world that objects describe."""
-        return World(objects)
+        return V1Cluster(objects)
 
 
-class World:
+class V1Cluster:
     """What v1 objects describe."""
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
@@ -52,24 +58,24 @@ class World:
         """Return the pods, in the order in which they came."""
         return list(self.snapshot.by_kind.get("Pod", ()))
 
-    def place(self, pod: JsonDict) -> Placement:
+    def place(self, pod: JsonDict) -> PlacementResult:
         """Return where a pod can run: the first node by name, with the first devices."""
         pending = self._pending(pod)
         if pending is None:
-            return Unplaced(pod=pod, reason="it asks for no devices")
+            return UnplacedPod(pod=pod, reason="it asks for no devices")
         if pending.missing:
-            return Unplaced(pod=pod, reason=pending.missing)
+            return UnplacedPod(pod=pod, reason=pending.missing)
         nodes = self.snapshot.candidates(pending)
         found = self.snapshot.place(pending, nodes)
         if found is None:
-            return Unplaced(pod=pod, nodes=refused(self.snapshot.filters, pod))
+            return UnplacedPod(pod=pod, nodes=refused(self.snapshot.filters, pod))
         claims = [*found.objects(), *(dict(claim) for claim in pending.allocated)]
         for claim in claims:
             _reserve(claim, pod)
             _own(claim, pod)
         bound = copied(pod)
         bound["spec"]["nodeName"] = found.node
-        return Placed(
+        return PlacedPod(
             pod=bound,
             node=found.node,
             devices=tuple(_devices(found)),
@@ -77,7 +83,7 @@ class World:
             containers=_containers(pod, pending, claims),
         )
 
-    def apply(self, placed: Placed) -> None:
+    def apply(self, placed: PlacedPod) -> None:
         """Take a placement as done: its claims hold their devices from now on."""
         self.snapshot.note_claims(placed.claims)
         self.snapshot.note_pod(placed.pod, placed.node)
@@ -102,10 +108,10 @@ class World:
         return None
 
 
-def _devices(found: PlacedToday) -> Iterable[Device]:
+def _devices(found: PlacedToday) -> Iterable[PlacedDevice]:
     for claim, allocation in zip(found.pending.claims, found.allocations, strict=True):
         for chosen in allocation["devices"].get("results") or ():
-            yield Device(
+            yield PlacedDevice(
                 claim=claim["metadata"]["name"],
                 request=chosen["request"],
                 pool=chosen["pool"],

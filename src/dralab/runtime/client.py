@@ -34,7 +34,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ObjectList:
     """The objects of a collection as of one revision."""
 
     items: Sequence[JsonDict]
@@ -42,7 +42,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class WatchEvent:
     """One change that a watch reports."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
@@ -52,7 +52,7 @@ class Event:
 class Watch(Protocol):
     """Changes of a collection, in order, after some revision."""
 
-    def next(self, timeout: float | None = None) -> Event | None:
+    def next(self, timeout: float | None = None) -> WatchEvent | None:
         """Return the next change; None where there is none within `timeout` seconds.
 
         `timeout=0` never waits. ApiError with reason Expired: list again.
@@ -86,7 +86,7 @@ class Client(Protocol):
         *,
         label_selector: str = "",
         field_selector: str = "",
-    ) -> Listing:
+    ) -> ObjectList:
         """Return the objects of a namespace, or of all where it is empty."""
         ...
 

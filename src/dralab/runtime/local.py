@@ -18,7 +18,7 @@ from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Compacted, Stored
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 from dralab.apiserver.watching.seams import EventType
-from dralab.runtime.client import Event, Listing, PatchType, Resource
+from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.values.json_types import JsonDict
 
 AGENT: Final = "dralab"
@@ -44,12 +44,14 @@ class LocalClient:
         *,
         label_selector: str = "",
         field_selector: str = "",
-    ) -> Listing:
+    ) -> ObjectList:
         """Return the objects of a namespace, or of all where it is empty."""
         kind = self._kind(resource)
         options = ListOptions(label_selector=label_selector, field_selector=field_selector)
         page = self.resources.list(kind, namespace, options)
-        return Listing([self.resources.view(kind, one) for one in page.items], str(page.revision))
+        return ObjectList(
+            [self.resources.view(kind, one) for one in page.items], str(page.revision)
+        )
 
     def watch(
         self,
@@ -183,14 +185,14 @@ class LocalClient:
 class LocalWatch:
     """Changes as the hub hands them over."""
 
-    def __init__(self, subscription: Subscription[Event]) -> None:
+    def __init__(self, subscription: Subscription[WatchEvent]) -> None:
         self._subscription = subscription
-        self._events: deque[Event] = deque()
+        self._events: deque[WatchEvent] = deque()
         self._news = threading.Event()
         self._ready: Callable[[], None] = lambda: None
         subscription.notify(self._tell)
 
-    def next(self, timeout: float | None = None) -> Event | None:
+    def next(self, timeout: float | None = None) -> WatchEvent | None:
         """Return the next change; None where there is none within `timeout` seconds."""
         while not self._events:
             self._news.clear()
@@ -238,13 +240,13 @@ class _Objects:
     def __hash__(self) -> int:
         return hash(id(self.kind))
 
-    def event(self, type: EventType, stored: Stored) -> Event:
-        return Event(type, self.resources.view(self.kind, stored))
+    def event(self, type: EventType, stored: Stored) -> WatchEvent:
+        return WatchEvent(type, self.resources.view(self.kind, stored))
 
-    def bookmark(self, revision: int, *, initial_end: bool = False) -> Event:  # noqa: ARG002
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:  # noqa: ARG002
         metadata = {"resourceVersion": str(revision)}
         named = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
-        return Event("BOOKMARK", {**named, "metadata": metadata})
+        return WatchEvent("BOOKMARK", {**named, "metadata": metadata})
 
 
 def _copy(value: Any) -> Any:

@@ -14,7 +14,7 @@ import urllib3
 
 from dralab import __version__
 from dralab.api.status import CODES, ApiError
-from dralab.runtime.client import Event, Listing, PatchType, Resource
+from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.runtime.kubeconfig import Access
 from dralab.values.json_types import JsonDict
 
@@ -73,7 +73,7 @@ class RemoteClient:
         *,
         label_selector: str = "",
         field_selector: str = "",
-    ) -> Listing:
+    ) -> ObjectList:
         """Return the objects of a namespace, or of all where it is empty, page by page."""
         query = _selectors(label_selector, field_selector) | {"limit": str(PAGE)}
         items: list[JsonDict] = []
@@ -82,7 +82,7 @@ class RemoteClient:
             items += answer.get("items") or []
             metadata = answer.get("metadata") or {}
             if not metadata.get("continue"):
-                return Listing(items, metadata.get("resourceVersion", ""))
+                return ObjectList(items, metadata.get("resourceVersion", ""))
             query = query | {"continue": metadata["continue"]}
 
     def watch(
@@ -238,13 +238,13 @@ class RemoteWatch:
         self._client = client
         self._url = url
         self._query = query
-        self._arrived: queue.SimpleQueue[Event | ApiError] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[WatchEvent | ApiError] = queue.SimpleQueue()
         self._ready: Callable[[], None] = lambda: None
         self._closed = threading.Event()
         self._answer: Any = None
         threading.Thread(target=self._read, name=f"watch {url}", daemon=True).start()
 
-    def next(self, timeout: float | None = None) -> Event | None:
+    def next(self, timeout: float | None = None) -> WatchEvent | None:
         """Return the next change; None where there is none within `timeout` seconds."""
         try:
             if timeout == 0:
@@ -302,7 +302,7 @@ class RemoteWatch:
         except (ApiError, ValueError):
             return False  # no answer yet: the next attempt will tell
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[WatchEvent]:
         answer = self._client.stream(
             self._url, {**self._query, "resourceVersion": self.revision}, WATCH_SECONDS * 2
         )
@@ -317,7 +317,7 @@ class RemoteWatch:
                     raise ApiError.from_status(obj)
                 self.revision = obj["metadata"].get("resourceVersion", self.revision)
                 if document["type"] != "BOOKMARK":
-                    yield Event(document["type"], obj)
+                    yield WatchEvent(document["type"], obj)
         finally:
             self._answer = None
             answer.close()

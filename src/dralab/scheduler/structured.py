@@ -10,7 +10,7 @@ from typing import Final
 
 from dralab.objects.metadata import Key, key_of
 from dralab.prototypes.classic.kinds import GROUP
-from dralab.prototypes.classic.selectors import SelectorError, accepts
+from dralab.prototypes.classic.selectors import ClassicSelectorError, accepts
 from dralab.prototypes.classic.structured import MODEL, held_by
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
@@ -101,7 +101,7 @@ class NamedResources:
                 if all(accepts(selector, attributes) for selector in selectors):
                     name: str = instance["name"]
                     return name
-            except SelectorError as error:
+            except ClassicSelectorError as error:
                 raise Waits(f"checking structured parameters failed: {error}") from error
         raise Waits(UNSUITABLE)
 

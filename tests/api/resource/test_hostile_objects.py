@@ -19,7 +19,7 @@ from builders import (
     taint,
 )
 from dralab.allocation.expressions import compiled
-from dralab.api.manifests import Manifests, Problem, load, objects_of
+from dralab.api.manifests import ManifestProblem, Manifests, load, objects_of
 from dralab.api.resource.features import ALL
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
 from dralab.api.resource.rules import (
@@ -144,6 +144,6 @@ def test_files_of_damaged_objects_are_told_and_never_crash(made):
 def test_any_bytes_are_read_or_told(content):
     found = list(objects_of("x.yaml", content))
     for item in found:
-        assert str(item) if isinstance(item, Problem) else isinstance(item.object, dict)
+        assert str(item) if isinstance(item, ManifestProblem) else isinstance(item.object, dict)
     load(["-"], stdin=lambda: content)
     assert isinstance(load([]), Manifests)

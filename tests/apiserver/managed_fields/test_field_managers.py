@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dralab.api.schemas import Schemas, custom
 from dralab.api.status import ApiError
-from dralab.apiserver.managed_fields import ConflictError, Writer, apply, update
+from dralab.apiserver.managed_fields import ConflictError, FieldManager, apply, update
 from dralab.apiserver.managed_fields.entries import ANCIENT
 
 DEPLOYMENT = Schemas.standard().of("apps/v1", "Deployment")
@@ -54,7 +54,7 @@ FOO = custom(
 
 
 def writer(manager, *, now="2026-01-01T00:00:00Z", version="x.io/v1", **more):
-    return Writer(manager=manager, api_version=version, now=now, **more)
+    return FieldManager(manager=manager, api_version=version, now=now, **more)
 
 
 def foo(**spec):

@@ -7,7 +7,7 @@ import pytest
 
 from dralab.api.schemas import Schemas, custom
 from dralab.api.status import ApiError
-from dralab.apiserver.managed_fields import Writer, apply, update
+from dralab.apiserver.managed_fields import FieldManager, apply, update
 
 RECORDED = Path(__file__).parents[3] / "../shared/testdata/apiserver/semantics-v1.36.json"
 APPLY = "application/apply-patch+yaml"
@@ -73,7 +73,7 @@ def entries(obj):
 def writer_of(case, answer):
     base = case["path"].partition("?")[0].rstrip("/").split("/")
     sub = base[-1] if base[-1] in {"status", "token"} else ""
-    return Writer(
+    return FieldManager(
         manager=query(case["path"]).get("fieldManager", "unknown"),
         api_version=answer.get("apiVersion", ""),
         now="2026-01-01T00:00:00Z",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from dralab.api.schemas import Schemas
 from dralab.apiserver.managed_fields import typed
 from dralab.apiserver.managed_fields.forms import Form
-from dralab.apiserver.managed_fields.shapes import Shapes, shape_of
+from dralab.apiserver.managed_fields.shapes import FieldSetCache, shape_of
 
 POD = Form.of(Schemas.standard().of("v1", "Pod"))
 TEXTS = st.sampled_from(["a", "b", ""])
@@ -51,7 +51,7 @@ PODS = st.fixed_dictionaries(
 
 @given(PODS, PODS)
 def test_objects_of_one_shape_have_one_set(one, other):
-    shapes = Shapes()
+    shapes = FieldSetCache()
     first = shape_of(one, POD)
     shapes.keep(POD, first, typed.compared({}, one, POD)[0])
     found = shapes.get(POD, shape_of(other, POD))
@@ -80,7 +80,7 @@ def test_a_key_of_another_type_is_another_shape():
 
 
 def test_too_many_shapes_are_forgotten():
-    shapes = Shapes()
+    shapes = FieldSetCache()
     for number in range(5000):
         shapes.keep(POD, (number,), {})
     assert shapes.get(POD, (0,)) is None

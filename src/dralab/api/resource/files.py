@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dralab.api.fields import FieldError, duplicate, invalid_value, not_found
-from dralab.api.manifests import Checked, Manifest, Manifests, Problem, located
+from dralab.api.manifests import Checked, Manifest, ManifestProblem, Manifests, located
 from dralab.api.resource.conversion import convert, errors_in, hub_version
 from dralab.api.resource.defaulting import default
 from dralab.api.resource.features import ALL, Features
-from dralab.api.resource.rules import Expressions, validate_create, validate_update
+from dralab.api.resource.rules import ExpressionCompiler, validate_create, validate_update
 from dralab.api.resource.structure import problems
 from dralab.api.resource.types import GROUP, KINDS
 from dralab.values.json_types import JsonDict
@@ -26,7 +26,7 @@ class ResourceCheck:
 
     now: str
     features: Features = ALL
-    expressions: Expressions | None = None
+    expressions: ExpressionCompiler | None = None
 
     def __call__(self, given: JsonDict) -> Checked | None:
         """Return the stored form and all errors, or None for another group."""
@@ -74,8 +74,8 @@ def add_pool_problems(read: Manifests) -> None:
     read.problems += located(found)
 
 
-def _repeated(objects: Sequence[Manifest]) -> list[Problem]:
-    found: list[Problem] = []
+def _repeated(objects: Sequence[Manifest]) -> list[ManifestProblem]:
+    found: list[ManifestProblem] = []
     first: dict[tuple[str, str, str, str], Manifest] = {}
     for item in objects:
         key = (item.group, item.kind, item.namespace, item.name)
@@ -83,18 +83,18 @@ def _repeated(objects: Sequence[Manifest]) -> list[Problem]:
         if earlier is not item:
             error = duplicate("metadata.name", item.name)
             text = f"{error}: the same object is in {earlier.origin}"
-            found.append(Problem(item.origin, item.title, text, error.field))
+            found.append(ManifestProblem(item.origin, item.title, text, error.field))
     return found
 
 
-def _pool_problems(slices: Sequence[Manifest]) -> list[Problem]:
-    found: list[Problem] = []
+def _pool_problems(slices: Sequence[Manifest]) -> list[ManifestProblem]:
+    found: list[ManifestProblem] = []
     counts = {item.object["spec"]["pool"]["resourceSliceCount"] for item in slices}
     sets: dict[str, Mapping[str, Any]] = {}
     devices: dict[str, Manifest] = {}
 
     def tell(item: Manifest, error: FieldError, more: str = "") -> None:
-        found.append(Problem(item.origin, item.title, f"{error}{more}", error.field))
+        found.append(ManifestProblem(item.origin, item.title, f"{error}{more}", error.field))
 
     for item in slices:
         for index, counter_set in enumerate(item.object["spec"].get("sharedCounters") or ()):

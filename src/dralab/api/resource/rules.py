@@ -24,7 +24,7 @@ from dralab.api.resource.validation.pool_status import answer_errors, question_e
 from dralab.api.resource.validation.requests import (
     MAX_CONFIGS,
     Compiled,
-    Expressions,
+    ExpressionCompiler,
     claim_errors,
     config_errors,
     selectors_errors,
@@ -34,7 +34,7 @@ from dralab.api.resource.validation.taints import rule_errors, rule_status_error
 from dralab.values.json_types import JsonObject
 
 __all__ = [
-    "DEFAULT_1_36", "Compiled", "Expressions", "Features", "convert", "default",
+    "DEFAULT_1_36", "Compiled", "ExpressionCompiler", "Features", "convert", "default",
     "default_update", "errors_in", "hub_version", "problems", "validate_create",
     "validate_update", "without_disabled",
 ]  # fmt: skip
@@ -45,7 +45,7 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 def validate_create(
     obj: JsonObject,
     features: Features = DEFAULT_1_36,
-    expressions: Expressions | None = None,
+    expressions: ExpressionCompiler | None = None,
 ) -> list[FieldError]:
     """Return what is wrong with a new object of the hub version, after defaulting.
 
@@ -81,7 +81,7 @@ def validate_update(
     old: JsonObject,
     subresource: str = "",
     features: Features = DEFAULT_1_36,
-    expressions: Expressions | None = None,
+    expressions: ExpressionCompiler | None = None,
 ) -> list[FieldError]:
     """Return what is wrong with an object that replaces `old`; `subresource` is "" or "status".
 
@@ -135,7 +135,7 @@ def _class_errors(
     spec: JsonObject,
     path: str,
     features: Features,
-    expressions: Expressions | None,
+    expressions: ExpressionCompiler | None,
     old: JsonObject | None = None,
 ) -> list[FieldError]:
     # A list that is as it was holds stored expressions; merely another order makes them new.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.api.fields import FieldError
-from dralab.api.resource.types import Fields, Structs, Type, structs
+from dralab.api.resource.types import FieldType, StructFields, Structs, structs
 from dralab.values import quantity
 
 RFC3339: Final = re.compile(
@@ -55,7 +55,9 @@ def normalised(version: str, kind: str, obj: Mapping[str, Any]) -> dict[str, Any
     """Return the object as a server of that version encodes it; `metadata` is kept as it is."""
     table = structs(version)
     result = {name: obj[name] for name in ("kind", "apiVersion", "metadata") if name in obj}
-    fields = Fields({name: field for name, field in table[kind].items() if name != "metadata"})
+    fields = StructFields(
+        {name: field for name, field in table[kind].items() if name != "metadata"}
+    )
     return result | _struct(table, fields, obj)
 
 
@@ -65,7 +67,7 @@ def go_form(struct: str, value: Mapping[str, Any]) -> dict[str, Any]:
     >>> go_form("CELDeviceSelector", {"expression": "true"})
     {'Expression': 'true'}
     """
-    found: dict[str, Any] = _go(structs("v1"), Type(struct), value)
+    found: dict[str, Any] = _go(structs("v1"), FieldType(struct), value)
     return found
 
 
@@ -83,21 +85,21 @@ def _check_field(
         _check(table, field.type, value, path, found)
 
 
-def _check(table: Structs, kind: Type, value: Any, path: str, found: list[FieldError]) -> None:
+def _check(table: Structs, kind: FieldType, value: Any, path: str, found: list[FieldError]) -> None:
     if value is None:
         return
     if kind.container == "list":
         if not isinstance(value, list):
             found.append(_wrong(path, value, "a list"))
             return
-        item_type = Type(kind.name)
+        item_type = FieldType(kind.name)
         for index, item in enumerate(value):
             _check(table, item_type, item, f"{path}[{index}]", found)
     elif kind.container == "map":
         if not isinstance(value, dict):
             found.append(_wrong(path, value, "a mapping"))
             return
-        item_type = Type(kind.name)
+        item_type = FieldType(kind.name)
         for key, item in value.items():
             if not isinstance(key, str):
                 found.append(_wrong(path, key, "a string as key"))
@@ -137,7 +139,7 @@ def _wrong(path: str, value: Any, meant: str) -> FieldError:
     return FieldError("FieldValueTypeInvalid", path, value, f"must be {meant}")
 
 
-def _struct(table: Structs, fields: Fields, value: Mapping[str, Any]) -> dict[str, Any]:
+def _struct(table: Structs, fields: StructFields, value: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     # Attributes are most of a large slice: they have one field of eight.
     single = len(value) == 1 and fields.optional
@@ -163,7 +165,7 @@ def _struct(table: Structs, fields: Fields, value: Mapping[str, Any]) -> dict[st
     return result
 
 
-def _contained(table: Structs, kind: Type, items: Any) -> Any:
+def _contained(table: Structs, kind: FieldType, items: Any) -> Any:
     if kind.name == "quantity":
         if kind.container == "list":
             return [_quantity(item) for item in items]
@@ -189,18 +191,18 @@ def _quantity(value: Any) -> Any:
         return value
 
 
-def _zero(table: Structs, kind: Type) -> Any:
+def _zero(table: Structs, kind: FieldType) -> Any:
     if kind.is_struct and not kind.pointer:
         return _struct(table, table[kind.name], {})
     return None if kind.container or kind.pointer else ZEROS.get(kind.name)
 
 
-def _go(table: Structs, kind: Type, value: Any) -> Any:
+def _go(table: Structs, kind: FieldType, value: Any) -> Any:
     if kind.container == "list":
-        return [_go(table, Type(kind.name), item) for item in value] if value else None
+        return [_go(table, FieldType(kind.name), item) for item in value] if value else None
     if kind.container == "map":
         items = sorted((value or {}).items())
-        return {key: _go(table, Type(kind.name), item) for key, item in items} or None
+        return {key: _go(table, FieldType(kind.name), item) for key, item in items} or None
     if value is None:
         if kind.pointer:
             return None

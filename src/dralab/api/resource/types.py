@@ -159,7 +159,7 @@ DeviceRequest = name!:str {_REQUEST_FIELDS.replace("deviceClassName!", "deviceCl
 
 
 @dataclass(frozen=True, slots=True)
-class Type:
+class FieldType:
     """The type of a field: what it holds, in which container, and whether it may be absent."""
 
     name: str
@@ -173,15 +173,15 @@ class Type:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class StructField:
     """One field of a struct; `always` when it is written even when zero."""
 
     name: str
-    type: Type
+    type: FieldType
     always: bool
 
 
-class Fields(dict[str, Field]):
+class StructFields(dict[str, StructField]):
     """The fields of a struct in the order of the API."""
 
     @cached_property
@@ -190,7 +190,7 @@ class Fields(dict[str, Field]):
         return not any(field.always for field in self.values())
 
 
-Structs = dict[str, Fields]
+Structs = dict[str, StructFields]
 
 
 @cache
@@ -201,12 +201,12 @@ def structs(version: str) -> Structs:
 
 def _parsed(table: str) -> Structs:
     found: Structs = {}
-    current = Fields()
+    current = StructFields()
     words = iter(table.split())
     previous = ""
     for word in words:
         if word == "=":
-            current = found[previous] = Fields()
+            current = found[previous] = StructFields()
         elif ":" in word:
             field = _field(word)
             current[field.name] = field
@@ -214,7 +214,7 @@ def _parsed(table: str) -> Structs:
     return found
 
 
-def _field(word: str) -> Field:
+def _field(word: str) -> StructField:
     name, _, text = word.partition(":")
     always, name = name.endswith("!"), name.removesuffix("!")
     pointer, text = text.startswith("*"), text.removeprefix("*")
@@ -223,5 +223,5 @@ def _field(word: str) -> Field:
         container, text = "list", text[2:]
     elif text.startswith("{}"):
         container, text = "map", text[2:]
-    kind = Type(text, container, pointer)
-    return Field(name, kind, always or (kind.is_struct and not pointer))
+    kind = FieldType(text, container, pointer)
+    return StructField(name, kind, always or (kind.is_struct and not pointer))

@@ -24,7 +24,7 @@ ON_PURPOSE: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseResult:
     """What came of one case: `problems` is empty where it passed."""
 
     number: int
@@ -66,7 +66,7 @@ class Replay:
         self.same = Correspondence()
         self._done: set[str] = set()
 
-    def run(self, cases: Sequence[Case]) -> Iterator[Outcome]:
+    def run(self, cases: Sequence[Case]) -> Iterator[CaseResult]:
         """Yield the outcome of each case, in order."""
         for number, case in enumerate(cases):
             name = case["case"]
@@ -74,7 +74,7 @@ class Replay:
                 self._done.add(name)
                 self._steps(BEFORE.get(name, ()))
             reply = self.sender.send(self._question(case))
-            yield Outcome(number, name, list(self._problems(case, reply)))
+            yield CaseResult(number, name, list(self._problems(case, reply)))
 
     def _steps(self, steps: Sequence[Step]) -> None:
         for step in steps:

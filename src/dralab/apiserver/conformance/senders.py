@@ -14,7 +14,7 @@ from dralab.api.kinds import Kinds
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.authentication import Tokens
 from dralab.apiserver.http.messages import ByteStream, HttpRequest, Proxied, Upgrade, WatchStream
-from dralab.apiserver.nodes import Nodes
+from dralab.apiserver.nodes import NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.options import User
 from dralab.apiserver.storage import MemoryStore
@@ -83,7 +83,7 @@ class InProcess:
         )
         self.hub = Hub(store, clock)
         self.application = Application(resources, authenticator=Tokens({TOKEN: ADMIN}))
-        self.application.connectors.update(Nodes(resources).connectors())
+        self.application.connectors.update(NodeProxy(resources).connectors())
 
     def send(self, question: Question) -> Reply:
         """Return the answer; a watch has ended when it comes."""

@@ -18,7 +18,7 @@ from dralab.apiserver.http.authentication import Authenticator, Everyone, bearer
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
 from dralab.apiserver.http.guard import Guard, name_of
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
-from dralab.apiserver.http.negotiation import Form
+from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.pages import Pages, ServerVersion
 from dralab.apiserver.http.routing import NoSuchGroup, Route
 from dralab.apiserver.resources.context import shown
@@ -32,7 +32,7 @@ from dralab.apiserver.resources.options import (
     write_options,
 )
 from dralab.apiserver.resources.patching import PatchType
-from dralab.apiserver.resources.reading import Page
+from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.server import Resources, success
 from dralab.apiserver.storage import StorageUnavailable, Stored
 
@@ -219,7 +219,7 @@ class Application:
             encoder = PartialEncoder(form.version)
         return WatchStream(watching=watching, encoder=encoder, headers=JSON)
 
-    def _tables(self, route: Route, form: Form, query: Query) -> "TableEncoder":
+    def _tables(self, route: Route, form: AnswerForm, query: Query) -> "TableEncoder":
         from dralab.apiserver.http.tabular import TableEncoder, included
 
         context = self.resources.context
@@ -243,7 +243,7 @@ class Application:
         self,
         route: Route,
         stored: Stored,
-        form: Form,
+        form: AnswerForm,
         *,
         query: Query = NO_QUERY,
         status: int = 200,
@@ -420,7 +420,7 @@ def is_watch(query: Query) -> bool:
     return values is not None and values[0] not in {"0", "false", "False", "f", "F", "FALSE"}
 
 
-def form_for(request: HttpRequest, *, listing: bool) -> Form:
+def form_for(request: HttpRequest, *, listing: bool) -> AnswerForm:
     """Return the form of the answer; ApiError NotAcceptable."""
     form = negotiation.form_of(request.headers.get("accept", ""), listing=listing)
     if form is None:
@@ -428,7 +428,7 @@ def form_for(request: HttpRequest, *, listing: bool) -> Form:
     return form
 
 
-def warnings_of(page: Page) -> Sequence[str]:
+def warnings_of(page: ListPage) -> Sequence[str]:
     """Return what a list must tell: which objects are missing from it because of damage."""
     if not page.damaged:
         return ()
@@ -454,7 +454,7 @@ def not_allowed() -> ApiError:
 
 def response(
     body: bytes | Sequence[bytes],
-    form: Form,
+    form: AnswerForm,
     *,
     status: int = 200,
     warnings: Sequence[str] = (),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.kinds import Kind
-from dralab.apiserver.resources.reading import Page
+from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.watching.seams import EventType
@@ -58,7 +58,7 @@ class ObjectEncoder:
         value.pop("apiVersion", None)
         return orjson.dumps(value)
 
-    def page(self, page: Page) -> Sequence[bytes]:
+    def page(self, page: ListPage) -> Sequence[bytes]:
         """Return a list, in parts."""
         head = list_head(self.kind, page)
         if not page.items:
@@ -75,7 +75,7 @@ class ObjectEncoder:
         return bookmark(self.kind.kind, self.kind.api_version, revision, initial_end=initial_end)
 
 
-def list_head(kind: Kind, page: Page) -> bytes:
+def list_head(kind: Kind, page: ListPage) -> bytes:
     """Return the beginning of a list, up to its items."""
     metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.cont or kind.custom is not None:
@@ -117,7 +117,7 @@ class PartialEncoder:
             "metadata": stored.value["metadata"],
         }
 
-    def page(self, kind: Kind, page: Page) -> bytes:
+    def page(self, kind: Kind, page: ListPage) -> bytes:
         """Return a list."""
         metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
         if page.cont:

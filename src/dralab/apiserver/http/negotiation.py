@@ -26,7 +26,7 @@ DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisco
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class AnswerForm:
     """The form of an answer: `as_` names another kind than the object's own."""
 
     encoding: Encoding = "json"
@@ -39,7 +39,7 @@ class Form:
         return f"application/{self.encoding}"
 
 
-PLAIN: Final = Form()
+PLAIN: Final = AnswerForm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def clauses(accept: str) -> tuple[Clause, ...]:
 
 
 @lru_cache(maxsize=1024)
-def form_of(accept: str, *, listing: bool) -> Form | None:
+def form_of(accept: str, *, listing: bool) -> AnswerForm | None:
     """Return the form for an object, list or watch; None where no clause can be met."""
     if not accept:
         return PLAIN
@@ -86,7 +86,7 @@ def form_of(accept: str, *, listing: bool) -> Form | None:
     return None
 
 
-def _form(clause: Clause, *, listing: bool) -> Form | None:
+def _form(clause: Clause, *, listing: bool) -> AnswerForm | None:
     encoding: Encoding
     if clause.media in {"application/json", "*/*", "application/*"}:
         encoding = "json"
@@ -104,16 +104,16 @@ def _form(clause: Clause, *, listing: bool) -> Form | None:
     if parameters:
         return None
     if not as_:
-        return None if group or version else Form(encoding)
+        return None if group or version else AnswerForm(encoding)
     if group != "meta.k8s.io" or version not in META_VERSIONS:
         return None
     match as_:
         case "Table":
-            return Form(encoding, "Table", version)
+            return AnswerForm(encoding, "Table", version)
         case "PartialObjectMetadata":
-            return Form(encoding, "PartialObjectMetadata", version)
+            return AnswerForm(encoding, "PartialObjectMetadata", version)
         case "PartialObjectMetadataList" if listing:
-            return Form(encoding, "PartialObjectMetadataList", version)
+            return AnswerForm(encoding, "PartialObjectMetadataList", version)
         case _:
             return None
 

@@ -34,7 +34,7 @@ MOST: Final = 1_000  # streams at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class KubeletEndpoint:
     """A node's endpoint: `host` is an address, `ca` the authority that vouches for it (PEM)."""
 
     node: str
@@ -52,7 +52,7 @@ class Relay:
         self._open: set[object] = set()
 
     async def ask(
-        self, endpoint: Endpoint, target: str, *, protocols: str = ""
+        self, endpoint: KubeletEndpoint, target: str, *, protocols: str = ""
     ) -> ByteStream | Upgrade:
         """Return what a node answers to a GET of `target`; over a WebSocket with `protocols`.
 
@@ -76,7 +76,7 @@ class Relay:
 
 
 async def _asked(
-    link: "_Link", endpoint: Endpoint, target: str, protocols: str
+    link: "_Link", endpoint: KubeletEndpoint, target: str, protocols: str
 ) -> ByteStream | Upgrade:
     try:
         async with asyncio.timeout(HEAD_TIME):
@@ -98,7 +98,7 @@ async def _asked(
     raise _refusal(endpoint, status, body)
 
 
-async def _connect(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(endpoint: KubeletEndpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=endpoint.ca)
@@ -120,7 +120,7 @@ class _Link:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: KubeletEndpoint,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         closed: Callable[[], None],
@@ -282,7 +282,7 @@ class _Body:
             raise ValueError("its answer is not HTTP") from error
 
 
-def _refusal(endpoint: Endpoint, status: int, body: bytes) -> ApiError:
+def _refusal(endpoint: KubeletEndpoint, status: int, body: bytes) -> ApiError:
     """Return what a node refuses, in its own words where they are a Status."""
     try:
         found = orjson.loads(body)
@@ -295,7 +295,7 @@ def _refusal(endpoint: Endpoint, status: int, body: bytes) -> ApiError:
     return ApiError("InternalError", f"Internal error occurred: {message}", code=500)
 
 
-def _unreachable(endpoint: Endpoint, why: str) -> ApiError:
+def _unreachable(endpoint: KubeletEndpoint, why: str) -> ApiError:
     where = f"node {endpoint.node} at {endpoint.host}:{endpoint.port}"
     message = f"Internal error occurred: error dialing backend: {where}: {why}"
     return ApiError("InternalError", message, code=500)

@@ -8,7 +8,7 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.http.encoding import INITIAL_END
-from dralab.apiserver.resources.reading import Page
+from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.tables import Printer, custom_printer, printer_for, table
@@ -37,7 +37,7 @@ class TableEncoder:
         self.printer = printer_of(kind)
         self._named = False
 
-    def page(self, page: Page) -> bytes:
+    def page(self, page: ListPage) -> bytes:
         """Return a list."""
         metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
         if page.cont:

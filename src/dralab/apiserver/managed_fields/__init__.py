@@ -4,6 +4,11 @@ Knows schemas and objects, and neither stores nor requests. Which manager's name
 stands for, and what happens to the object before and after, is left to the verbs.
 """
 
-from dralab.apiserver.managed_fields.field_managers import ConflictError, Writer, apply, update
+from dralab.apiserver.managed_fields.field_managers import (
+    ConflictError,
+    FieldManager,
+    apply,
+    update,
+)
 
-__all__ = ["ConflictError", "Writer", "apply", "update"]
+__all__ = ["ConflictError", "FieldManager", "apply", "update"]

@@ -44,7 +44,7 @@ class Owner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedFields:
     """What someone owns: since when (RFC 3339, or nothing), and named as in which version."""
 
     fields: FieldSet
@@ -52,7 +52,7 @@ class Owned:
     time: str
 
 
-Owners = dict[Owner, Owned]
+Owners = dict[Owner, OwnedFields]
 
 
 def is_reset(entries: Sequence[Any] | None) -> bool:
@@ -80,14 +80,14 @@ def read(entries: Any, *, trusted: bool = False) -> Owners:
             "" if applies else api_version,
             str(entry.get("subresource") or ""),
         )
-        found[owner] = Owned(fields, api_version, str(entry.get("time") or ""))
+        found[owner] = OwnedFields(fields, api_version, str(entry.get("time") or ""))
     return found
 
 
 def written(owners: Owners) -> list[dict[str, Any]]:
     """Return the entries of owners: appliers first, then by time and name."""
 
-    def place(item: tuple[Owner, Owned]) -> tuple[str, ...]:
+    def place(item: tuple[Owner, OwnedFields]) -> tuple[str, ...]:
         owner, owned = item
         return (
             owner.operation,
@@ -142,5 +142,5 @@ def capped(owners: Owners, limit: int = MAX_UPDATERS) -> Owners:
         joined[bucket] = sets, late.time
         count -= 1
     for bucket, (sets, time) in joined.items():
-        found[bucket] = Owned(paths.union_of(sets), bucket.api_version, time)
+        found[bucket] = OwnedFields(paths.union_of(sets), bucket.api_version, time)
     return found

@@ -15,7 +15,7 @@ from dralab.api.schemas import Schema
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.managed_fields import paths, typed
 from dralab.apiserver.managed_fields.entries import (
-    Owned,
+    OwnedFields,
     Owner,
     Owners,
     capped,
@@ -25,14 +25,14 @@ from dralab.apiserver.managed_fields.entries import (
 )
 from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.managed_fields.paths import FieldSet
-from dralab.apiserver.managed_fields.shapes import Shapes, shape_of
+from dralab.apiserver.managed_fields.shapes import FieldSetCache, shape_of
 from dralab.values.json_types import JsonDict
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL: Final = "kubectl"
 BEFORE: Final = "before-first-apply"
 # Fields that are the server's own: nobody owns them.
-SHAPES: Final = Shapes()
+SHAPES: Final = FieldSetCache()
 OWN: Final = ("apiVersion", "kind")
 OWN_METADATA: Final = frozenset(
     {
@@ -50,7 +50,7 @@ OWN_METADATA: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class FieldManager:
     """Who writes, how and when.
 
     `now` is an RFC 3339 time; `reset` names the fields (such as `status`, `metadata.labels`)
@@ -68,7 +68,7 @@ def update(
     live: Mapping[str, Any] | None,
     new: Mapping[str, Any],
     schema: Schema | None,
-    writer: Writer,
+    writer: FieldManager,
 ) -> list[dict[str, Any]]:
     """Return the managedFields of an object that was created, updated or patched.
 
@@ -97,7 +97,9 @@ def update(
     return written(_after_update(owners, owner, more, less, writer))
 
 
-def _created(new: Mapping[str, Any], schema: Schema | None, writer: Writer) -> list[dict[str, Any]]:
+def _created(
+    new: Mapping[str, Any], schema: Schema | None, writer: FieldManager
+) -> list[dict[str, Any]]:
     """Return the one entry of a new object; the common case, without sets of anybody else's."""
     form = Form.of(schema)
     trackable = _trackable(new)
@@ -112,7 +114,7 @@ def _created(new: Mapping[str, Any], schema: Schema | None, writer: Writer) -> l
     if not fields:
         return []
     owner = Owner.updater(writer.manager, writer.api_version, writer.subresource)
-    return written({owner: Owned(fields, writer.api_version, writer.now)})
+    return written({owner: OwnedFields(fields, writer.api_version, writer.now)})
 
 
 def _compared(
@@ -130,7 +132,7 @@ def _trackable(obj: Mapping[str, Any]) -> JsonDict:
 
 
 def _after_update(
-    owners: Owners, owner: Owner, more: FieldSet, less: FieldSet, writer: Writer
+    owners: Owners, owner: Owner, more: FieldSet, less: FieldSet, writer: FieldManager
 ) -> Owners:
     found: Owners = {}
     for other, owned in owners.items():
@@ -144,7 +146,7 @@ def _after_update(
     if more:
         mine = found.get(owner)
         fields = paths.ordered(paths.union(mine.fields, more) if mine else more)
-        found[owner] = Owned(fields, writer.api_version, writer.now)
+        found[owner] = OwnedFields(fields, writer.api_version, writer.now)
     return capped(found)
 
 
@@ -155,7 +157,7 @@ def apply(
     live: Mapping[str, Any] | None,
     config: Mapping[str, Any],
     schema: Schema | None,
-    writer: Writer,
+    writer: FieldManager,
     *,
     force: bool = False,
 ) -> JsonDict:
@@ -203,7 +205,7 @@ class ConflictError(ApiError):
         super().__init__("Conflict", message, causes=causes)
 
 
-def _check(config: Mapping[str, Any], schema: Schema | None, writer: Writer) -> None:
+def _check(config: Mapping[str, Any], schema: Schema | None, writer: FieldManager) -> None:
     metadata = config.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     if metadata.get("managedFields"):
@@ -229,7 +231,7 @@ def _applied(
     live: Mapping[str, Any] | None,
     config: Mapping[str, Any],
     form: Form,
-    writer: Writer,
+    writer: FieldManager,
     *,
     force: bool,
 ) -> JsonDict:
@@ -239,7 +241,7 @@ def _applied(
         # Nobody is known to own the object: what is there belongs to whoever was before.
         more, _ = _compared({}, live, form)
         other = Owner.updater(BEFORE, writer.api_version, "")
-        owners = {other: Owned(more, writer.api_version, writer.now)} if more else {}
+        owners = {other: OwnedFields(more, writer.api_version, writer.now)} if more else {}
     owner = Owner.applier(writer.manager, writer.subresource)
     last = owners.get(owner)
     fields = typed.field_set(_trackable(config), form)
@@ -247,7 +249,7 @@ def _applied(
         fields = paths.without_field(fields, tuple(name.split(".")))
     fields = _without_own(fields)
     after = typed.merged(before, dict(config), form) if live is not None else _fresh(config)
-    mine = Owned(fields, writer.api_version, writer.now)
+    mine = OwnedFields(fields, writer.api_version, writer.now)
     if last is not None:
         after = _pruned(after, last.fields, [mine, *_others(owners, owner)], form)
     after = _with_own(after, before, config)
@@ -259,7 +261,7 @@ def _applied(
     same = last is not None and last.fields == fields and not more and not less
     if fields:
         time = last.time if same and last is not None else writer.now
-        left[owner] = Owned(paths.ordered(fields), writer.api_version, time)
+        left[owner] = OwnedFields(paths.ordered(fields), writer.api_version, time)
     metadata = dict(after.get("metadata") or {})
     metadata["managedFields"] = written(capped(left))
     after["metadata"] = metadata
@@ -271,7 +273,7 @@ def _fresh(config: Mapping[str, Any]) -> JsonDict:
     return dict(found)
 
 
-def _others(owners: Owners, owner: Owner) -> list[Owned]:
+def _others(owners: Owners, owner: Owner) -> list[OwnedFields]:
     return [owned for other, owned in owners.items() if other != owner]
 
 
@@ -323,7 +325,7 @@ def _taken_over(
     return left
 
 
-def _pruned(after: Any, last: FieldSet, owned: Sequence[Owned], form: Form) -> Any:
+def _pruned(after: Any, last: FieldSet, owned: Sequence[OwnedFields], form: Form) -> Any:
     """Return the object without what its applier applied last time, not now, and nobody owns."""
     fields = owned[0].fields
     if not paths.difference(last, fields):

@@ -17,7 +17,7 @@ LARGEST: Final = 2000  # parts of a shape: larger ones are not likely to come ag
 Shape = tuple[Any, ...]
 
 
-class Shapes:
+class FieldSetCache:
     """Sets of fields by the form and the shape of what they were made from."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.apiserver.protobuf.plans import FieldPlan, Plan, plan_of_object
+from dralab.apiserver.protobuf.plans import FieldPlan, MessagePlan, plan_of_object
 from dralab.kernel.times import EARLIEST, LATEST, SECOND, rfc3339, rfc3339_micro
 
 MAGIC: Final = b"k8s\x00"
@@ -137,7 +137,9 @@ class _Decoder:
 
     # --- messages -----------------------------------------------------------------------
 
-    def message(self, at: int, end: int, plan: Plan, found: dict[str, Any], depth: int) -> None:
+    def message(
+        self, at: int, end: int, plan: MessagePlan, found: dict[str, Any], depth: int
+    ) -> None:
         """Read a message's fields into `found`."""
         if depth > MAX_DEPTH:
             raise ProtobufError(f"the body is nested more than {MAX_DEPTH} deep")
@@ -256,7 +258,7 @@ class _Decoder:
 
     # --- types of their own ---------------------------------------------------------------
 
-    def special(self, at: int, end: int, plan: Plan, depth: int) -> Any:
+    def special(self, at: int, end: int, plan: MessagePlan, depth: int) -> Any:
         """Return the JSON of a type that is not the JSON of its fields."""
         if plan.special in {"schema-or-bool", "schema-or-list"}:
             return self.schema_or(at, end, plan, depth)
@@ -323,7 +325,7 @@ class _Decoder:
         except orjson.JSONDecodeError as error:
             raise ProtobufError(f"embedded JSON: {error}") from None
 
-    def schema_or(self, at: int, end: int, plan: Plan, depth: int) -> Any:
+    def schema_or(self, at: int, end: int, plan: MessagePlan, depth: int) -> Any:
         """Return a CRD's schema where one is given, else the bool or the list beside it."""
         found: dict[str, Any] = {}
         names = {number: field.name for number, field in plan.fields.items()}

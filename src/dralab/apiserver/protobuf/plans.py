@@ -9,7 +9,7 @@ from dralab.api.messages import (
     META,
     QUANTITY,
     RAW_EXTENSION,
-    Field,
+    MessageField,
     Messages,
 )
 
@@ -23,7 +23,7 @@ PACKAGES: Final = {
 SCALARS: Final = frozenset({"string", "bytes", "bool", "int32", "int64", "uint32", "double"})
 
 
-class Plan:
+class MessagePlan:
     """How one message is decoded; `fields` by number, made when first asked for.
 
     A field is (name, scalar or nothing, plan or None, value's plan or scalar of a map, repeated,
@@ -68,7 +68,7 @@ class FieldPlan:
         name: str,
         *,
         scalar: str = "",
-        plan: Plan | None = None,
+        plan: MessagePlan | None = None,
         map_value: "FieldPlan | None" = None,
         repeated: bool = False,
         keeps: bool = False,
@@ -98,21 +98,21 @@ SPECIAL: Final = {
     CRD + "JSONSchemaPropsOrArray": "schema-or-list",
     CRD + "JSONSchemaPropsOrStringArray": "schema-or-list",
 }
-_PLANS: Final[dict[str, Plan]] = {}
+_PLANS: Final[dict[str, MessagePlan]] = {}
 
 
-def plan_for(name: str) -> Plan:
+def plan_for(name: str) -> MessagePlan:
     """Return how a message is decoded; KeyError where there is no such message."""
     found = _PLANS.get(name)
     if found is None:
         messages = Messages.standard()
         if name not in messages:
             raise KeyError(name)
-        found = _PLANS[name] = Plan(name, messages)
+        found = _PLANS[name] = MessagePlan(name, messages)
     return found
 
 
-def plan_of_object(api_version: str, kind: str) -> Plan | None:
+def plan_of_object(api_version: str, kind: str) -> MessagePlan | None:
     """Return how an object is decoded; None where its type is not known."""
     group, _, version = api_version.rpartition("/")
     package = PACKAGES.get(group, f"k8s.io.api.{group.partition('.')[0]}.")
@@ -124,7 +124,7 @@ def plan_of_object(api_version: str, kind: str) -> Plan | None:
     return None
 
 
-def _plan_of(field: Field) -> FieldPlan:
+def _plan_of(field: MessageField) -> FieldPlan:
     keeps = field.pointer or not field.omitempty
     if field.map:
         value = field.type.partition(",")[2]

@@ -12,7 +12,7 @@ from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import reading
 from dralab.apiserver.resources.context import Context, key_of, raise_conflict
 from dralab.apiserver.resources.options import ADMIN, DeleteOptions, ListOptions, User
-from dralab.apiserver.resources.reading import Page
+from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.storage import Key, RevisionConflict, Stored
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects import pods
@@ -53,7 +53,7 @@ def delete_collection(
     options: DeleteOptions,
     *,
     user: User = ADMIN,
-) -> Page:
+) -> ListPage:
     """Delete what a list shows; return the page, with the objects as they were left."""
     with context.store.lock, context.store.batch():
         page = reading.list_page(context, kind, namespace, chosen)
@@ -65,7 +65,7 @@ def delete_collection(
         if not chosen.label_selector and not chosen.field_selector:
             for key in page.damaged:
                 _erase(context, kind, key, replace(options, uid="", revision=""), user)
-        return Page(items=found, revision=page.revision)
+        return ListPage(items=found, revision=page.revision)
 
 
 def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions, user: User) -> Stored:

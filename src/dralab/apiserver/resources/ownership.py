@@ -7,7 +7,7 @@ from dralab.api import schemas
 from dralab.api.kinds import Kind
 from dralab.api.schemas import Schema, Schemas
 from dralab.apiserver import managed_fields
-from dralab.apiserver.managed_fields import Writer
+from dralab.apiserver.managed_fields import FieldManager
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.values.json_types import JsonDict
@@ -26,9 +26,9 @@ def schema_of(context: Context, kind: Kind) -> Schema | None:
 
 def writer(
     context: Context, kind: Kind, options: WriteOptions, *, subresource: str = "", now: str = ""
-) -> Writer:
+) -> FieldManager:
     """Return who writes, and what this way of writing leaves alone."""
-    return Writer(
+    return FieldManager(
         manager=options.field_manager,
         api_version=kind.api_version,
         now=now or context.now(),

@@ -10,7 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.api.schemas import Schema
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
-from dralab.apiserver.managed_fields import Writer
+from dralab.apiserver.managed_fields import FieldManager
 from dralab.apiserver.resources import ownership, typing, writing
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.options import WriteOptions
@@ -175,7 +175,12 @@ def _apply(
 
 
 def _applied(
-    live: JsonDict | None, config: JsonDict, schema: Schema | None, who: Writer, *, force: bool
+    live: JsonDict | None,
+    config: JsonDict,
+    schema: Schema | None,
+    who: FieldManager,
+    *,
+    force: bool,
 ) -> JsonDict:
     try:
         return managed_fields.apply(live, config, schema, who, force=force)

@@ -25,7 +25,7 @@ EXPIRED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ListPage:
     """The objects of a list as of `revision`; `cont` leads to the next page.
 
     `remaining` is None where a selector hides how many more there are. `damaged` are objects that
@@ -47,14 +47,14 @@ def get(context: Context, kind: Kind, name: str, namespace: str, revision: str =
     return context.live(kind, namespace, name)
 
 
-def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> Page:
+def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     """Return a page of a collection; the first tells what is damaged."""
     page = _readable_page(context, kind, namespace, options)
     damaged = context.store.damaged(kind.hub, namespace if kind.namespaced else "")
     return replace(page, damaged=damaged) if damaged and not options.cont else page
 
 
-def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> Page:
+def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     check_list_options(options, watch=False)
     chosen = selection(kind, options.label_selector, options.field_selector)
     store, limit = context.store, options.limit or None
@@ -84,7 +84,7 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
         with store.lock:
             indexed = _indexed(context, kind, namespace, chosen)
             if indexed is not None and (limit is None or len(indexed) <= limit):
-                return Page(items=indexed, revision=store.revision)
+                return ListPage(items=indexed, revision=store.revision)
     try:
         found = store.list(
             kind.hub,
@@ -104,7 +104,7 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
         cont = continuation.encode(
             continuation.Continuation(found.revision, last.namespace, last.name), namespace
         )
-    return Page(
+    return ListPage(
         items=found.items,
         revision=found.revision,
         cont=cont,
@@ -124,15 +124,17 @@ def _indexed(
     return None if found is None else [each for each in found if chosen.accepts(each)]
 
 
-def _by_name(context: Context, kind: Kind, namespace: str, name: str, options: ListOptions) -> Page:
+def _by_name(
+    context: Context, kind: Kind, namespace: str, name: str, options: ListOptions
+) -> ListPage:
     """Return the list of at most one object, without looking at the others."""
     chosen = selection(kind, options.label_selector, options.field_selector)
     with context.store.lock:
         found = context.find(key_of(kind, namespace, name))
         revision = context.store.revision
     if found is None or (chosen.accepts is not None and not chosen.accepts(found)):
-        return Page(items=(), revision=revision)
-    return Page(items=(found,), revision=revision)
+        return ListPage(items=(), revision=revision)
+    return ListPage(items=(found,), revision=revision)
 
 
 def _expired(after: tuple[str, str] | None, namespace: str, error: Compacted) -> ApiError:

@@ -19,7 +19,7 @@ from dralab.apiserver.resources.options import (
     WriteOptions,
 )
 from dralab.apiserver.resources.patching import PatchType
-from dralab.apiserver.resources.reading import Page
+from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Stored
 from dralab.values.json_types import JsonDict
@@ -70,7 +70,7 @@ class Resources:
         """Return one object."""
         return reading.get(self.context, kind, name, namespace, revision)
 
-    def list(self, kind: Kind, namespace: str = "", options: ListOptions = EVERYTHING) -> Page:
+    def list(self, kind: Kind, namespace: str = "", options: ListOptions = EVERYTHING) -> ListPage:
         """Return a page of a collection, of all namespaces where `namespace` is empty."""
         return reading.list_page(self.context, kind, namespace, options)
 
@@ -171,7 +171,7 @@ class Resources:
         options: DeleteOptions = PLAINLY,
         *,
         user: User = ADMIN,
-    ) -> Page:
+    ) -> ListPage:
         """Delete what a list shows; return the page, with the objects as they were left."""
         return deleting.delete_collection(self.context, kind, namespace, chosen, options, user=user)
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from dralab.apiserver.storage import Change, Store
 from dralab.apiserver.watching.groups import Groups, pieces_of
-from dralab.apiserver.watching.seams import Spelling, Wanted
+from dralab.apiserver.watching.seams import Spelling, WatchScope
 from dralab.apiserver.watching.subscription import Piece, Subscription
 from dralab.kernel.clock import SECOND, Clock
 
@@ -53,7 +53,7 @@ class Hub:
         self._groups: dict[str, Groups] = {}
         self._stop = store.subscribe(self._deliver)
 
-    def open(self, wanted: Wanted, spelling: Spelling[Item]) -> Subscription[Item]:
+    def open(self, wanted: WatchScope, spelling: Spelling[Item]) -> Subscription[Item]:
         """Start a watch: its initial objects, then every change after its revision.
 
         A revision in the future simply waits. Compacted where the changes have been forgotten;
@@ -149,7 +149,7 @@ class Hub:
 class _Counted(Subscription[Item]):
     """A subscription whose unread bytes the hub counts, once for all who share them."""
 
-    def __init__(self, hub: Hub, wanted: Wanted, spelling: Spelling[Item]) -> None:
+    def __init__(self, hub: Hub, wanted: WatchScope, spelling: Spelling[Item]) -> None:
         super().__init__(hub.store.lock, wanted, spelling, hub.leave)
         self.hub = hub
 

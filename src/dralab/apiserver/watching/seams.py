@@ -10,7 +10,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Wanted(Protocol):
+class WatchScope(Protocol):
     """Which collection, which of its objects, and from when on."""
 
     @property

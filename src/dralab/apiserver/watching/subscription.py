@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
 from typing import Generic, TypeVar
 
-from dralab.apiserver.watching.seams import Spelling, Wanted
+from dralab.apiserver.watching.seams import Spelling, WatchScope
 
 Item = TypeVar("Item")
 
@@ -31,7 +31,7 @@ class Subscription(Generic[Item]):
     def __init__(
         self,
         lock: RLock,
-        wanted: Wanted,
+        wanted: WatchScope,
         spelling: Spelling[Item],
         leave: "Callable[[Subscription[Item]], None]",
     ) -> None:

@@ -16,8 +16,8 @@ from dralab.cel.values import (
     NUMERIC,
     UINT_MAX,
     Address,
+    Cidr,
     Duration,
-    Network,
     Timestamp,
     TypeValue,
     Uint,
@@ -316,7 +316,7 @@ def to_string(value: Any) -> str:
         return times.duration_text(value)
     if kind is Address:
         return str(value.value)
-    if kind is Network:
+    if kind is Cidr:
         return str(value.value)
     raise no_such_overload()
 

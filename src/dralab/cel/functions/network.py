@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from dralab.cel.errors import CelError, no_such_overload
-from dralab.cel.values import Address, Map, Network, Url
+from dralab.cel.values import Address, Cidr, Map, Url
 
 SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):", re.ASCII)
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -177,7 +177,7 @@ def parse_address(text: Any) -> Address:
 
 def ip(value: Any) -> Address:
     """Return the address of a text or of a CIDR."""
-    if type(value) is Network:
+    if type(value) is Cidr:
         return Address(value.value.ip)
     return parse_address(value)
 
@@ -248,7 +248,7 @@ def is_global_unicast(value: Any) -> bool:
     )
 
 
-def parse_network(text: Any) -> Network:
+def parse_network(text: Any) -> Cidr:
     """Return the CIDR of a text."""
     if type(text) is not str:
         raise no_such_overload()
@@ -262,7 +262,7 @@ def parse_network(text: Any) -> Network:
         raise CelError(problem + str(error)) from None
     if isinstance(interface, ipaddress.IPv6Interface) and interface.ip.ipv4_mapped is not None:
         raise CelError(f'{problem}IPv4-mapped IPv6 address "{text}" is not allowed')
-    return Network(interface)
+    return Cidr(interface)
 
 
 def is_cidr(text: Any) -> bool:
@@ -271,7 +271,7 @@ def is_cidr(text: Any) -> bool:
 
 
 def _network(value: Any) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
-    if type(value) is not Network:
+    if type(value) is not Cidr:
         raise no_such_overload()
     return value.value
 
@@ -297,10 +297,10 @@ def prefix_length(value: Any) -> int:
     return _network(value).network.prefixlen
 
 
-def masked(value: Any) -> Network:
+def masked(value: Any) -> Cidr:
     """Return the network without host bits."""
     network = _network(value).network
-    return Network(ipaddress.ip_interface(str(network)))
+    return Cidr(ipaddress.ip_interface(str(network)))
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {

@@ -12,7 +12,7 @@ from dralab.api.status import ApiError
 from dralab.drivers.classic.allocation import Allocations
 from dralab.drivers.classic.named import device_of
 from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
-from dralab.drivers.classic.translation import Translation
+from dralab.drivers.classic.translation import ParametersTranslation
 from dralab.objects.claims import classic_claims_by_entry
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
@@ -43,7 +43,7 @@ class ClassicController:
         self.client = manager.client
         self.allocations = Allocations(manager.client, namespace, self._reserved)
         self.recorder = manager.recorder(COMPONENT)
-        self.translation = Translation(manager, self.recorder)
+        self.translation = ParametersTranslation(manager, self.recorder)
         self.claims = manager.cache(CLASSIC_CLAIMS)
         self.claims.index("node", _nodes_of)
         self.classes = manager.cache(CLASSIC_CLASSES)

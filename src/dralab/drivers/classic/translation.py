@@ -21,7 +21,7 @@ KIND: Final = "FakeClaimParameters"
 OWN_VERSION: Final = f"{DRIVER}/{DRIVER_VERSION}"
 
 
-class Translation:
+class ParametersTranslation:
     """Keeps the ResourceClaimParameters to the FakeClaimParameters that they were made from."""
 
     def __init__(self, manager: Manager, recorder: Recorder) -> None:

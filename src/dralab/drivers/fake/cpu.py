@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, PrepareError, Result
+from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError
 from dralab.drivers.fake.gpu import common_env
 from dralab.values.json_types import JsonDict
 
@@ -50,7 +50,7 @@ class Cpus(Driver):
             for number in range(self.numa_nodes)
         ]
 
-    def edits(self, claim: Claim, result: Result) -> ContainerEdits:
+    def edits(self, claim: AllocatedClaim, result: AllocatedDevice) -> ContainerEdits:
         """Return the variables that tell a container its NUMA node and how many CPUs of it."""
         if claim.config_for(result) is not None:
             raise PrepareError("configuration not allowed")

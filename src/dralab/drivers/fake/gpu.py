@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, PrepareError, Result, SliceOf
+from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError, SliceOf
 from dralab.drivers.go_random import uuids
 from dralab.values import quantity
 from dralab.values.json_types import JsonDict
@@ -89,7 +89,7 @@ class Gpus(Driver):
         sets = [SliceOf(counters=counters[at : at + 8]) for at in range(0, len(counters), 8)]
         return [*sets, *super().inventory()]
 
-    def edits(self, claim: Claim, result: Result) -> ContainerEdits:
+    def edits(self, claim: AllocatedClaim, result: AllocatedDevice) -> ContainerEdits:
         """Return the variables that tell a container which GPU it has, and how it is shared."""
         config = claim.config_for(result) or {}
         name = result.device
@@ -103,7 +103,7 @@ class Gpus(Driver):
         ]
         return ContainerEdits(env=tuple(env))
 
-    def status(self, claim: Claim) -> Sequence[JsonDict] | None:
+    def status(self, claim: AllocatedClaim) -> Sequence[JsonDict] | None:
         """Return what the claim's status says of its devices."""
         if not self.tell_status:
             return None
@@ -152,7 +152,7 @@ class Gpus(Driver):
         return device
 
 
-def common_env(prefix: str, claim: Claim, result: Result) -> list[str]:
+def common_env(prefix: str, claim: AllocatedClaim, result: AllocatedDevice) -> list[str]:
     """Return the variables that every profile sets first: whose device it is."""
     device = re.sub("[^A-Z0-9]+", "_", result.device.upper())
     admin = "true" if claim.admin_access else "false"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, PrepareError, Result
+from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError
 from dralab.drivers.go_random import draws, text_hash, uuids
 from dralab.values.json_types import JsonDict
 
@@ -69,7 +69,7 @@ class Fakes(Driver):
             for number, name in enumerate(self.parents)
         ]
 
-    def prepare(self, claim: Claim) -> Mapping[Result, ContainerEdits]:
+    def prepare(self, claim: AllocatedClaim) -> Mapping[AllocatedDevice, ContainerEdits]:
         """Return the variables `FAKE_DEVICE_<i>`, counted over the whole claim."""
         known = {name.lower(): name for name in self.parents}
         found, number = {}, 0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, PrepareError, Result
+from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError
 from dralab.drivers.fake.gpu import common_env
 from dralab.drivers.go_random import uuids
 from dralab.values import quantity
@@ -55,7 +55,7 @@ class Nics(Driver):
             for number, uuid in enumerate(self.ids)
         ]
 
-    def edits(self, claim: Claim, result: Result) -> ContainerEdits:
+    def edits(self, claim: AllocatedClaim, result: AllocatedDevice) -> ContainerEdits:
         """Return the variables that tell a container its rates and bursts."""
         own = "NET_DEVICE_" + result.device.removeprefix("nic-")
         env = common_env("NET", claim, result)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, Result, SliceOf
+from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, SliceOf
 
 
 class Described(Driver):
@@ -19,7 +19,7 @@ class Described(Driver):
         """Return the slices as described."""
         return self.contents
 
-    def edits(self, claim: Claim, result: Result) -> ContainerEdits:
+    def edits(self, claim: AllocatedClaim, result: AllocatedDevice) -> ContainerEdits:
         """Return the name of the device, and its UUID where it has one."""
         name = re.sub("[^A-Z0-9]+", "_", result.device.upper())
         env = [f"DEVICE_{name}={result.device}", f"DEVICE_{name}_RESOURCE_CLAIM={claim.ref.uid}"]
@@ -37,6 +37,6 @@ class Attached(Described):
         """Return nothing: the slices are published once for all nodes."""
         return ()
 
-    def prepare(self, claim: Claim) -> Mapping[Result, ContainerEdits]:
+    def prepare(self, claim: AllocatedClaim) -> Mapping[AllocatedDevice, ContainerEdits]:
         """Make devices ready that are described elsewhere."""
         return {result: self.edits(claim, result) for result in claim.results}

@@ -24,7 +24,7 @@ from dralab.values.quantity import QuantityError, int64_scale, parse_any
 from dralab.values.version import Version
 
 # map → (type of its values, field of an attribute)
-MAPS: Final[Mapping[str, tuple[types.Type, str]]] = {
+MAPS: Final[Mapping[str, tuple[types.CelType, str]]] = {
     "quantity": (types.QUANTITY, "quantity"),
     "bool": (types.BOOL, "bool"),
     "int": (types.INT, "int"),
@@ -35,7 +35,7 @@ MAPS: Final[Mapping[str, tuple[types.Type, str]]] = {
 }
 
 
-class SelectorError(Exception):
+class ClassicSelectorError(Exception):
     """A selector has no answer for a device."""
 
 
@@ -62,7 +62,7 @@ def accepts(selector: str, attributes: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a selector accepts a device with these attributes. SelectorError."""
     program = _compiled(selector)
     if isinstance(program, str):
-        raise SelectorError(program)
+        raise ClassicSelectorError(program)
     variables = {
         f"attributes.{name}": Map(
             {
@@ -76,7 +76,7 @@ def accepts(selector: str, attributes: Sequence[Mapping[str, Any]]) -> bool:
     try:
         value, _ = program.value(variables)
     except CelError as error:
-        raise SelectorError(error.message) from error
+        raise ClassicSelectorError(error.message) from error
     return bool(value)
 
 
@@ -103,4 +103,4 @@ def _value(attribute: Mapping[str, Any], field: str) -> Any:
             case _:
                 return value
     except (QuantityError, ValueError) as error:
-        raise SelectorError(f'attribute "{attribute["name"]}": {error}') from error
+        raise ClassicSelectorError(f'attribute "{attribute["name"]}": {error}') from error

@@ -10,17 +10,17 @@ from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, STATE_GROUP
 from dralab.prototypes.conversion.neutral import (
-    Claim,
-    Config,
-    Device,
-    DeviceClass,
-    Entry,
-    Expression,
+    NeutralClaim,
+    NeutralClass,
+    NeutralConfig,
+    NeutralDevice,
+    NeutralExpression,
+    NeutralPod,
+    NeutralPodClaim,
+    NeutralPool,
+    NeutralRequest,
     Note,
     Option,
-    Pod,
-    Pool,
-    Request,
     Scene,
 )
 from dralab.values.json_types import JsonDict, JsonObject
@@ -67,7 +67,7 @@ def _place(item: JsonObject) -> tuple[str, str]:
     return str(metadata.get("namespace") or "default"), metadata["name"]
 
 
-def _class(item: JsonObject, notes: list[Note]) -> DeviceClass:
+def _class(item: JsonObject, notes: list[Note]) -> NeutralClass:
     name = item["metadata"]["name"]
     where = f"ResourceClass {name}"
     if item.get("suitableNodes"):
@@ -77,21 +77,21 @@ def _class(item: JsonObject, notes: list[Note]) -> DeviceClass:
         message = "the driver's own: write them into the class' config by hand"
         notes.append(Note("lost", where, "parametersRef", message))
     driver = str(item.get("driverName") or "")
-    return DeviceClass(name=name, drivers=(driver,) if driver else ())
+    return NeutralClass(name=name, drivers=(driver,) if driver else ())
 
 
 def _claim(
     item: JsonObject,
     parameters: Mapping[tuple[str, str], JsonObject],
     notes: list[Note],
-) -> Claim:
+) -> NeutralClaim:
     template = item["kind"] == "ResourceClaimTemplate"
     spec = item["spec"]["spec"] if template else item["spec"]
     namespace, name = _place(item)
     where = f"{item['kind']} {namespace}/{name}"
     class_name = spec["resourceClassName"]
     option = Option(class_name=class_name)
-    configs: tuple[Config, ...] = ()
+    configs: tuple[NeutralConfig, ...] = ()
     reference = spec.get("parametersRef")
     if reference is not None:
         found = parameters.get((namespace, reference["name"]))
@@ -105,20 +105,20 @@ def _claim(
     if spec.get("allocationMode") == IMMEDIATE:
         message = "devices are always given when the first consumer is scheduled"
         notes.append(Note("lost", where, "allocationMode: Immediate", message))
-    return Claim(
+    return NeutralClaim(
         name=name,
         namespace=namespace,
         template=template,
-        requests=(Request(name=REQUEST, options=(option,)),),
+        requests=(NeutralRequest(name=REQUEST, options=(option,)),),
         configs=configs,
         labels=(item["spec"].get("metadata") or {}).get("labels") or {} if template else {},
     )
 
 
-def _fake(spec: JsonObject, option: Option) -> tuple[Option, tuple[Config, ...]]:
+def _fake(spec: JsonObject, option: Option) -> tuple[Option, tuple[NeutralConfig, ...]]:
     model = (spec.get("selector") or {}).get("model")
     words = f"device.attributes['{DRIVER}'].model == '{model}'"
-    expressions = (Expression(words, "v1", (DRIVER,)),) if model else ()
+    expressions = (NeutralExpression(words, "v1", (DRIVER,)),) if model else ()
     found = Option(
         class_name=option.class_name, expressions=expressions, count=int(spec.get("count", 1))
     )
@@ -129,19 +129,19 @@ def _fake(spec: JsonObject, option: Option) -> tuple[Option, tuple[Config, ...]]
         "kind": "FakeClaimParameters",
         "spec": {"split": spec["split"]},
     }
-    return found, (Config(driver=DRIVER, parameters=parameters),)
+    return found, (NeutralConfig(driver=DRIVER, parameters=parameters),)
 
 
-def _state(item: JsonObject) -> Pool:
+def _state(item: JsonObject) -> NeutralPool:
     """Return a node's allocatable devices; what was allocated or prepared is not carried over."""
     node = item["metadata"]["name"]
     fakes = [d["fake"] for d in spec_of(item).get("allocatableDevice") or ()]
-    return Pool(
+    return NeutralPool(
         name=node,
         driver=DRIVER,
         node=node,
         devices=tuple(
-            Device(
+            NeutralDevice(
                 name=fake["uuid"],
                 attributes={
                     "uuid": Attribute("string", (fake["uuid"],)),
@@ -153,13 +153,13 @@ def _state(item: JsonObject) -> Pool:
     )
 
 
-def _entries(claims: Iterable[JsonObject]) -> tuple[Entry, ...]:
+def _entries(claims: Iterable[JsonObject]) -> tuple[NeutralPodClaim, ...]:
     found = []
     for entry in claims:
         source = entry.get("source") or {}
         template = source.get("resourceClaimTemplateName")
         found.append(
-            Entry(
+            NeutralPodClaim(
                 name=entry["name"],
                 how="template" if template else "claim",
                 source=template or source.get("resourceClaimName") or "",
@@ -168,14 +168,14 @@ def _entries(claims: Iterable[JsonObject]) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _pod(item: JsonDict) -> Pod:
+def _pod(item: JsonDict) -> NeutralPod:
     uses = {
         container["name"]: tuple(
             (use["name"], "") for use in (container.get("resources") or {}).get("claims") or ()
         )
         for container in item["spec"].get("containers") or ()
     }
-    return Pod(item=item, entries=_entries(item["spec"]["resourceClaims"]), uses=uses)
+    return NeutralPod(item=item, entries=_entries(item["spec"]["resourceClaims"]), uses=uses)
 
 
 def _workload(item: JsonDict) -> JsonDict:

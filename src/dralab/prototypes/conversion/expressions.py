@@ -16,8 +16,8 @@ from typing import Final
 
 from dralab.cel import CompileError, kubernetes
 from dralab.cel.parser import parse
-from dralab.cel.syntax import Call, Ident, ListNode, Literal, Node, Select
-from dralab.prototypes.conversion.neutral import Expression
+from dralab.cel.syntax import Call, Expr, Ident, ListNode, Literal, Select
+from dralab.prototypes.conversion.neutral import NeutralExpression
 
 TYPED: Final[Mapping[str, str]] = {
     "stringAttributes": "string",
@@ -48,7 +48,7 @@ class UntranslatableError(ValueError):
 
 
 @dataclass(slots=True)
-class Translation:
+class ExpressionTranslation:
     """One expression on its way from one dialect to another."""
 
     source: str
@@ -57,7 +57,7 @@ class Translation:
     types: Mapping[str, str]
     guards: list[str] = field(default_factory=list)
 
-    def node(self, node: Node, level: int = 0) -> str:
+    def node(self, node: Expr, level: int = 0) -> str:
         """Return a node as text; `level` is the binding strength that its surroundings need."""
         name = attribute_of(node, self.source)
         if name is not None:
@@ -161,7 +161,7 @@ class Translation:
         if text not in self.guards:
             self.guards.append(text)
 
-    def presence(self, key: Node) -> str:
+    def presence(self, key: Expr) -> str:
         """Return `NAME in device…` in the target's words."""
         if not isinstance(key, Literal) or not isinstance(key.value, str):
             raise UntranslatableError("a computed attribute name")
@@ -177,7 +177,7 @@ class Translation:
 
 
 def translated(
-    expression: Expression,
+    expression: NeutralExpression,
     target: str,
     types: Mapping[str, str],
     drivers: Sequence[str] = (),
@@ -206,9 +206,9 @@ def translated(
 
 
 def _one(  # noqa: PLR0917 - the coordinates of a translation
-    tree: Node, source: str, target: str, driver: str, types: Mapping[str, str], level: int = 0
+    tree: Expr, source: str, target: str, driver: str, types: Mapping[str, str], level: int = 0
 ) -> str:
-    work = Translation(source=source, target=target, driver=driver, types=types)
+    work = ExpressionTranslation(source=source, target=target, driver=driver, types=types)
     text = work.node(tree, level)
     # Where the source passes a device over or answers with a default, the target must not fail;
     # a guard says the same, because without the attribute the comparison cannot be true.
@@ -223,7 +223,7 @@ def _must_guard(source: str, target: str) -> bool:
     return target == "v1" and source == "k8srm"
 
 
-def attribute_of(node: Node, dialect: str) -> tuple[str, str, str] | None:
+def attribute_of(node: Expr, dialect: str) -> tuple[str, str, str] | None:
     """Return (domain, identifier, type) of an attribute access, None for anything else."""
     match node:
         case Select(operand=operand, name=key, test=False):
@@ -254,13 +254,13 @@ def attribute_of(node: Node, dialect: str) -> tuple[str, str, str] | None:
     return None
 
 
-def is_driver(node: Node, dialect: str) -> bool:
+def is_driver(node: Expr, dialect: str) -> bool:
     """Return whether a node is the driver's name."""
     wanted = {"evolution": "driverName", "v1": "driver"}.get(dialect)
     return isinstance(node, Select) and _is_device(node.operand) and node.name == wanted
 
 
-def is_attributes(node: Node, dialect: str) -> bool:
+def is_attributes(node: Expr, dialect: str) -> bool:
     """Return whether a node is the map in which `in` looks for attributes."""
     if dialect == "k8srm":
         return _is_device(node)
@@ -279,7 +279,7 @@ def driver_word(dialect: str) -> str:
     return {"evolution": "device.driverName", "v1": "device.driver"}[dialect]
 
 
-def drivers_in(expression: Expression) -> tuple[tuple[str, ...], str]:
+def drivers_in(expression: NeutralExpression) -> tuple[tuple[str, ...], str]:
     """Return the drivers that an expression names as alternatives, and the text of what is left.
 
     >>> drivers_in(Expression("device.driver == 'a' && device.attributes['a'].x == 1", "v1"))[0]
@@ -294,7 +294,7 @@ def drivers_in(expression: Expression) -> tuple[tuple[str, ...], str]:
         named = [_named_driver(item, expression.dialect) for item in _operands(part, "_||_")]
         if named and all(named):
             rest = conjuncts[:position] + conjuncts[position + 1 :]
-            work = Translation(expression.dialect, expression.dialect, "", {})
+            work = ExpressionTranslation(expression.dialect, expression.dialect, "", {})
             try:
                 text = " && ".join(work.node(item, 4) for item in rest)
             except UntranslatableError:
@@ -303,7 +303,7 @@ def drivers_in(expression: Expression) -> tuple[tuple[str, ...], str]:
     return (), expression.text
 
 
-def driver_alternatives(expression: Expression) -> list[tuple[str, str]]:
+def driver_alternatives(expression: NeutralExpression) -> list[tuple[str, str]]:
     """Return (driver, the rest) of an expression that is a choice of drivers, [] for another.
 
     >>> text = "device.driver == 'a' || device.driver == 'b' && device.attributes['b'].x == 1"
@@ -314,7 +314,7 @@ def driver_alternatives(expression: Expression) -> list[tuple[str, str]]:
         tree = parse(expression.text, macros=kubernetes().macros)
     except CompileError:
         return []
-    work = Translation(expression.dialect, expression.dialect, "", {})
+    work = ExpressionTranslation(expression.dialect, expression.dialect, "", {})
     found = []
     for part in _operands(tree, "_||_"):
         conjuncts = _operands(part, "_&&_")
@@ -329,13 +329,13 @@ def driver_alternatives(expression: Expression) -> list[tuple[str, str]]:
     return found
 
 
-def _operands(node: Node, function: str) -> list[Node]:
+def _operands(node: Expr, function: str) -> list[Expr]:
     if isinstance(node, Call) and node.function == function:
         return [inner for arg in node.args for inner in _operands(arg, function)]
     return [node]
 
 
-def _named_driver(node: Node, dialect: str) -> str:
+def _named_driver(node: Expr, dialect: str) -> str:
     match node:
         case Call(function="_==_", args=[left, Literal(value=str() as name)]):
             return name if is_driver(left, dialect) else ""
@@ -343,7 +343,7 @@ def _named_driver(node: Node, dialect: str) -> str:
             return ""
 
 
-def _is_device(node: Node) -> bool:
+def _is_device(node: Expr) -> bool:
     return isinstance(node, Ident) and node.name == "device"
 
 

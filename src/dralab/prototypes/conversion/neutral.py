@@ -26,7 +26,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class NeutralExpression:
     """A CEL text and the generation whose words it is in; `drivers`: whose devices it is for."""
 
     text: str
@@ -35,7 +35,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class NeutralConfig:
     """Configuration: parameters for a driver, or (k8srm) an object that is referred to."""
 
     driver: str = ""
@@ -44,15 +44,15 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceClass:
+class NeutralClass:
     """A class; `drivers` empty: any. A group names its leaves by their labels."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     drivers: tuple[str, ...] = ()
     group: Mapping[str, Any] | None = None
-    expressions: tuple[Expression, ...] = ()
-    configs: tuple[Config, ...] = ()
+    expressions: tuple[NeutralExpression, ...] = ()
+    configs: tuple[NeutralConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Option:
     """One way to meet a request."""
 
     class_name: str = ""
-    expressions: tuple[Expression, ...] = ()
+    expressions: tuple[NeutralExpression, ...] = ()
     count: int = 1
     most: int | None = None
     totals: Mapping[str, str] = field(default_factory=dict)
@@ -68,11 +68,11 @@ class Option:
     everything: bool = False
     match: tuple[str, ...] = ()
     distinct: tuple[str, ...] = ()
-    configs: tuple[Config, ...] = ()
+    configs: tuple[NeutralConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class NeutralRequest:
     """What containers refer to by a name; more than one option: the first that can be met."""
 
     name: str
@@ -90,21 +90,21 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class NeutralClaim:
     """A claim or, with `template`, what claims are made from."""
 
     name: str
     namespace: str
     template: bool = False
-    requests: tuple[Request, ...] = ()
+    requests: tuple[NeutralRequest, ...] = ()
     rules: tuple[Rule, ...] = ()
-    configs: tuple[Config, ...] = ()
+    configs: tuple[NeutralConfig, ...] = ()
     shareable: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class NeutralDevice:
     """A device; `consumes` maps (set, counter) to amounts, `provides` what it has of its own."""
 
     name: str
@@ -114,18 +114,18 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class NeutralPool:
     """Devices of one driver; without a node they are attached over the network."""
 
     name: str
     driver: str
     node: str = ""
     sets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    devices: tuple[Device, ...] = ()
+    devices: tuple[NeutralDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class NeutralPodClaim:
     """How a pod gets devices: of an existing claim, a template, or (shorthand) a class."""
 
     name: str
@@ -134,15 +134,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class NeutralPod:
     """A pod; `uses` maps a container to (entry, request) pairs, request "" meaning all."""
 
     item: JsonDict
-    entries: tuple[Entry, ...]
+    entries: tuple[NeutralPodClaim, ...]
     uses: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
-Part = DeviceClass | Claim | Pool | Pod
+Part = NeutralClass | NeutralClaim | NeutralPool | NeutralPod
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class Scene:
         return {
             name.rpartition("/")[2]: value.type
             for part in self.parts
-            if isinstance(part, Pool)
+            if isinstance(part, NeutralPool)
             for device in part.devices
             for name, value in device.attributes.items()
         }
@@ -167,7 +167,7 @@ class Scene:
         """Return the drivers of a class, those of its leaves for a group."""
         from dralab.values import labels
 
-        classes = {p.name: p for p in self.parts if isinstance(p, DeviceClass)}
+        classes = {p.name: p for p in self.parts if isinstance(p, NeutralClass)}
         found = classes.get(class_name)
         if found is None:
             return ()
@@ -183,7 +183,7 @@ class Scene:
             )
         )
 
-    def leaves(self, group: Mapping[str, Any]) -> list[DeviceClass]:
+    def leaves(self, group: Mapping[str, Any]) -> list[NeutralClass]:
         """Return the classes that a group stands for."""
         from dralab.values import labels
 
@@ -191,7 +191,7 @@ class Scene:
         return [
             part
             for part in self.parts
-            if isinstance(part, DeviceClass)
+            if isinstance(part, NeutralClass)
             and part.group is None
             and selector.accepts(part.labels)
         ]

@@ -8,22 +8,22 @@ from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.conversion.expressions import drivers_in
 from dralab.prototypes.conversion.neutral import (
-    Claim,
-    Config,
-    Device,
-    DeviceClass,
-    Entry,
-    Expression,
+    NeutralClaim,
+    NeutralClass,
+    NeutralConfig,
+    NeutralDevice,
+    NeutralExpression,
+    NeutralPod,
+    NeutralPodClaim,
+    NeutralPool,
+    NeutralRequest,
     Note,
     Option,
     Part,
-    Pod,
-    Pool,
-    Request,
     Rule,
     Scene,
 )
-from dralab.prototypes.evolution import world as evolution_world
+from dralab.prototypes.evolution import cluster as evolution_world
 from dralab.prototypes.k8srm import reading as k8srm_reading
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import parse_any, render
@@ -71,23 +71,23 @@ def _k8srm(item: JsonDict, _: list[Note]) -> Part | None:
             return None
 
 
-def _k8srm_class(item: JsonDict) -> DeviceClass:
+def _k8srm_class(item: JsonDict) -> NeutralClass:
     spec = item["spec"]
     definition = spec.get("definition") or {}
     driver = definition.get("driver")
     text = definition.get("constraints")
     drivers = (driver,) if driver else ()
-    return DeviceClass(
+    return NeutralClass(
         name=item["metadata"]["name"],
         labels=item["metadata"].get("labels") or {},
         drivers=drivers,
         group=spec.get("selector"),
-        expressions=(Expression(text, "k8srm", drivers),) if text else (),
-        configs=tuple(Config(reference=c) for c in definition.get("configs") or ()),
+        expressions=(NeutralExpression(text, "k8srm", drivers),) if text else (),
+        configs=tuple(NeutralConfig(reference=c) for c in definition.get("configs") or ()),
     )
 
 
-def _k8srm_claim(item: JsonDict) -> Claim:
+def _k8srm_claim(item: JsonDict) -> NeutralClaim:
     spec = item["spec"]
     requests = []
     for instance in spec["devices"]:
@@ -96,15 +96,17 @@ def _k8srm_claim(item: JsonDict) -> Claim:
             alone = len(details) == 1 and not instance.get("oneOf")
             name = instance["name"] if alone else f"{instance['name']}-{number}"
             requests.append(
-                Request(name=name, options=(_k8srm_option(detail),), part_of=instance["name"])
+                NeutralRequest(
+                    name=name, options=(_k8srm_option(detail),), part_of=instance["name"]
+                )
             )
         if instance.get("oneOf"):
             name = f"{instance['name']}-one" if details else instance["name"]
             options = tuple(_k8srm_option(detail) for detail in instance["oneOf"])
-            requests.append(Request(name=name, options=options, part_of=instance["name"]))
+            requests.append(NeutralRequest(name=name, options=options, part_of=instance["name"]))
     rules = [Rule("match", name) for name in spec.get("matchAttributes") or ()]
     rules += [Rule("distinct", name) for name in spec.get("distinctAttributes") or ()]
-    return Claim(
+    return NeutralClaim(
         name=item["metadata"]["name"],
         namespace=_namespace(item),
         requests=tuple(requests),
@@ -119,7 +121,7 @@ def _k8srm_option(detail: JsonObject) -> Option:
     text = detail.get("constraints")
     return Option(
         class_name=detail.get("class") or "",
-        expressions=(Expression(text, "k8srm"),) if text else (),
+        expressions=(NeutralExpression(text, "k8srm"),) if text else (),
         count=count,
         most=detail.get("maxDevices"),
         totals=totals,
@@ -127,19 +129,19 @@ def _k8srm_option(detail: JsonObject) -> Option:
         everything=bool(detail.get("adminAccess")),
         match=tuple(detail.get("matchAttributes") or ()),
         distinct=tuple(detail.get("distinctAttributes") or ()),
-        configs=tuple(Config(reference=c) for c in detail.get("configs") or ()),
+        configs=tuple(NeutralConfig(reference=c) for c in detail.get("configs") or ()),
     )
 
 
-def _k8srm_pool(item: JsonDict) -> Pool:
+def _k8srm_pool(item: JsonDict) -> NeutralPool:
     pool = k8srm_reading.read_pool(item)
-    return Pool(
+    return NeutralPool(
         name=pool.name,
         driver=pool.driver,
         node=pool.node,
         sets={"shared": {k: render(v) for k, v in pool.shared.items()}} if pool.shared else {},
         devices=tuple(
-            Device(
+            NeutralDevice(
                 name=device.name,
                 attributes=device.attributes,
                 consumes={("shared", k): render(v) for k, v in device.consumes.items()},
@@ -159,10 +161,10 @@ HOWS: Final[Mapping[str, Literal["claim", "template", "class"]]] = {
 }
 
 
-def _k8srm_pod(item: JsonDict) -> Pod:
+def _k8srm_pod(item: JsonDict) -> NeutralPod:
     pod = k8srm_reading.read_pod(item)
     entries = tuple(
-        Entry(
+        NeutralPodClaim(
             name=entry.name or "devices",
             how=HOWS.get(entry.how, "class"),
             source=entry.source,
@@ -173,7 +175,7 @@ def _k8srm_pod(item: JsonDict) -> Pod:
         container: tuple(("devices", name) if pod.whole else (name, "") for name in names)
         for container, names in pod.containers.items()
     }
-    return Pod(item=item, entries=entries, uses=uses)
+    return NeutralPod(item=item, entries=entries, uses=uses)
 
 
 # --- dra-evolution ------------------------------------------------------------------------------
@@ -204,35 +206,37 @@ def _evolution(item: JsonDict, _: list[Note]) -> Part | None:
 
 def _class_of(
     item: JsonDict, texts: Sequence[str], dialect: str, configs: Iterable[JsonObject] | None
-) -> DeviceClass:
+) -> NeutralClass:
     drivers: tuple[str, ...] = ()
     expressions = []
     for text in texts:
-        named, rest = drivers_in(Expression(text, dialect))
+        named, rest = drivers_in(NeutralExpression(text, dialect))
         if named and not drivers:
             drivers = named
             text = rest  # noqa: PLW2901 - the part about the driver is said by `drivers`
         if text:
-            expressions.append(Expression(text, dialect))
-    return DeviceClass(
+            expressions.append(NeutralExpression(text, dialect))
+    return NeutralClass(
         name=item["metadata"]["name"],
         labels=item["metadata"].get("labels") or {},
         drivers=drivers,
-        expressions=tuple(Expression(each.text, each.dialect, drivers) for each in expressions),
+        expressions=tuple(
+            NeutralExpression(each.text, each.dialect, drivers) for each in expressions
+        ),
         configs=_opaque(configs),
     )
 
 
-def _opaque(configs: Iterable[JsonObject] | None) -> tuple[Config, ...]:
+def _opaque(configs: Iterable[JsonObject] | None) -> tuple[NeutralConfig, ...]:
     found = []
     for config in configs or ():
         opaque = config.get("opaque") or {}
         driver = opaque.get("driverName") or opaque.get("driver") or ""
-        found.append(Config(driver=driver, parameters=opaque.get("parameters") or {}))
+        found.append(NeutralConfig(driver=driver, parameters=opaque.get("parameters") or {}))
     return tuple(found)
 
 
-def _evolution_claim(item: JsonDict, spec: JsonObject, *, template: bool) -> Claim:
+def _evolution_claim(item: JsonDict, spec: JsonObject, *, template: bool) -> NeutralClaim:
     requests = []
     for number, request in enumerate(spec.get("requests") or ()):
         texts = [
@@ -242,12 +246,14 @@ def _evolution_claim(item: JsonDict, spec: JsonObject, *, template: bool) -> Cla
         ]
         option = Option(
             class_name=request.get("deviceClassName") or "",
-            expressions=tuple(Expression(text, "evolution") for text in texts),
+            expressions=tuple(NeutralExpression(text, "evolution") for text in texts),
             admin=bool(request.get("adminAccess")),
             configs=_opaque(request.get("config")),
         )
-        requests.append(Request(name=request.get("name") or f"request-{number}", options=(option,)))
-    return Claim(
+        requests.append(
+            NeutralRequest(name=request.get("name") or f"request-{number}", options=(option,))
+        )
+    return NeutralClaim(
         name=item["metadata"]["name"],
         namespace=_namespace(item),
         template=template,
@@ -263,9 +269,9 @@ def _evolution_claim(item: JsonDict, spec: JsonObject, *, template: bool) -> Cla
     )
 
 
-def _evolution_pool(item: JsonDict) -> Pool:
+def _evolution_pool(item: JsonDict) -> NeutralPool:
     spec = item["spec"]
-    return Pool(
+    return NeutralPool(
         name=item["metadata"]["name"],
         driver=spec["driverName"],
         node=spec.get("nodeName") or "",
@@ -275,7 +281,7 @@ def _evolution_pool(item: JsonDict) -> Pool:
             else {}
         ),
         devices=tuple(
-            Device(
+            NeutralDevice(
                 name=device["name"],
                 attributes={
                     part["name"]: evolution_world.attribute(part)
@@ -291,12 +297,12 @@ def _evolution_pool(item: JsonDict) -> Pool:
     )
 
 
-def _pod_of(item: JsonDict, request_field: str) -> Pod | None:
+def _pod_of(item: JsonDict, request_field: str) -> NeutralPod | None:
     spec = spec_of(item)
     if not spec.get("resourceClaims"):
         return None
     entries = tuple(
-        Entry(
+        NeutralPodClaim(
             name=entry["name"],
             how="claim" if "resourceClaimName" in entry else "template",
             source=entry.get("resourceClaimName") or entry.get("resourceClaimTemplateName", ""),
@@ -310,7 +316,7 @@ def _pod_of(item: JsonDict, request_field: str) -> Pod | None:
         )
         for container in spec.get("containers") or ()
     }
-    return Pod(item=item, entries=entries, uses=uses)
+    return NeutralPod(item=item, entries=entries, uses=uses)
 
 
 # --- resource.k8s.io/v1 -------------------------------------------------------------------------
@@ -340,7 +346,9 @@ def _v1(item: JsonDict, notes: list[Note]) -> Part | None:
             return None
 
 
-def _v1_claim(item: JsonDict, spec: JsonObject, notes: list[Note], *, template: bool) -> Claim:
+def _v1_claim(
+    item: JsonDict, spec: JsonObject, notes: list[Note], *, template: bool
+) -> NeutralClaim:
     devices = spec.get("devices") or {}
     requests = []
     for number, request in enumerate(devices.get("requests") or ()):
@@ -349,14 +357,14 @@ def _v1_claim(item: JsonDict, spec: JsonObject, notes: list[Note], *, template: 
             [request["exactly"]] if "exactly" in request else request.get("firstAvailable") or []
         )
         options = tuple(_v1_option(part, title(item), where, notes) for part in parts)
-        requests.append(Request(name=request["name"], options=options))
+        requests.append(NeutralRequest(name=request["name"], options=options))
     rules = []
     for constraint in devices.get("constraints") or ():
         for kind, field in (("match", "matchAttribute"), ("distinct", "distinctAttribute")):
             if field in constraint:
                 names = tuple(constraint.get("requests") or ())
                 rules.append(Rule(kind, constraint[field], names))  # type: ignore[arg-type]
-    return Claim(
+    return NeutralClaim(
         name=item["metadata"]["name"],
         namespace=_namespace(item),
         template=template,
@@ -376,7 +384,7 @@ def _v1_option(part: JsonObject, name: str, where: str, notes: list[Note]) -> Op
     texts = [s["cel"]["expression"] for s in part.get("selectors") or () if "cel" in s]
     return Option(
         class_name=part["deviceClassName"],
-        expressions=tuple(Expression(text, "v1") for text in texts),
+        expressions=tuple(NeutralExpression(text, "v1") for text in texts),
         count=int(part.get("count") or 1),
         everything=part.get("allocationMode") == "All",
         admin=bool(part.get("adminAccess")),
@@ -393,7 +401,7 @@ LOST_OF_DEVICES = (
 )
 
 
-def _v1_slice(item: JsonDict, notes: list[Note]) -> Pool:
+def _v1_slice(item: JsonDict, notes: list[Note]) -> NeutralPool:
     spec = item["spec"]
     devices = []
     for device in spec.get("devices") or ():
@@ -408,7 +416,7 @@ def _v1_slice(item: JsonDict, notes: list[Note]) -> Pool:
             for kind, value in typed.items()
         }
         devices.append(
-            Device(
+            NeutralDevice(
                 name=device["name"],
                 attributes=attributes,
                 consumes={
@@ -423,7 +431,7 @@ def _v1_slice(item: JsonDict, notes: list[Note]) -> Pool:
         notes.append(
             Note("lost", title(item), "spec.nodeSelector", "read as reachable from every node")
         )
-    return Pool(
+    return NeutralPool(
         name=spec["pool"]["name"],
         driver=spec["driver"],
         node=spec.get("nodeName") or "",
@@ -440,7 +448,7 @@ def _pools_joined(parts: Sequence[Part]) -> list[Part]:
     found: list[Part] = []
     places: dict[tuple[str, str], int] = {}
     for part in parts:
-        if not isinstance(part, Pool):
+        if not isinstance(part, NeutralPool):
             found.append(part)
             continue
         key = (part.driver, part.name)
@@ -449,8 +457,8 @@ def _pools_joined(parts: Sequence[Part]) -> list[Part]:
             found.append(part)
             continue
         before = found[places[key]]
-        assert isinstance(before, Pool)  # noqa: S101 - placed there above
-        found[places[key]] = Pool(
+        assert isinstance(before, NeutralPool)  # noqa: S101 - placed there above
+        found[places[key]] = NeutralPool(
             name=before.name,
             driver=before.driver,
             node=before.node,
@@ -462,12 +470,12 @@ def _pools_joined(parts: Sequence[Part]) -> list[Part]:
 
 def _templates_told_apart(parts: Sequence[Part]) -> list[Part]:
     """Return parts with a k8srm claim that pods copy as a template, one they share as a claim."""
-    entries = [entry for part in parts if isinstance(part, Pod) for entry in part.entries]
+    entries = [entry for part in parts if isinstance(part, NeutralPod) for entry in part.entries]
     copied = {entry.source for entry in entries if entry.how == "template"}
     shared = {entry.source for entry in entries if entry.how == "claim"}
     found: list[Part] = []
     for part in parts:
-        if isinstance(part, Claim) and part.name in copied:
+        if isinstance(part, NeutralClaim) and part.name in copied:
             found.append(replace(part, template=True, shareable=False))
             if part.name not in shared:
                 continue

@@ -4,11 +4,18 @@ from collections import Counter
 from functools import cached_property
 
 from dralab.allocation.problem import Attribute
-from dralab.prototypes.conversion.neutral import Claim, Device, DeviceClass, Option, Pod, Pool
+from dralab.prototypes.conversion.neutral import (
+    NeutralClaim,
+    NeutralClass,
+    NeutralDevice,
+    NeutralPod,
+    NeutralPool,
+    Option,
+)
 from dralab.prototypes.conversion.writing import (
     EVOLUTION,
     STANDARD,
-    Writer,
+    SceneWriter,
     amount_text,
     each_device_name,
     identifier,
@@ -20,12 +27,12 @@ from dralab.prototypes.findings import copied
 from dralab.values.json_types import JsonDict
 
 
-class ToEvolution(Writer):
+class ToEvolution(SceneWriter):
     """Writes dra-evolution."""
 
     target = "evolution"
 
-    def device_class(self, part: DeviceClass) -> list[JsonDict]:
+    def device_class(self, part: NeutralClass) -> list[JsonDict]:
         """Return a DeviceClass with requirements."""
         found: JsonDict = {
             "apiVersion": EVOLUTION,
@@ -36,7 +43,7 @@ class ToEvolution(Writer):
         configs = self.opaque(part.configs, part.drivers, f"DeviceClass {part.name}", "driverName")
         return [found | ({"config": configs} if configs else {})]
 
-    def claim(self, part: Claim) -> list[JsonDict]:
+    def claim(self, part: NeutralClaim) -> list[JsonDict]:
         """Return a ResourceClaim or template: one request for every device."""
         where = f"claim {part.namespace}/{part.name}"
         names = each_device_name(part.requests)
@@ -102,11 +109,11 @@ class ToEvolution(Writer):
     @cached_property
     def shared_names(self) -> set[tuple[str, str, str]]:
         """(driver, node, device) that several pools publish: there it would be one device."""
-        pools = [part for part in self.scene.parts if isinstance(part, Pool)]
+        pools = [part for part in self.scene.parts if isinstance(part, NeutralPool)]
         counts = Counter((p.driver, p.node, label(d.name)) for p in pools for d in p.devices)
         return {key for key, count in counts.items() if count > 1}
 
-    def pool(self, part: Pool) -> list[JsonDict]:
+    def pool(self, part: NeutralPool) -> list[JsonDict]:
         """Return a ResourcePool."""
         where = f"pool {part.name}"
         if not part.node:
@@ -130,7 +137,7 @@ class ToEvolution(Writer):
             }
         ]
 
-    def _device(self, device: Device, pool: Pool) -> JsonDict:
+    def _device(self, device: NeutralDevice, pool: NeutralPool) -> JsonDict:
         attributes = [
             {"name": identifier(STANDARD.get(name, name)), **typed(value)}
             for name, value in device.attributes.items()
@@ -154,7 +161,7 @@ class ToEvolution(Writer):
             ]
         return found
 
-    def pod(self, part: Pod) -> list[JsonDict]:
+    def pod(self, part: NeutralPod) -> list[JsonDict]:
         """Return a Pod of dra-evolution's group, and templates for its shorthand devices."""
         item = copied(part.item)
         item["apiVersion"] = EVOLUTION
@@ -191,13 +198,13 @@ class ToEvolution(Writer):
                 container.setdefault("resources", {})["claims"] = claims
         return [*templates, item]
 
-    def _names(self, part: Pod, entry: str, request: str) -> list[str]:
+    def _names(self, part: NeutralPod, entry: str, request: str) -> list[str]:
         """Return the one-device requests that a container's use stands for; "" for all."""
         if not request:
             return [""]
         source = next((e.source for e in part.entries if e.name == entry), "")
         for claim in self.scene.parts:
-            if isinstance(claim, Claim) and claim.name == source:
+            if isinstance(claim, NeutralClaim) and claim.name == source:
                 found = [r for r in claim.requests if request in {r.name, r.part_of}]
                 names = each_device_name(found)
                 return [name for each in names.values() for name in each] or [label(request)]
@@ -218,6 +225,6 @@ def typed(value: Attribute) -> JsonDict:
             return {"string": str(only)}
 
 
-def _counter(pool: Pool, name: str, counter: str) -> str:
+def _counter(pool: NeutralPool, name: str, counter: str) -> str:
     """Return the name of a counter: with its set's where a pool has several."""
     return identifier(f"{name}-{counter}" if len(pool.sets) > 1 else counter)

@@ -6,28 +6,28 @@ from typing import Any
 from dralab.allocation.problem import Attribute
 from dralab.prototypes.conversion.expressions import driver_alternatives
 from dralab.prototypes.conversion.neutral import (
-    Claim,
-    Config,
-    Device,
-    DeviceClass,
-    Expression,
+    NeutralClaim,
+    NeutralClass,
+    NeutralConfig,
+    NeutralDevice,
+    NeutralExpression,
+    NeutralPod,
+    NeutralPool,
+    NeutralRequest,
     Option,
-    Pod,
-    Pool,
-    Request,
 )
-from dralab.prototypes.conversion.writing import Writer, amount_text, metadata
+from dralab.prototypes.conversion.writing import SceneWriter, amount_text, metadata
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.values.json_types import JsonDict
 
 
-class ToK8srm(Writer):
+class ToK8srm(SceneWriter):
     """Writes k8srm's last stage."""
 
     target = "k8srm"
 
-    def device_class(self, part: DeviceClass) -> list[JsonDict]:
+    def device_class(self, part: NeutralClass) -> list[JsonDict]:
         """Return a class for each driver, and a group over them where there are several."""
         where = f"DeviceClass {part.name}"
         if part.group is not None:
@@ -52,13 +52,15 @@ class ToK8srm(Writer):
         ]
         return [*made, *classes, _class(part.name, group, part.labels)]
 
-    def _leaves(self, part: DeviceClass, where: str) -> list[JsonDict]:
+    def _leaves(self, part: NeutralClass, where: str) -> list[JsonDict]:
         """Return the definitions that a class stands for, one for each driver."""
         if not part.drivers and len(part.expressions) == 1:
             [only] = part.expressions
             choices = driver_alternatives(only)
             rests = [
-                self.expression(Expression(rest, only.dialect), where, (driver,)) if rest else ""
+                self.expression(NeutralExpression(rest, only.dialect), where, (driver,))
+                if rest
+                else ""
                 for driver, rest in choices
             ]
             return [
@@ -72,7 +74,7 @@ class ToK8srm(Writer):
         return [{"driver": driver, **constraints} for driver in part.drivers]
 
     def _configs(
-        self, configs: Sequence[Config], owner: str, namespace: str
+        self, configs: Sequence[NeutralConfig], owner: str, namespace: str
     ) -> tuple[list[JsonDict], list[JsonDict]]:
         """Return objects for opaque parameters, and the references to them."""
         made, references = [], []
@@ -100,7 +102,7 @@ class ToK8srm(Writer):
             )
         return made, references
 
-    def claim(self, part: Claim) -> list[JsonDict]:
+    def claim(self, part: NeutralClaim) -> list[JsonDict]:
         """Return a DeviceClaim; k8srm's templates are claims that pods copy."""
         where = f"claim {part.namespace}/{part.name}"
         made: list[JsonDict] = []
@@ -136,7 +138,7 @@ class ToK8srm(Writer):
         return [*made, {"apiVersion": K8SRM, "kind": "DeviceClaim", "metadata": head, "spec": spec}]
 
     def _instance(
-        self, request: Request, part: Claim, where: str
+        self, request: NeutralRequest, part: NeutralClaim, where: str
     ) -> tuple[list[JsonDict], JsonDict]:
         made: list[JsonDict] = []
         details = []
@@ -147,7 +149,9 @@ class ToK8srm(Writer):
         field = "allOf" if len(details) == 1 else "oneOf"
         return made, {"name": request.name, field: details}
 
-    def _detail(self, option: Option, part: Claim, where: str) -> tuple[list[JsonDict], JsonDict]:
+    def _detail(
+        self, option: Option, part: NeutralClaim, where: str
+    ) -> tuple[list[JsonDict], JsonDict]:
         drivers = self.drivers(option)
         found: JsonDict = {"class": option.class_name}
         texts = [t for e in option.expressions if (t := self.expression(e, where, drivers))]
@@ -167,7 +171,7 @@ class ToK8srm(Writer):
         made, references = self._configs(option.configs, part.name, part.namespace)
         return made, found | ({"configs": references} if references else {})
 
-    def pool(self, part: Pool) -> list[JsonDict]:
+    def pool(self, part: NeutralPool) -> list[JsonDict]:
         """Return a DevicePool."""
         several = len(part.sets) > 1
         shared = [
@@ -188,7 +192,7 @@ class ToK8srm(Writer):
             }
         ]
 
-    def pod(self, part: Pod) -> list[JsonDict]:
+    def pod(self, part: NeutralPod) -> list[JsonDict]:
         """Return a core/v1 Pod with deviceClaims; several claims become entries of a list."""
         item = copied(part.item)
         item["apiVersion"] = "v1"
@@ -216,7 +220,7 @@ class ToK8srm(Writer):
                 container["devices"] = [{"name": name} for name in dict.fromkeys(names)]
         return [item]
 
-    def _seen(self, part: Pod, entry: str, request: str, *, whole: bool) -> list[str]:
+    def _seen(self, part: NeutralPod, entry: str, request: str, *, whole: bool) -> list[str]:
         if not whole:
             if request:
                 self.lost(
@@ -229,7 +233,7 @@ class ToK8srm(Writer):
             return [request]
         source = part.entries[0].source
         for claim in self.scene.parts:
-            if isinstance(claim, Claim) and claim.name == source:
+            if isinstance(claim, NeutralClaim) and claim.name == source:
                 return [r.name for r in claim.requests]
         return []
 
@@ -239,7 +243,7 @@ def _class(name: str, spec: JsonDict, labels: Any) -> JsonDict:
     return {"apiVersion": K8SRM, "kind": "DeviceClass", "metadata": head, "spec": spec}
 
 
-def _device(device: Device, *, several: bool) -> JsonDict:
+def _device(device: NeutralDevice, *, several: bool) -> JsonDict:
     found: JsonDict = {
         "name": device.name,
         "attributes": [

@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 
 from dralab.allocation.problem import Attribute
-from dralab.prototypes.conversion.neutral import Claim, Device, DeviceClass, Option, Pod, Pool
+from dralab.prototypes.conversion.neutral import (
+    NeutralClaim,
+    NeutralClass,
+    NeutralDevice,
+    NeutralPod,
+    NeutralPool,
+    Option,
+)
 from dralab.prototypes.conversion.writing import (
     COUNTERS_PER_SET,
     DEVICES,
@@ -11,7 +18,7 @@ from dralab.prototypes.conversion.writing import (
     SETS_PER_SLICE,
     STANDARD,
     V1,
-    Writer,
+    SceneWriter,
     amount_text,
     identifier,
     label,
@@ -24,12 +31,12 @@ from dralab.values.json_types import JsonDict
 Counter = tuple[str, str]
 
 
-class ToV1(Writer):
+class ToV1(SceneWriter):
     """Writes today's API."""
 
     target = "v1"
 
-    def device_class(self, part: DeviceClass) -> list[JsonDict]:
+    def device_class(self, part: NeutralClass) -> list[JsonDict]:
         """Return a DeviceClass with CEL selectors."""
         selectors = [{"cel": {"expression": text}} for text in self.class_expressions(part)]
         spec: JsonDict = {"selectors": selectors} if selectors else {}
@@ -39,7 +46,7 @@ class ToV1(Writer):
         head = metadata(part.name.lower(), labels=part.labels)
         return [{"apiVersion": V1, "kind": "DeviceClass", "metadata": head, "spec": spec}]
 
-    def claim(self, part: Claim) -> list[JsonDict]:
+    def claim(self, part: NeutralClaim) -> list[JsonDict]:
         """Return a ResourceClaim or a ResourceClaimTemplate."""
         where = f"claim {part.namespace}/{part.name}"
         requests: list[JsonDict] = []
@@ -111,7 +118,7 @@ class ToV1(Writer):
                       "with one entry per number says the same")  # fmt: skip
         return found
 
-    def pool(self, part: Pool) -> list[JsonDict]:
+    def pool(self, part: NeutralPool) -> list[JsonDict]:
         """Return the ResourceSlices of a pool: counters first, then devices."""
         sets, of_device = _sets(part)
         for name, counters in sets.items():
@@ -156,7 +163,9 @@ class ToV1(Writer):
             for number, spec in enumerate(specs)
         ]
 
-    def _device(self, device: Device, pool: Pool, of_device: Mapping[str, str]) -> JsonDict:
+    def _device(
+        self, device: NeutralDevice, pool: NeutralPool, of_device: Mapping[str, str]
+    ) -> JsonDict:
         attributes: JsonDict = {}
         capacity: JsonDict = {k: {"value": v} for k, v in device.provides.items()}
         for name, value in device.attributes.items():
@@ -177,7 +186,7 @@ class ToV1(Writer):
             self.changed(f"pool {pool.name}", device.name, f"written {label(device.name)}")
         return found
 
-    def pod(self, part: Pod) -> list[JsonDict]:
+    def pod(self, part: NeutralPod) -> list[JsonDict]:
         """Return a core/v1 Pod, and templates for devices that it asked for by class alone."""
         item = copied(part.item)
         item["apiVersion"] = "v1"
@@ -219,7 +228,7 @@ def typed(value: Attribute) -> JsonDict:
     return {value.type or "string": only}
 
 
-def _sets(pool: Pool) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+def _sets(pool: NeutralPool) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Return counter sets of at most the allowed size, and the set of each device.
 
     A set of an older pool is taken apart into counters that no device joins.

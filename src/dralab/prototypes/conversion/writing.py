@@ -12,15 +12,15 @@ from dralab.prototypes.conversion.expressions import (
     translated,
 )
 from dralab.prototypes.conversion.neutral import (
-    Claim,
-    Config,
-    DeviceClass,
-    Expression,
+    NeutralClaim,
+    NeutralClass,
+    NeutralConfig,
+    NeutralExpression,
+    NeutralPod,
+    NeutralPool,
+    NeutralRequest,
     Note,
     Option,
-    Pod,
-    Pool,
-    Request,
     Rule,
     Scene,
 )
@@ -40,7 +40,7 @@ DEVICES = 128
 SETS_PER_SLICE = 8
 
 
-class Writer(ABC):
+class SceneWriter(ABC):
     """What the writers share: the scene, notes, and expressions in the target's words."""
 
     target = ""
@@ -55,30 +55,30 @@ class Writer(ABC):
         found: list[JsonDict] = []
         for part in self.scene.parts:
             match part:
-                case DeviceClass():
+                case NeutralClass():
                     found += self.device_class(part)
-                case Claim():
+                case NeutralClaim():
                     found += self.claim(part)
-                case Pool():
+                case NeutralPool():
                     found += self.pool(part)
-                case Pod():
+                case NeutralPod():
                     found += self.pod(part)
         return found + self.scene.others
 
     @abstractmethod
-    def device_class(self, part: DeviceClass) -> list[JsonDict]:
+    def device_class(self, part: NeutralClass) -> list[JsonDict]:
         """Return a class."""
 
     @abstractmethod
-    def claim(self, part: Claim) -> list[JsonDict]:
+    def claim(self, part: NeutralClaim) -> list[JsonDict]:
         """Return a claim or a template."""
 
     @abstractmethod
-    def pool(self, part: Pool) -> list[JsonDict]:
+    def pool(self, part: NeutralPool) -> list[JsonDict]:
         """Return a pool."""
 
     @abstractmethod
-    def pod(self, part: Pod) -> list[JsonDict]:
+    def pod(self, part: NeutralPod) -> list[JsonDict]:
         """Return a pod."""
 
     def lost(self, where: str, field: str, message: str) -> None:
@@ -89,7 +89,7 @@ class Writer(ABC):
         """Note what carries over in other words."""
         self.notes.append(Note("changed", where, field, message))
 
-    def expression(self, each: Expression, where: str, drivers: Sequence[str]) -> str | None:
+    def expression(self, each: NeutralExpression, where: str, drivers: Sequence[str]) -> str | None:
         """Return an expression in the target's words, or None after a note."""
         try:
             text = translated(each, self.target, self.types, drivers)
@@ -122,7 +122,7 @@ class Writer(ABC):
         """Return the drivers whose devices an option may get."""
         return self.scene.drivers_of(option.class_name)
 
-    def group(self, part: DeviceClass) -> str | None:
+    def group(self, part: NeutralClass) -> str | None:
         """Return a group of classes as one expression: any of its leaves."""
         words = []
         for leaf in self.scene.leaves(part.group or {}):
@@ -144,7 +144,7 @@ class Writer(ABC):
         )
         return " || ".join(dict.fromkeys(words)) or "false"
 
-    def class_expressions(self, part: DeviceClass) -> list[str]:
+    def class_expressions(self, part: NeutralClass) -> list[str]:
         """Return a class as expressions: its drivers, then its own."""
         where = f"DeviceClass {part.name}"
         if part.group is not None:
@@ -155,7 +155,11 @@ class Writer(ABC):
         return [text for text in found if text]
 
     def opaque(
-        self, configs: Iterable[Config], drivers: Sequence[str], where: str, driver_field: str
+        self,
+        configs: Iterable[NeutralConfig],
+        drivers: Sequence[str],
+        where: str,
+        driver_field: str,
     ) -> list[JsonDict]:
         """Return configs as opaque parameters; an object that is referred to is copied in."""
         found = []
@@ -215,7 +219,7 @@ def label(name: str) -> str:
     return re.sub(r"[^a-z0-9-]", "-", name.lower()).strip("-")[:63]
 
 
-def each_device_name(requests: Sequence[Request]) -> dict[str, list[str]]:
+def each_device_name(requests: Sequence[NeutralRequest]) -> dict[str, list[str]]:
     """Return, for every request, the names of one-device requests in its place."""
     found = {}
     for request in requests:
@@ -228,7 +232,7 @@ def each_device_name(requests: Sequence[Request]) -> dict[str, list[str]]:
     return found
 
 
-def rules_of(claim: Claim) -> list[Rule]:
+def rules_of(claim: NeutralClaim) -> list[Rule]:
     """Return a claim's rules, those of its requests' options included."""
     found = list(claim.rules)
     for request in claim.requests:

@@ -28,7 +28,7 @@ from dralab.values.version import Version
 READS: Final[frozenset[DevicePath]] = frozenset({("driver",), ("attributes",)})
 MAX_COST: Final = 1_000_000
 # map → (type of its values, attribute type, default)
-MAPS: Final[Mapping[str, tuple[cel_types.Type, str, Any]]] = {
+MAPS: Final[Mapping[str, tuple[cel_types.CelType, str, Any]]] = {
     "attributes": (cel_types.DYN, "", None),
     "stringAttributes": (cel_types.STRING, "string", ""),
     "boolAttributes": (cel_types.BOOL, "bool", False),
@@ -52,7 +52,7 @@ def environment() -> Environment:
 
 
 @dataclass
-class Expression:
+class EvolutionExpression:
     """One device selector; a device for which it has no answer is passed over."""
 
     text: str
@@ -116,20 +116,20 @@ class Expression:
         return known
 
 
-class Expressions:
+class EvolutionExpressions:
     """Expressions by text; what failed is kept for those who explain."""
 
     def __init__(self, *, strict: bool = False, suffix: str = "") -> None:
         self.strict = strict
         self.suffix = suffix
         self.failures: dict[str, str] = {}
-        self._found: dict[str, Expression] = {}
+        self._found: dict[str, EvolutionExpression] = {}
 
-    def get(self, text: str) -> Expression:
+    def get(self, text: str) -> EvolutionExpression:
         """Return an expression; one that does not compile fails when it is asked."""
         found = self._found.get(text)
         if found is None:
-            found = Expression(text, self.strict, self.suffix, self.failures)
+            found = EvolutionExpression(text, self.strict, self.suffix, self.failures)
             self._found[text] = found
         return found
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dralab.api import structural
 from dralab.objects.metadata import spec_of
-from dralab.prototypes.evolution.expressions import Expressions
+from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, KINDS, MAX_DOMAIN, MAX_ID
 from dralab.prototypes.findings import (
     Finding,
@@ -31,7 +31,7 @@ SCHEMAS: Final[Mapping[str, JsonDict]] = {kind["kind"]: kind["schema"] for kind 
 VALUES: Final = ("quantity", "bool", "string", "version")
 # Fields of drafts before the last one that its files still carry.
 DROPPED: Final[Mapping[str, tuple[str, ...]]] = {"ResourcePool": ("distributedAllocation",)}
-EXPRESSIONS: Final = Expressions()
+EXPRESSIONS: Final = EvolutionExpressions()
 
 
 def normalize(item: Mapping[str, Any] | list[Any]) -> NormalizedDocument:

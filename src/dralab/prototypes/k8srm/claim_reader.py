@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dralab.allocation import problem as core
-from dralab.prototypes.k8srm.expressions import Expression, Expressions
-from dralab.prototypes.k8srm.model import Claim, ConfigRef, Detail, DeviceClass, Instance
+from dralab.prototypes.k8srm.expressions import K8srmExpression, K8srmExpressions
+from dralab.prototypes.k8srm.model import ConfigRef, Detail, Instance, K8srmClaim, K8srmClass
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number
 
@@ -30,7 +30,7 @@ class AskedClaim:
     the claim object where one was made for the pod.
     """
 
-    claim: Claim
+    claim: K8srmClaim
     wanted: core.Claim
     totals: Mapping[str, Mapping[str, Number]]
     class_configs: tuple[ConfigRef, ...]
@@ -48,7 +48,7 @@ class Leaf:
     """What one class without a selector accepts; `drivers` None: any driver."""
 
     drivers: frozenset[str] | None
-    constraints: Expression | None
+    constraints: K8srmExpression | None
 
     def accepts(self, device: core.Device) -> bool:
         """Return whether a device is of the class."""
@@ -84,12 +84,12 @@ class ClassCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class ConstraintReader:
     """A claim's own expression as a selector; a failing one passes the device over."""
 
     text: str
     reads: frozenset[core.DevicePath]
-    expression: Expression = field(compare=False)
+    expression: K8srmExpression = field(compare=False)
 
     def matches(self, device: core.Device) -> bool:
         """Return whether the expression holds for a device."""
@@ -101,9 +101,9 @@ class Classes:
 
     def __init__(
         self,
-        classes: Sequence[DeviceClass],
+        classes: Sequence[K8srmClass],
         drivers: Mapping[str, tuple[str, ...]],
-        expressions: Expressions,
+        expressions: K8srmExpressions,
     ) -> None:
         self.by_name = {each.name: each for each in classes}
         self.drivers = drivers
@@ -113,7 +113,7 @@ class Classes:
             for name, each in self.by_name.items()
         }
 
-    def asked(self, claim: Claim, item: JsonDict | None = None) -> AskedClaim:
+    def asked(self, claim: K8srmClaim, item: JsonDict | None = None) -> AskedClaim:
         """Return a claim in the problem's form; UnallocatableError where it cannot be met."""
         if not claim.spec.instances:
             raise UnallocatableError(f"claim {claim}: it asks for nothing")
@@ -137,7 +137,7 @@ class Classes:
             item=item,
         )
 
-    def leaves(self, each: DeviceClass) -> Iterator[DeviceClass]:
+    def leaves(self, each: K8srmClass) -> Iterator[K8srmClass]:
         """Yield the classes without a selector that a class stands for."""
         if each.selector is None:
             yield each
@@ -146,14 +146,14 @@ class Classes:
             if other.selector is None and each.selector.accepts(other.labels):
                 yield other
 
-    def of_type(self, device_type: str) -> list[DeviceClass]:
+    def of_type(self, device_type: str) -> list[K8srmClass]:
         """Return the classes of a device type (stage K3)."""
         return [each for each in self.by_name.values() if each.device_type == device_type]
 
-    def _condition(self, each: DeviceClass) -> ClassCondition:
+    def _condition(self, each: K8srmClass) -> ClassCondition:
         return self.condition(list(self.leaves(each)))
 
-    def condition(self, classes: Sequence[DeviceClass]) -> ClassCondition:
+    def condition(self, classes: Sequence[K8srmClass]) -> ClassCondition:
         """Return the selector of some leaf classes."""
         leaves = tuple(
             Leaf(
@@ -168,7 +168,7 @@ class Classes:
                 reads |= leaf.constraints.reads
         return ClassCondition(reads, leaves)
 
-    def _drivers(self, each: DeviceClass) -> frozenset[str] | None:
+    def _drivers(self, each: K8srmClass) -> frozenset[str] | None:
         if each.driver:
             return frozenset({each.driver})
         if each.device_type:
@@ -181,7 +181,7 @@ class Classes:
 class _Writer:
     """Collects the requests and constraints of one claim."""
 
-    def __init__(self, classes: Classes, claim: Claim) -> None:
+    def __init__(self, classes: Classes, claim: K8srmClaim) -> None:
         self.classes = classes
         self.claim = claim
         self.requests: list[core.Request] = []
@@ -235,7 +235,7 @@ class _Writer:
             selectors.append(ClassCondition(reads, (leaf,)))
         if detail.constraints:
             expression = self.classes.expressions.get(detail.constraints)
-            selectors.append(Constraint(detail.constraints, expression.reads, expression))
+            selectors.append(ConstraintReader(detail.constraints, expression.reads, expression))
         return core.SubRequest(
             name=name,
             class_name=detail.class_name or ANY_CLASS,
@@ -245,7 +245,7 @@ class _Writer:
             admin=True if detail.admin else None,
         )
 
-    def meaning(self, detail: Detail) -> tuple[list[DeviceClass], tuple[str, ...]]:
+    def meaning(self, detail: Detail) -> tuple[list[K8srmClass], tuple[str, ...]]:
         """Return the leaf classes of a detail and the attributes that its class matches."""
         if detail.class_name:
             named = self.classes.by_name.get(detail.class_name)

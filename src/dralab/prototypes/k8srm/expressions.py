@@ -16,7 +16,7 @@ from dralab.cel import CelError, CompileError, Environment, Program, kubernetes
 from dralab.cel import types as cel_types
 from dralab.cel.checker import check as check_tree
 from dralab.cel.parser import parse
-from dralab.cel.syntax import Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
+from dralab.cel.syntax import Call, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Select
 from dralab.cel.values import Map, Quantity
 from dralab.prototypes.findings import Finding, legacy
 from dralab.values.quantity import parse as parse_quantity
@@ -40,7 +40,7 @@ def environment() -> Environment:
 
 
 @dataclass
-class Expression:
+class K8srmExpression:
     """One expression; a device for which it has no answer is passed over, not an error."""
 
     text: str
@@ -87,18 +87,18 @@ class Expression:
             return error.detail
 
 
-class Expressions:
+class K8srmExpressions:
     """Expressions by text; what failed is kept for those who explain."""
 
     def __init__(self) -> None:
         self.failures: dict[str, str] = {}
-        self._found: dict[str, Expression] = {}
+        self._found: dict[str, K8srmExpression] = {}
 
-    def get(self, text: str) -> Expression:
+    def get(self, text: str) -> K8srmExpression:
         """Return an expression; one that does not compile fails when it is asked."""
         found = self._found.get(text)
         if found is None:
-            found = Expression(text, self.failures.setdefault, compared=compared_names(text))
+            found = K8srmExpression(text, self.failures.setdefault, compared=compared_names(text))
             self._found[text] = found
         return found
 
@@ -138,7 +138,7 @@ def compared_names(text: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def attribute_name(node: Node) -> str:
+def attribute_name(node: Expr) -> str:
     """Return NAME of `device.NAME` or `device['NAME']`, "" for anything else."""
     match node:
         case Select(operand=Ident(name="device"), name=name, test=False):
@@ -159,7 +159,7 @@ def value_of(item: Attribute) -> Any:
     return value
 
 
-def _children(node: Node) -> list[Node]:
+def _children(node: Expr) -> list[Expr]:
     match node:
         case Call(target=target, args=args):
             return [*args, target] if target is not None else list(args)
@@ -175,7 +175,7 @@ def _children(node: Node) -> list[Node]:
             return []
 
 
-def _nodes(tree: Node) -> list[Node]:
+def _nodes(tree: Expr) -> list[Expr]:
     """Return all nodes of a tree, without recursion."""
     found, waiting = [], [tree]
     while waiting:
@@ -185,7 +185,7 @@ def _nodes(tree: Node) -> list[Node]:
     return found
 
 
-def _typed(tree: Node, kinds: Mapping[str, str]) -> Node:
+def _typed(tree: Expr, kinds: Mapping[str, str]) -> Expr:
     """Make comparisons of quantities and versions with text comparisons of their kind."""
     for node in _nodes(tree):
         if not isinstance(node, Call) or len(node.args) != 2:
@@ -200,7 +200,7 @@ def _typed(tree: Node, kinds: Mapping[str, str]) -> Node:
     return tree
 
 
-def _compare(node: Call, left: Node, right: Node, kinds: Mapping[str, str]) -> None:
+def _compare(node: Call, left: Expr, right: Expr, kinds: Mapping[str, str]) -> None:
     for mine, other in ((left, right), (right, left)):
         maker = MAKERS.get(kinds.get(attribute_name(mine), ""))
         if maker is None or not _is_text(other):
@@ -214,11 +214,11 @@ def _compare(node: Call, left: Node, right: Node, kinds: Mapping[str, str]) -> N
         return
 
 
-def _is_text(node: Node) -> bool:
+def _is_text(node: Expr) -> bool:
     return isinstance(node, Literal) and type(node.value) is str
 
 
-def _made(maker: str, node: Node) -> Node:
+def _made(maker: str, node: Expr) -> Expr:
     if not _is_text(node):
         return node
     return Call(function=maker, args=[node], offset=node.offset)

@@ -23,7 +23,7 @@ class ConfigRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceClass:
+class K8srmClass:
     """A leaf (`driver`, or any driver of a `device_type`) or a group of leaves (`selector`).
 
     `minimum` and `maximum` bound the devices of a claim of that class (stages K1, K2).
@@ -81,7 +81,7 @@ class ClaimSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class K8srmClaim:
     """A claim, and what it already has."""
 
     name: str
@@ -108,7 +108,7 @@ class Provided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class K8srmDevice:
     """A device; `attributes` are its own over those of its pool."""
 
     name: str
@@ -118,14 +118,14 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class K8srmPool:
     """Devices of one driver; without a node they are attached over the network."""
 
     name: str
     driver: str
     node: str = ""
     shared: Mapping[str, Number] = field(default_factory=dict)
-    devices: tuple[Device, ...] = ()
+    devices: tuple[K8srmDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class PodEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class K8srmPod:
     """A pod as far as devices care; `containers` maps a container to the names it sees."""
 
     name: str

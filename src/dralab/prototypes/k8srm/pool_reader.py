@@ -9,7 +9,7 @@ from typing import Final
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import Chosen, ClaimAllocation
 from dralab.prototypes.k8srm.claim_reader import AskedClaim
-from dralab.prototypes.k8srm.model import Pool, Provided
+from dralab.prototypes.k8srm.model import K8srmPool, Provided
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number, render
 
@@ -17,7 +17,7 @@ EVERYBODY: Final = "k8srm"
 SHARED: Final = "shared"
 
 
-def slices(pools: Sequence[Pool]) -> Iterator[core.Slice]:
+def slices(pools: Sequence[K8srmPool]) -> Iterator[core.Slice]:
     """Yield the slices of pools: one with devices, one with counters where there are any."""
     for number, pool in enumerate(pools):
         node_scope = (
@@ -65,7 +65,7 @@ def device_id(pool: int, device: str) -> core.DeviceId:
 
 
 def allocated(
-    pools: Sequence[Pool], asked: AskedClaim, allocation: ClaimAllocation
+    pools: Sequence[K8srmPool], asked: AskedClaim, allocation: ClaimAllocation
 ) -> list[JsonDict]:
     """Return `status.allocations`: a device each, with the amounts taken, rounded to blocks."""
     left: dict[str, dict[str, Number]] = {
@@ -74,7 +74,9 @@ def allocated(
     return [_entry(pools, chosen, left) for chosen in allocation.chosen]
 
 
-def _entry(pools: Sequence[Pool], chosen: Chosen, left: dict[str, dict[str, Number]]) -> JsonDict:
+def _entry(
+    pools: Sequence[K8srmPool], chosen: Chosen, left: dict[str, dict[str, Number]]
+) -> JsonDict:
     pool = pools[int(chosen.device.pool)]
     device = next(d for d in pool.devices if d.name == chosen.device.device)
     wanted = left.get(chosen.request, {})

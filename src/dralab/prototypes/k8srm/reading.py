@@ -6,16 +6,16 @@ from typing import Any
 from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.k8srm.model import (
-    Claim,
     ClaimSpec,
     ConfigRef,
     Detail,
-    Device,
-    DeviceClass,
     Instance,
-    Pod,
+    K8srmClaim,
+    K8srmClass,
+    K8srmDevice,
+    K8srmPod,
+    K8srmPool,
     PodEntry,
-    Pool,
     Provided,
 )
 from dralab.prototypes.k8srm.normalize import normalized_claim_spec
@@ -24,12 +24,12 @@ from dralab.values.json_types import JsonObject
 from dralab.values.quantity import form_of, parse_any, render
 
 
-def read_class(item: JsonObject) -> DeviceClass:
+def read_class(item: JsonObject) -> K8srmClass:
     """Return a normalized DeviceClass."""
     spec = spec_of(item)
     definition = spec.get("definition") or {}
     selector = spec.get("selector")
-    return DeviceClass(
+    return K8srmClass(
         name=item["metadata"]["name"],
         labels=item["metadata"].get("labels") or {},
         selector=labels.from_mapping(selector) if selector is not None else None,
@@ -44,11 +44,11 @@ def read_class(item: JsonObject) -> DeviceClass:
     )
 
 
-def read_claim(item: JsonObject) -> Claim:
+def read_claim(item: JsonObject) -> K8srmClaim:
     """Return a normalized DeviceClaim."""
     metadata = item["metadata"]
     namespace = metadata.get("namespace") or "default"
-    return Claim(
+    return K8srmClaim(
         name=metadata["name"],
         namespace=namespace,
         spec=read_claim_spec(item["spec"], namespace),
@@ -77,11 +77,11 @@ def shorthand(name: str, class_name: str) -> dict[str, Any]:
     return {"devices": [{"name": name, "allOf": [{"class": class_name}]}]}
 
 
-def read_pool(item: JsonObject) -> Pool:
+def read_pool(item: JsonObject) -> K8srmPool:
     """Return a normalized DevicePool; a device's attributes win over the pool's."""
     spec = item["spec"]
     common = attributes(spec.get("attributes") or ())
-    return Pool(
+    return K8srmPool(
         name=item["metadata"]["name"],
         driver=spec["driver"],
         node=spec.get("nodeName") or "",
@@ -89,7 +89,7 @@ def read_pool(item: JsonObject) -> Pool:
             part["name"]: parse_any(part["capacity"]) for part in spec.get("sharedResources") or ()
         },
         devices=tuple(
-            Device(
+            K8srmDevice(
                 name=device["name"],
                 attributes=common | attributes(device.get("attributes") or ()),
                 consumes={
@@ -126,12 +126,12 @@ def attributes(items: Iterable[JsonObject]) -> dict[str, Attribute]:
     return found
 
 
-def read_pod(item: JsonObject) -> Pod:
+def read_pod(item: JsonObject) -> K8srmPod:
     """Return a normalized Pod, of the last stage (a struct) or an earlier one (a list)."""
     metadata, spec = item["metadata"], item.get("spec") or {}
     claims = spec.get("deviceClaims") or {}
     whole = isinstance(claims, dict) and "devices" not in claims
-    return Pod(
+    return K8srmPod(
         name=metadata["name"],
         namespace=metadata.get("namespace") or "default",
         node=spec.get("nodeName") or "",

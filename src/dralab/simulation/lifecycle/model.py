@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dralab.drivers.faults import Fault as DriverFault
+from dralab.drivers.faults import CallFault as DriverFault
 from dralab.simulation.workloads.openb import Shape
 
 

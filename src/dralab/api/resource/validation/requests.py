@@ -54,7 +54,7 @@ class Compiled:
     error: str | None = None
 
 
-class Expressions(Protocol):
+class ExpressionCompiler(Protocol):
     """Compiles selectors and derived attributes; `dralab.cel` is one floor beside this one."""
 
     def __call__(self, expression: str, features: Features, *, derived: bool) -> Compiled:
@@ -63,23 +63,23 @@ class Expressions(Protocol):
 
 
 @dataclass(slots=True)
-class Context:
+class ClaimContext:
     """What the rules of one claim need to know of the rest of it."""
 
     features: Features
-    expressions: Expressions | None
+    expressions: ExpressionCompiler | None
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     constrained: Mapping[str, frozenset[str]] = field(default_factory=dict)
     derived_cost: int = 0
 
 
 def claim_errors(
-    spec: JsonObject, path: str, features: Features, expressions: Expressions | None
+    spec: JsonObject, path: str, features: Features, expressions: ExpressionCompiler | None
 ) -> list[FieldError]:
     """Return what is wrong with the spec of a claim; without `expressions` CEL is not compiled."""
     devices: JsonObject = spec.get("devices") or {}
     path = f"{path}.devices"
-    context = Context(
+    context = ClaimContext(
         features, expressions, names=request_names(spec), constrained=_constrained(devices)
     )
     found = set_errors(
@@ -144,7 +144,7 @@ def references_errors(
 
 
 def selectors_errors(
-    selectors: Any, path: str, features: Features, expressions: Expressions | None
+    selectors: Any, path: str, features: Features, expressions: ExpressionCompiler | None
 ) -> list[FieldError]:
     """Return what is wrong with a list of selectors."""
     return list_errors(
@@ -181,7 +181,7 @@ def json_object_errors(
     return []
 
 
-def _request_errors(request: JsonObject, path: str, context: Context) -> list[FieldError]:
+def _request_errors(request: JsonObject, path: str, context: ClaimContext) -> list[FieldError]:
     name = request.get("name") or ""
     found = label_errors(f"{path}.name", name)
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
@@ -206,7 +206,9 @@ def _request_errors(request: JsonObject, path: str, context: Context) -> list[Fi
     return found
 
 
-def _exact_errors(item: JsonObject, path: str, context: Context, name: str) -> list[FieldError]:
+def _exact_errors(
+    item: JsonObject, path: str, context: ClaimContext, name: str
+) -> list[FieldError]:
     found = class_errors(f"{path}.deviceClassName", item.get("deviceClassName") or "")
     found += selectors_errors(
         item.get("selectors"), f"{path}.selectors", context.features, context.expressions
@@ -241,7 +243,7 @@ def _exact_errors(item: JsonObject, path: str, context: Context, name: str) -> l
 
 
 def _selector_errors(
-    selector: JsonObject, path: str, features: Features, expressions: Expressions | None
+    selector: JsonObject, path: str, features: Features, expressions: ExpressionCompiler | None
 ) -> list[FieldError]:
     cel = selector.get("cel")
     if cel is None:
@@ -267,7 +269,7 @@ def _compiled_errors(
 
 
 def _derived_errors(
-    attribute: JsonObject, path: str, context: Context, request: str
+    attribute: JsonObject, path: str, context: ClaimContext, request: str
 ) -> list[FieldError]:
     name, expression = attribute.get("name") or "", attribute.get("expression") or ""
     found: list[FieldError] = []
@@ -295,7 +297,9 @@ def _derived_errors(
     return found
 
 
-def _constraint_errors(constraint: JsonObject, path: str, context: Context) -> list[FieldError]:
+def _constraint_errors(
+    constraint: JsonObject, path: str, context: ClaimContext
+) -> list[FieldError]:
     found = references_errors(constraint.get("requests"), f"{path}.requests", context.names)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     if match is not None and distinct is not None:

@@ -33,7 +33,7 @@ class CapacityError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CapacityRequest:
     """What a claim asks of a capacity: an amount, or an access mode."""
 
     capacity: str
@@ -59,7 +59,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class EarlyCapacity:
     """One capacity of a device: `kind` is counter, quantity, block or accessMode.
 
     `amount` is what is left, `size` the block, `allowed` the access modes, `held` their holders.
@@ -79,7 +79,7 @@ class Capacity:
         """How allocations name this capacity: `name;type=topology;…`, types sorted."""
         return key_of(self.name, self.topologies)
 
-    def take(self, request: Request) -> tuple[Taken | None, Number]:
+    def take(self, request: CapacityRequest) -> tuple[Taken | None, Number]:
         """Return what this capacity gives to a request, and what is still missing.
 
         >>> Capacity(name="cpu", kind="block", amount=7, size=3).take(
@@ -132,7 +132,7 @@ def key_of(name: str, topologies: Topologies) -> str:
     return ";".join([name, *(f"{kind}={topology}" for kind, topology in topologies)])
 
 
-def read_capacity(data: Mapping[str, Any]) -> Capacity:
+def read_capacity(data: Mapping[str, Any]) -> EarlyCapacity:
     """Return a capacity from its file form."""
     name = data["name"]
     topologies = tuple(sorted((t["type"], t["name"]) for t in data.get("topologies") or ()))
@@ -147,7 +147,7 @@ def read_capacity(data: Mapping[str, Any]) -> Capacity:
     if kind == "accessMode":
         allowed = frozenset(m for m in ACCESS_MODES[:3] if body.get(f"allow{m}"))
         ro, rw, we, rwe = (int(body.get(m[0].lower() + m[1:]) or 0) for m in ACCESS_MODES)
-        return Capacity(
+        return EarlyCapacity(
             name=name,
             kind=kind,
             allowed=allowed,
@@ -157,7 +157,7 @@ def read_capacity(data: Mapping[str, Any]) -> Capacity:
     size = parse_any(body["size"]) if kind == "block" else 1
     if size <= 0:
         raise CapacityError(f'capacity "{name}": block size {body["size"]} must be positive')
-    return Capacity(
+    return EarlyCapacity(
         name=name,
         kind=kind,
         amount=parse_any(body["capacity"]),
@@ -167,7 +167,7 @@ def read_capacity(data: Mapping[str, Any]) -> Capacity:
     )
 
 
-def read_request(data: Mapping[str, Any]) -> Request:
+def read_request(data: Mapping[str, Any]) -> CapacityRequest:
     """Return a capacity request from its file form."""
     name = data["capacity"]
     kinds = [kind for kind in ("counter", "quantity", "accessMode") if kind in data]
@@ -179,11 +179,11 @@ def read_request(data: Mapping[str, Any]) -> Request:
     [kind] = kinds
     body = data[kind]["request"]
     if kind == "accessMode":
-        return Request(capacity=name, kind=kind, mode=body)
-    return Request(capacity=name, kind=kind, amount=parse_any(body))
+        return CapacityRequest(capacity=name, kind=kind, mode=body)
+    return CapacityRequest(capacity=name, kind=kind, amount=parse_any(body))
 
 
-def fits_kind(request: Request, capacity: Capacity) -> bool:
+def fits_kind(request: CapacityRequest, capacity: EarlyCapacity) -> bool:
     """Return whether a request can be served by that kind: quantities also serve blocks."""
     if request.kind == "quantity":
         return capacity.kind in {"quantity", "block"}

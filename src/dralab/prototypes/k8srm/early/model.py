@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from dralab.prototypes.k8srm.early.capacities import (
-    Capacity,
     CapacityError,
-    Request,
+    CapacityRequest,
+    EarlyCapacity,
     Taken,
     Topologies,
     read_capacity,
@@ -20,12 +20,12 @@ from dralab.prototypes.k8srm.early.capacities import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class EarlyDevice:
     """A device (K0: a resource) and what is left of its capacities."""
 
     name: str
     attributes: Mapping[str, Mapping[str, Any]]
-    capacities: tuple[Capacity, ...] = ()
+    capacities: tuple[EarlyCapacity, ...] = ()
 
     def without(self, taken: Sequence[Taken]) -> Self:
         """Return the device that is left; CapacityError names a capacity it does not have."""
@@ -43,13 +43,13 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class EarlyPool:
     """Devices of one driver on one node, with the attributes they share."""
 
     name: str
     driver: str
     attributes: Mapping[str, Mapping[str, Any]]
-    devices: tuple[Device, ...] = ()
+    devices: tuple[EarlyDevice, ...] = ()
 
     def without(self, device: str, taken: Sequence[Taken]) -> Self:
         """Return the pool once a device gave something."""
@@ -58,11 +58,11 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class EarlyNode:
     """A node and its pools."""
 
     name: str
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[EarlyPool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class DeviceClaim:
     name: str
     driver: str = ""
     constraints: str = ""
-    requests: tuple[Request, ...] = ()
+    requests: tuple[CapacityRequest, ...] = ()
     topologies: tuple[tuple[str, str], ...] = ()
 
 
@@ -84,10 +84,12 @@ class CapacityClaim:
     claims: tuple[DeviceClaim, ...] = ()
 
 
-def read_nodes(data: Sequence[Mapping[str, Any]]) -> list[Node]:
+def read_nodes(data: Sequence[Mapping[str, Any]]) -> list[EarlyNode]:
     """Return the nodes of a node file: a list of NodeResources (K0) or NodeDevices (K1)."""
     return [
-        Node(name=node["name"], pools=tuple(_read_pool(pool) for pool in node.get("pools") or ()))
+        EarlyNode(
+            name=node["name"], pools=tuple(_read_pool(pool) for pool in node.get("pools") or ())
+        )
         for node in data
     ]
 
@@ -107,14 +109,14 @@ def attributes_of(items: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
     }
 
 
-def _read_pool(data: Mapping[str, Any]) -> Pool:
+def _read_pool(data: Mapping[str, Any]) -> EarlyPool:
     devices = data.get("devices", data.get("resources"))
-    return Pool(
+    return EarlyPool(
         name=data["name"],
         driver=data["driver"],
         attributes=attributes_of(data.get("attributes") or ()),
         devices=tuple(
-            Device(
+            EarlyDevice(
                 name=device["name"],
                 attributes=attributes_of(device.get("attributes") or ()),
                 capacities=tuple(read_capacity(item) for item in device.get("capacities") or ()),

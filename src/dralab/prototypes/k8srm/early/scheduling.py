@@ -8,8 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dralab.prototypes.k8srm.early.capacities import Capacity, Request, Taken, fits_kind
-from dralab.prototypes.k8srm.early.model import CapacityClaim, Device, DeviceClaim, Node, Pool
+from dralab.prototypes.k8srm.early.capacities import (
+    CapacityRequest,
+    EarlyCapacity,
+    Taken,
+    fits_kind,
+)
+from dralab.prototypes.k8srm.early.model import (
+    CapacityClaim,
+    DeviceClaim,
+    EarlyDevice,
+    EarlyNode,
+    EarlyPool,
+)
 
 Meets = Callable[[str, Mapping[str, Mapping[str, Any]]], bool]
 """Whether attributes meet a CEL constraint; raises ValueError where it cannot be evaluated."""
@@ -80,7 +91,7 @@ class NodeResult:
 
     node: str
     claims: tuple[CapacityClaimResult, ...] = ()
-    left: tuple[Pool, ...] = field(default=(), repr=False)
+    left: tuple[EarlyPool, ...] = field(default=(), repr=False)
 
     @property
     def score(self) -> int:
@@ -88,7 +99,9 @@ class NodeResult:
         return _mean([claim.score for claim in self.claims])
 
 
-def schedule(nodes: Sequence[Node], pod: Sequence[CapacityClaim], meets: Meets) -> list[NodeResult]:
+def schedule(
+    nodes: Sequence[EarlyNode], pod: Sequence[CapacityClaim], meets: Meets
+) -> list[NodeResult]:
     """Return the answers of the nodes, by name, up to and with the first that can run the pod.
 
     The last one is the winner if its score is above 0.
@@ -101,7 +114,7 @@ def schedule(nodes: Sequence[Node], pod: Sequence[CapacityClaim], meets: Meets) 
     return results
 
 
-def node_result(node: Node, pod: Sequence[CapacityClaim], meets: Meets) -> NodeResult:
+def node_result(node: EarlyNode, pod: Sequence[CapacityClaim], meets: Meets) -> NodeResult:
     """Return how a node would meet a pod's claims, or which of them fail and why."""
     flat = [claim for group in pod for claim in group.claims]
     search = _Search(flat, meets)
@@ -121,12 +134,12 @@ class _Search:
     def __init__(self, claims: Sequence[DeviceClaim], meets: Meets) -> None:
         self.claims = claims
         self.meets = meets
-        self.failed: set[tuple[int, tuple[tuple[Capacity, ...], ...]]] = set()
+        self.failed: set[tuple[int, tuple[tuple[EarlyCapacity, ...], ...]]] = set()
         self.steps = 0
 
     def first(
-        self, index: int, pools: tuple[Pool, ...]
-    ) -> tuple[list[ClaimResult], tuple[Pool, ...]] | None:
+        self, index: int, pools: tuple[EarlyPool, ...]
+    ) -> tuple[list[ClaimResult], tuple[EarlyPool, ...]] | None:
         """Return the first results that meet all claims from `index` on, and what is left."""
         if index == len(self.claims):
             return [], pools
@@ -148,7 +161,9 @@ class _Search:
         self.failed.add(state)
         return None
 
-    def furthest(self, pools: tuple[Pool, ...]) -> tuple[list[ClaimResult], tuple[Pool, ...]]:
+    def furthest(
+        self, pools: tuple[EarlyPool, ...]
+    ) -> tuple[list[ClaimResult], tuple[EarlyPool, ...]]:
         """Return what a pass without backtracking finds, to say why a node fails.
 
         It goes on after a claim that fails, so that every claim gets its reason.
@@ -179,10 +194,10 @@ class _Search:
             )
         return results, pools
 
-    def offers(self, claim: DeviceClaim, pools: Sequence[Pool]) -> list[PoolResult]:
+    def offers(self, claim: DeviceClaim, pools: Sequence[EarlyPool]) -> list[PoolResult]:
         return [self.pool_offer(claim, pool) for pool in pools]
 
-    def pool_offer(self, claim: DeviceClaim, pool: Pool) -> PoolResult:
+    def pool_offer(self, claim: DeviceClaim, pool: EarlyPool) -> PoolResult:
         if claim.driver and claim.driver != pool.driver:
             reason = f'pool driver "{pool.driver}" mismatch claim driver "{claim.driver}"'
             return PoolResult(pool=pool.name, reason=reason)
@@ -191,7 +206,9 @@ class _Search:
         reason = "" if best >= 0 else "no devices in pool with sufficient capacity"
         return PoolResult(pool=pool.name, devices=devices, best=best, reason=reason)
 
-    def device_offer(self, claim: DeviceClaim, pool: Pool, device: Device) -> DeviceResult:
+    def device_offer(
+        self, claim: DeviceClaim, pool: EarlyPool, device: EarlyDevice
+    ) -> DeviceResult:
         if claim.constraints:
             try:
                 accepted = self.meets(claim.constraints, {**pool.attributes, **device.attributes})
@@ -215,7 +232,7 @@ class _Search:
         return DeviceResult(device=device.name, taken=tuple(taken), score=score)
 
 
-def _offer(device: Device, request: Request) -> tuple[list[Taken], str]:
+def _offer(device: EarlyDevice, request: CapacityRequest) -> tuple[list[Taken], str]:
     """Return what a device gives to one request, or why it cannot."""
     named = [c for c in device.capacities if c.name == request.capacity]
     if not named:
@@ -241,7 +258,7 @@ def _offer(device: Device, request: Request) -> tuple[list[Taken], str]:
         given, left = capacity.take(missing)
         if given is not None:
             parts.append(given)
-        missing = Request(capacity=request.capacity, kind=request.kind, amount=left)
+        missing = CapacityRequest(capacity=request.capacity, kind=request.kind, amount=left)
         if left <= 0:
             return parts, ""
     return [], short
@@ -259,7 +276,7 @@ def _alignment(claim: DeviceClaim, taken: Sequence[Taken]) -> tuple[int, str]:
     return missed, ""
 
 
-def _reduced(pools: tuple[Pool, ...], at: int, device: DeviceResult) -> tuple[Pool, ...]:
+def _reduced(pools: tuple[EarlyPool, ...], at: int, device: DeviceResult) -> tuple[EarlyPool, ...]:
     reduced = pools[at].without(device.device, device.taken)
     return (*pools[:at], reduced, *pools[at + 1 :])
 

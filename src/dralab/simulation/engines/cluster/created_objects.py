@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.cdi import ContainerEdits
-from dralab.drivers.driver import Claim, Driver, Result
+from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver
 from dralab.objects.metadata import spec_of
 from dralab.runtime.client import Resource
 from dralab.simulation.engines.cluster.containers import annotation
@@ -27,7 +27,7 @@ class ManifestDriver(Driver):
         super().__init__(node)
         self.name = name
 
-    def prepare(self, claim: Claim) -> Mapping[Result, ContainerEdits]:
+    def prepare(self, claim: AllocatedClaim) -> Mapping[AllocatedDevice, ContainerEdits]:
         """Make every device ready."""
         return {result: self.edits(claim, result) for result in claim.results}
 

@@ -9,7 +9,7 @@ from dralab.contracts.plugin import PluginError
 from dralab.drivers.catalog import classes
 from dralab.drivers.driver import Driver, SliceOf
 from dralab.drivers.fake.sample import Described
-from dralab.drivers.faults import Fault, FaultyPlugin
+from dralab.drivers.faults import CallFault, FaultyPlugin
 from dralab.drivers.hosting import HostedPlugin
 from dralab.drivers.publishing import Publisher
 from dralab.kernel.clock import SECOND, rfc3339_micro
@@ -149,7 +149,7 @@ class SimulatedPlugin(FaultyPlugin):
     """A driver on a node, to which faults happen in simulated time."""
 
     def __init__(
-        self, nodes: SimulatedNodes, kubelet: Kubelet, driver: Driver, faults: Iterable[Fault]
+        self, nodes: SimulatedNodes, kubelet: Kubelet, driver: Driver, faults: Iterable[CallFault]
     ) -> None:
         hosted = HostedPlugin(driver, kubelet.client, kubelet.directory)
         super().__init__(hosted, _Surroundings(self), list(faults))
@@ -157,14 +157,14 @@ class SimulatedPlugin(FaultyPlugin):
         self.kubelet = kubelet
         self.code = driver
 
-    def begin(self, fault: Fault) -> None:
+    def begin(self, fault: CallFault) -> None:
         """Let a fault happen from now on."""
         self.inject(fault)
         if fault.call == "slices":
             self._slices(fault)
         self.kubelet.wake_all()
 
-    def end(self, fault: Fault) -> None:
+    def end(self, fault: CallFault) -> None:
         """Let it happen no more."""
         # By what it is: of one that happens a number of times fewer may be left.
         mine = (fault.call, fault.kind, fault.seconds)
@@ -173,7 +173,7 @@ class SimulatedPlugin(FaultyPlugin):
             self.nodes.publisher.publish(self.code)
         self.kubelet.wake_all()
 
-    def _slices(self, fault: Fault) -> None:
+    def _slices(self, fault: CallFault) -> None:
         if fault not in self.faults:
             return
         publisher, engine = self.nodes.publisher, self.nodes.cluster.engine

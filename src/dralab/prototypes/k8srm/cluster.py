@@ -10,25 +10,25 @@ from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm import claim_reader, pool_reader, reading
 from dralab.prototypes.k8srm.claim_reader import AskedClaim, UnallocatableError
-from dralab.prototypes.k8srm.expressions import Expressions
+from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.k8srm.kinds import API_VERSION
-from dralab.prototypes.k8srm.model import Claim, ConfigRef, PodEntry
+from dralab.prototypes.k8srm.model import ConfigRef, K8srmClaim, PodEntry
 from dralab.prototypes.k8srm.normalize import MAX_CONFIGS
-from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
-from dralab.prototypes.searching import SearchingWorld
+from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
+from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
 
 MAX_CONFIG_BYTES: Final = 16 * 1024
 
 
-class World(SearchingWorld):
+class K8srmCluster(SearchedCluster):
     """What k8srm objects describe; claims made for pods are added as they are applied."""
 
     cluster_kinds = frozenset({"DeviceClass", "DeviceDriver", "DevicePool", "Node"})
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
         super().__init__(objects)
-        self.expressions = Expressions()
+        self.expressions = K8srmExpressions()
         self.catalog = claim_reader.Classes(
             [reading.read_class(item) for item in self._of("DeviceClass")],
             {
@@ -56,14 +56,14 @@ class World(SearchingWorld):
         """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
         return self._problem(self._asked(pod))
 
-    def place(self, pod: JsonDict) -> Placement:
+    def place(self, pod: JsonDict) -> PlacementResult:
         """Return where a pod can run: the first node by name, with the first devices."""
         self.expressions.failures.clear()
         try:
             asked = self._asked(pod)
             configs = {claim.name: self._configs(claim) for claim in asked}
         except UnallocatableError as error:
-            return Unplaced(pod=pod, reason=str(error))
+            return UnplacedPod(pod=pod, reason=str(error))
         fixed = sorted({node for claim in asked for node in self._nodes_of(claim.claim)})
         return self.searched(
             pod,
@@ -132,7 +132,7 @@ class World(SearchingWorld):
             found.append([self._config(ref, asked.claim) for ref in refs])
         return found[0], found[1]
 
-    def _config(self, ref: ConfigRef, claim: Claim) -> JsonDict:
+    def _config(self, ref: ConfigRef, claim: K8srmClaim) -> JsonDict:
         key = (ref.api_version, ref.kind, ref.namespace, ref.name)
         item = self.objects.get(key) or self.objects.get((*key[:2], "", ref.name))
         if item is None:
@@ -170,7 +170,7 @@ class World(SearchingWorld):
                     held[pool_reader.device_id(number, part["deviceName"])] = (str(claim),)
         return InUse(exclusive=frozenset(held), holders=held)
 
-    def _nodes_of(self, claim: Claim) -> set[str]:
+    def _nodes_of(self, claim: K8srmClaim) -> set[str]:
         nodes = {pool.name: pool.node for pool in self.pools}
         parts = claim.status.get("allocations") or ()
         return {nodes.get(part["devicePoolName"], "") for part in parts} - {""}
@@ -182,9 +182,9 @@ class World(SearchingWorld):
         asked: Sequence[AskedClaim],
         allocations: Sequence[ClaimAllocation],
         configs: Mapping[str, tuple[list[JsonDict], list[JsonDict]]],
-    ) -> Placed:
+    ) -> PlacedPod:
         found = iter(allocations)
-        devices: list[Device] = []
+        devices: list[PlacedDevice] = []
         claims: list[JsonDict] = []
         for claim in asked:
             item = copied(claim.item or self._source_of(claim.claim))
@@ -200,7 +200,7 @@ class World(SearchingWorld):
             claims.append(item)
         bound = copied(pod)
         bound["spec"]["nodeName"] = node
-        return Placed(
+        return PlacedPod(
             pod=bound,
             node=node,
             devices=tuple(devices),
@@ -208,14 +208,14 @@ class World(SearchingWorld):
             containers=self._containers(pod, asked, claims, devices),
         )
 
-    def _source_of(self, claim: Claim) -> JsonDict:
+    def _source_of(self, claim: K8srmClaim) -> JsonDict:
         found: JsonDict = self.objects[API_VERSION, "DeviceClaim", claim.namespace, claim.name]
         return found
 
-    def _devices(self, claim: AskedClaim, allocation: ClaimAllocation) -> Iterable[Device]:
+    def _devices(self, claim: AskedClaim, allocation: ClaimAllocation) -> Iterable[PlacedDevice]:
         for chosen in allocation.chosen:
             pool = self.pools[int(chosen.device.pool)]
-            yield Device(
+            yield PlacedDevice(
                 claim=claim.name,
                 request=claim_reader.instance_of(chosen.request),
                 pool=pool.name,
@@ -228,7 +228,7 @@ class World(SearchingWorld):
         pod: JsonDict,
         asked: Sequence[AskedClaim],
         claims: Sequence[JsonDict],
-        devices: Sequence[Device],
+        devices: Sequence[PlacedDevice],
     ) -> dict[str, tuple[str, ...]]:
         """Return the devices that each container names: by entry, or by instance of its claim."""
         read = reading.read_pod(pod)

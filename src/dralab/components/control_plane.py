@@ -1,6 +1,6 @@
 """Scheduler and controllers, on one engine, beside a server or far from it.
 
-A `Cluster` takes a `Running` as one of its components; `dralab scheduler` uses the same pieces
+A `Cluster` takes a `ControlPlane` as one of its components; `dralab scheduler` uses the same pieces
 against any server. In simulated time hand `assemble` a manager on a `SimulatedEngine`.
 """
 
@@ -30,7 +30,7 @@ NODES: Final = "nodes"
 PARTS: Final = (SCHEDULER, CONTROLLERS, NODES)
 
 
-class Host(Protocol):
+class ControlPlaneHost(Protocol):
     """What components need of a cluster."""
 
     @property
@@ -52,7 +52,7 @@ class Host(Protocol):
     seed: int | None
 
 
-class Running:
+class ControlPlane:
     """The components of a cluster that need no node: `without` names those to leave out.
 
     `classic` adds those of classic DRA.
@@ -69,7 +69,7 @@ class Running:
         self.scheduler: Scheduler | None = None
         self.leadership: Leadership | None = None
 
-    def start(self, cluster: Host) -> None:
+    def start(self, cluster: ControlPlaneHost) -> None:
         """Begin beside a server that answers."""
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-components", clock=cluster.clock)

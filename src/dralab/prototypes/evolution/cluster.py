@@ -13,12 +13,12 @@ from dralab.allocation import problem as core
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.objects.metadata import spec_of, status_of
-from dralab.prototypes.evolution.expressions import Expressions
+from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_RESERVED_FOR
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.claim_reader import UnallocatableError, suffix
-from dralab.prototypes.placement import Device, Placed, Placement, Unplaced
-from dralab.prototypes.searching import SearchingWorld
+from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
+from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import parse_any, render
 
@@ -47,14 +47,14 @@ class Asked:
         return found
 
 
-class World(SearchingWorld):
+class EvolutionCluster(SearchedCluster):
     """What dra-evolution objects describe; claims made for pods are added as they are applied."""
 
     cluster_kinds = frozenset({"DeviceClass", "ResourcePool", "Node"})
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
         super().__init__(objects)
-        self.expressions = Expressions()
+        self.expressions = EvolutionExpressions()
         self.pools = _current(self._of("ResourcePool"))
         self.slices = tuple(
             part for number, pool in enumerate(self.pools) for part in _slices(number, pool)
@@ -83,13 +83,13 @@ class World(SearchingWorld):
         """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
         return self._problem(self._asked(pod))
 
-    def place(self, pod: JsonDict) -> Placement:
+    def place(self, pod: JsonDict) -> PlacementResult:
         """Return where a pod can run: the first node by name, with the first devices."""
         self.expressions.failures.clear()
         try:
             asked = self._asked(pod)
         except UnallocatableError as error:
-            return Unplaced(pod=pod, reason=str(error))
+            return UnplacedPod(pod=pod, reason=str(error))
         fixed = sorted({str(n) for a in asked if (n := (a.allocation or {}).get("nodeName"))})
         return self.searched(
             pod,
@@ -248,9 +248,9 @@ class World(SearchingWorld):
         node: str,
         asked: Sequence[Asked],
         allocations: Sequence[ClaimAllocation],
-    ) -> Placed:
+    ) -> PlacedPod:
         found = iter(allocations)
-        devices: list[Device] = []
+        devices: list[PlacedDevice] = []
         claims = []
         for claim in asked:
             item = copied(claim.item)
@@ -271,7 +271,7 @@ class World(SearchingWorld):
             claims.append(item)
         bound = copied(pod)
         bound["spec"]["nodeName"] = node
-        return Placed(
+        return PlacedPod(
             pod=bound,
             node=node,
             devices=tuple(devices),
@@ -279,10 +279,10 @@ class World(SearchingWorld):
             containers=_containers(pod, asked, claims, node),
         )
 
-    def _devices(self, claim: str, allocation: ClaimAllocation) -> Iterable[Device]:
+    def _devices(self, claim: str, allocation: ClaimAllocation) -> Iterable[PlacedDevice]:
         for chosen in allocation.chosen:
             pool = self.pools[int(chosen.device.pool)]
-            yield Device(
+            yield PlacedDevice(
                 claim=claim,
                 request=chosen.request.rpartition("#")[0],
                 pool=pool["metadata"]["name"],
