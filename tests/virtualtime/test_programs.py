@@ -1,7 +1,10 @@
 """The machine's own programs under the clock, unmodified: shells, interpreters, clients, servers."""
 
+import os
 import shutil
+import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -91,6 +94,22 @@ kill $server
 """
 
 
+# A server with nodes and controllers of its own, live: its leases are renewed in virtual time.
+CLUSTER = """
+cd "$1"
+"$2" -m dralab up --plain --data :memory: --listen 127.0.0.1:$3 --kubeconfig k --nodes 2 >log 2>&1 &
+server=$!
+until grep -q ready: log; do sleep 1; done
+for i in 1 2; do
+    sleep 600
+    curl -s --max-time 5 http://127.0.0.1:$3/apis/coordination.k8s.io/v1/leases |
+        tr -d ' \\n' | grep -o '"renewTime":"[^.]*' | sort | head -n 1
+done
+kill $server
+wait $server
+"""
+
+
 def test_a_shell_loops_through_a_month():
     result = clocked(
         ["sh", "-c", "for i in 1 2 3; do date -u +%F; sleep 864000; done; date -u +%F"]
@@ -158,13 +177,21 @@ def test_node():
     not (shutil.which("curl") and shutil.which("openssl")), reason="no curl, openssl"
 )
 def test_certificates_age_on_the_clock(tmp_path):
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    result = clocked(["sh", "-c", TLS, "sh", str(tmp_path), str(port)])
+    result = clocked(["sh", "-c", TLS, "sh", str(tmp_path), str(free_port())])
     # 60: curl could not verify the certificate, which has expired.
     assert result.lines == ["0 01T00:00:01", "0 01T10:00:01", "60 03T17:33:21"], result
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+def test_a_live_cluster_renews_its_leases_in_virtual_time(tmp_path):
+    words = [str(tmp_path), sys.executable, str(free_port())]
+    result = clocked(["sh", "-c", CLUSTER, "sh", *words])
+    # Nodes renew every 10 s; the oldest lease that we see is younger than that.
+    assert [line[:29] for line in result.lines] == [
+        '"renewTime":"2026-01-01T00:10',
+        '"renewTime":"2026-01-01T00:20',
+    ], result
 
 
 @pytest.mark.conformance
@@ -172,7 +199,7 @@ def test_certificates_age_on_the_clock(tmp_path):
 def test_a_static_go_program_has_exact_tickers_for_36_hours(tmp_path):
     (tmp_path / "main.go").write_text(GO)
     command = ["go", "build", "-o", str(tmp_path / "ticks"), str(tmp_path / "main.go")]
-    subprocess.run(command, check=True, env={**__import__("os").environ, "CGO_ENABLED": "0"})
+    subprocess.run(command, check=True, env={**os.environ, "CGO_ENABLED": "0"})
     result = clocked([str(tmp_path / "ticks")])
     assert result.lines == ["2026-01-01T00:00:00Z", "true true true"]
     assert 129600 <= result.passed < 129601
@@ -185,3 +212,8 @@ def test_a_java_virtual_machine(tmp_path):
     subprocess.run(["javac", "-d", str(tmp_path), str(tmp_path / "Waits.java")], check=True)
     result = clocked(["java", "-XX:-UsePerfData", "-cp", str(tmp_path), "Waits"])
     assert result.lines == ["60000", "90000"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]

@@ -46,7 +46,8 @@ class Supervisor:
     """Programs, their threads and children, under one clock.
 
     It is used from the thread that made it: the kernel knows that one as the tracer. Until it is
-    closed SIGCHLD is blocked there, and children of that thread should be its own.
+    closed SIGCHLD is blocked there, and that thread starts no other children: their ends would be
+    taken for the programs'.
     """
 
     def __init__(
