@@ -172,19 +172,19 @@ class Supervisor:
                 if tracer.events() or tracer.adopt() or self._enter_signalled():
                     doze = SHORTEST_DOZE
                     continue
-                if self._tracer.connected:
-                    self._traffic = self._connections.traffic(self._tracer.processes)
-                if not self._traffic.in_flight:
+                if not tracer.connected or self._nothing_on_its_way():
                     break
             spent = time.perf_counter() - began
             if timeout is not None and spent > timeout:
                 watch.close()
                 return False
             if signal.sigtimedwait(_STOPS, doze) is None:
-                # Who has computed for long is looked at less often, except closely.
-                rare = 0.0 if watch.close_look else min(spent / 20, RAREST_LOOK)
-                doze = min(2 * doze, max(LONGEST_DOZE, rare))
-            if awake is not None and doze >= LONGEST_DOZE:
+                # Nobody tells when a thread begins to wait: look soon, and less often the longer
+                # somebody has computed already.
+                doze = min(max(spent / 4, SHORTEST_DOZE), LONGEST_DOZE)
+                if not watch.close_look:
+                    doze = max(doze, min(spent / 20, RAREST_LOOK))
+            if awake is not None and spent >= LONGEST_DOZE:
                 self._creep(watch.look(awake))
         watch.close()
         return True
@@ -272,6 +272,14 @@ class Supervisor:
         for thread, before in zip(active, runs, strict=True):
             thread.runs_when_idle = before
         return None
+
+    def _nothing_on_its_way(self) -> bool:
+        """Whether no bytes are on their way, and nobody has run since all were seen idle."""
+        self._traffic = self._connections.traffic(self._tracer.processes)
+        return not self._traffic.in_flight and all(
+            thread.stopped or thread.rest() == thread.runs_when_idle
+            for thread in self._tracer.threads.values()
+        )
 
     def _enter_signalled(self) -> bool:
         """Let those begin their sleep whom a signal is to wake; return whether there were any."""
