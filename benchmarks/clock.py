@@ -116,8 +116,8 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     jumps("one program that sleeps", clocked(*python(SLEEP, n=20_000)))
 
-    with_clock = clocked(*python(READ, n=5_000_000)).processor
-    without = plain(*python(READ, n=5_000_000)).processor
+    with_clock = clocked(*python(READ, n=5_000_000)).program
+    without = plain(*python(READ, n=5_000_000)).program
     print(
         f"a read from CPython: {with_clock / 5e-3:.0f} ns, without the clock {without / 5e-3:.0f}"
     )
@@ -151,7 +151,7 @@ def go() -> None:
         source.write_text(GO)
         environment = {**os.environ, "CGO_ENABLED": "0"}
         subprocess.run([compiler, "build", "-o", binary, source], check=True, env=environment)
-        reads = [measure(binary, "read").processor * 1e9 / 40e6 for measure in (clocked, plain)]
+        reads = [measure(binary, "read").program * 1e9 / 40e6 for measure in (clocked, plain)]
         print(f"a read from Go: {reads[0]:.1f} ns, without the clock {reads[1]:.1f}")
         jumps("five tickers of a static Go program, 36 hours", clocked(binary, "tick"))
 
