@@ -63,4 +63,4 @@ def test_a_file_that_is_no_case_file_is_refused(tmp_path):
     file.write_text('{"a": 1}')
     result = CliRunner().invoke(main, ["conformance", "cel", str(file)])
     assert result.exit_code == 2
-    assert "want a list of cases" in result.output
+    assert "expected a list of cases" in result.output

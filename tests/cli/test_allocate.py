@@ -156,7 +156,7 @@ def test_no_input_is_told(run, arguments, expected):
 def test_an_unknown_node_is_told(run):
     found = run("allocate", "--node", "nope", objects=[*GPUS, CLASS, ONE])
     assert found.exit_code == 2
-    assert "no node 'nope'; there are: node-1" in found.stderr
+    assert "no node 'nope'; known nodes: node-1" in found.stderr
 
 
 def test_input_without_devices_is_told(run):
@@ -204,7 +204,7 @@ def test_what_comes_before_takes_its_devices_first(run):
 def test_an_unknown_name_is_told(run):
     found = run("explain", "nope", objects=[*GPUS, CLASS, ONE])
     assert found.exit_code == 2
-    assert "no pod or claim 'nope' wants devices; there are: ml/c" in found.stderr
+    assert "no pod or claim 'nope' requests devices; those that do: ml/c" in found.stderr
 
 
 def test_a_policy_chooses_among_the_nodes(run):
@@ -310,7 +310,7 @@ def test_a_claim_that_has_its_devices_already_is_shown(run):
     assert found.exit_code == 0
     assert found.stdout.splitlines() == [
         "claim ml/c",
-        "is allocated in the input already:",
+        "is already allocated in the input:",
         "  request r: gpu.example.com/p/d0",
     ]
 

@@ -34,7 +34,7 @@ def test_it_ends_with_the_code_of_the_program():
 def test_what_is_left_running_is_named():
     done = clock("sh", "-c", "sleep 1000 & echo bye")
     assert done.stdout == "bye\n"
-    assert "ended what sh left running: sleep (" in done.stderr
+    assert "ended processes that sh left running: sleep (" in done.stderr
 
 
 def test_a_faster_clock_is_still_a_clock():

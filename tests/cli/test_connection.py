@@ -64,7 +64,7 @@ def test_a_server_alone_is_asked_without_credentials():
     [
         ([], "Missing option '--kubeconfig' or '--server'."),
         (["--server", "here:3"], "'here:3' is not a URL that starts with http:// or https://"),
-        (["--server", "http://here:3", "--context", "x"], "add --kubeconfig"),
+        (["--server", "http://here:3", "--context", "x"], "--context needs --kubeconfig"),
     ],
 )
 def test_a_cluster_that_is_not_named_is_a_usage_error(options, message):

@@ -23,7 +23,7 @@ def test_a_controller_that_is_not_there_is_bad_input(tmp_path):
     words = ["controllers", "--kubeconfig", str(tmp_path / "none"), "--without", "jobs"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
-    assert "there is no controller 'jobs'; there are: resourceclaim-controller," in result.stderr
+    assert "unknown controller 'jobs'; known: resourceclaim-controller," in result.stderr
 
 
 def test_a_server_that_is_not_there_is_one_clear_line(tmp_path):

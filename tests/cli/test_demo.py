@@ -41,7 +41,7 @@ def test_the_demo_takes_a_free_port_where_its_own_is_taken_and_says_so():
             taken.listen()
         result = CliRunner().invoke(main, ["demo"])
     assert result.exit_code == 0, result.output
-    assert "127.0.0.1:55441 is taken: serving on a free port instead" in result.stderr
+    assert "127.0.0.1:55441 is in use: serving on a free port instead" in result.stderr
 
 
 def test_the_example_can_be_shown_as_it_is():
@@ -55,4 +55,4 @@ def test_the_example_can_be_shown_as_it_is():
 def test_a_part_that_does_not_exist_is_refused_with_those_that_do():
     result = CliRunner().invoke(main, ["up", "--without", "brain"])
     assert result.exit_code == 2
-    assert "there is no part 'brain'; there are: scheduler, controllers, nodes" in result.stderr
+    assert "unknown part 'brain'; known: scheduler, controllers, nodes" in result.stderr

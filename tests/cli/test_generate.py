@@ -46,11 +46,11 @@ def test_nodes_carry_labels_and_taints():
     ("arguments", "message"),
     [
         (["bogus"], 'unknown shape "bogus"; known shapes: a100, b200'),
-        (["tpu", "--label", "a=b"], "--label and --taint go on Node objects"),
+        (["tpu", "--label", "a=b"], "--label and --taint apply to Node objects"),
         (["tpu", "--with-nodes", "--label", "a b=c"], '--label "a b=c": name part must consist'),
         (
             ["tpu", "--device-taint", "a=b:PreferNoSchedule"],
-            "the effect is one of NoSchedule, NoExecute",
+            "the effect must be one of NoSchedule, NoExecute",
         ),
         (["tpu", "--api", "k8srm", "--device-taint", "a=b:NoExecute"], "has no device taints"),
         (["tpu", "--nodes", "0"], "0 is not in the range"),

@@ -77,7 +77,7 @@ def test_schedule_says_no_with_code_1(files, tmp_path):
 def test_schedule_names_a_pod_that_is_not_there(files):
     result = run("schedule", "-f", files[0], "-f", files[1], "nobody")
     assert result.exit_code == 2
-    assert 'no pod "default/nobody"; there are: p' in result.stderr
+    assert 'no pod "default/nobody"; known pods: p' in result.stderr
 
 
 def test_bad_input_is_told_with_file_and_line(files, tmp_path):
@@ -114,7 +114,7 @@ def test_input_without_a_device_api_asks_for_one(tmp_path):
     (tmp_path / "x.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
     result = run("validate", "-f", str(tmp_path / "x.yaml"))
     assert result.exit_code == 2
-    assert "say which with --api" in result.stderr
+    assert "To choose an API, add --api" in result.stderr
 
 
 @pytest.mark.parametrize(

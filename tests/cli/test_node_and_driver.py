@@ -78,9 +78,9 @@ def config(tmp_path):
 
 
 NAMES = [
-    ("lamp", "there is no driver 'lamp'; there are: fake, gpu, nic, cpu, or your own"),
+    ("lamp", "unknown driver 'lamp'; known: fake, gpu, nic, cpu, or your own"),
     ("nowhere_at_all:Lamps", "No module named 'nowhere_at_all'"),
-    ("json:loads", "json:loads is no class derived from dralab.drivers.driver.Driver"),
+    ("json:loads", "json:loads is not a subclass of dralab.drivers.driver.Driver"),
     ("json:nothing", "has no attribute 'nothing'"),
 ]
 
@@ -109,7 +109,7 @@ def test_a_driver_that_cannot_be_imported_is_bad_input(tmp_path, monkeypatch, co
     arguments = ["driver", "run", name, "--kubeconfig", config(tmp_path), "--node", "n1"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert f"broken_lamp fails while it is imported: {says}" in result.stderr
+    assert f"importing broken_lamp failed: {says}" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -144,7 +144,7 @@ def test_a_node_that_runs_programs_refuses_a_cluster_without_credentials(tmp_pat
         arguments = ["node", "--name", "n", "--runtime", "process", "--root", str(tmp_path)]
         result = CliRunner().invoke(main, [*arguments, "--kubeconfig", str(cluster.kubeconfig)])
     assert result.exit_code == 2
-    assert "it is asked without a credential: serve it without --plain" in result.stderr
+    assert "it requires no credential: serve it without --plain" in result.stderr
 
 
 def test_the_former_name_of_the_simulated_runtime_is_taken_with_a_warning():
@@ -153,7 +153,7 @@ def test_the_former_name_of_the_simulated_runtime_is_taken_with_a_warning():
         CliRunner().invoke(main, [*arguments, "--runtime", name])
         for name in ("simulated", "pretend")
     )
-    assert "only --runtime process runs programs" in now.stderr
+    assert "--image-map needs --runtime process" in now.stderr
     assert formerly.stderr == (
         "warning: --runtime pretend is now --runtime simulated\n" + now.stderr
     )

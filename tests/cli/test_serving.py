@@ -230,17 +230,15 @@ def test_plain_asks_for_nothing_and_says_so(start: Starter, tmp_path: Path) -> N
     assert not (tmp_path / "data" / "tls").exists()
     code, errors = server.stop()
     assert code == 0
-    assert (
-        "plain HTTP without a token: every program on this machine is the administrator" in errors
-    )
+    assert "plain HTTP without a token: every program on this machine has full access" in errors
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (["up", "--plain", "--runtime", "process"], "--runtime process lets clients run commands"),
-        (["up", "--plain", "--listen", "0.0.0.0:0"], "on the loopback alone, not on 0.0.0.0"),
-        (["apiserver", "--plain", "--listen", "[::]:0"], "on the loopback alone, not on ::"),
+        (["up", "--plain", "--listen", "0.0.0.0:0"], "on loopback only, not on 0.0.0.0"),
+        (["apiserver", "--plain", "--listen", "[::]:0"], "on loopback only, not on ::"),
         (["apiserver", "--plain", "--token", "x"], "--token needs TLS"),
     ],
 )

@@ -37,7 +37,7 @@ def client():
     [
         (["v1", "evolution"], "resource.k8s.io/v1alpha3"),
         (["evolution", "classic"], "resource.k8s.io/v1alpha2"),
-        (["v2"], 'unknown profile "v2"; there are: v1, k8srm, evolution, classic'),
+        (["v2"], 'unknown profile "v2"; known: v1, k8srm, evolution, classic'),
     ],
 )
 def test_profiles_that_exclude_each_other_say_which_version_they_share(names, message):

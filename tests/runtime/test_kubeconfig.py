@@ -46,8 +46,8 @@ def test_files_are_found_beside_the_kubeconfig_and_data_win(tmp_path):
         ("- 1", "should be a mapping"),
         ("a: [", "is no YAML"),
         ({}, "current-context is missing"),
-        (GOOD | {"current-context": "x"}, "contexts: there is no 'x'; there are: lab"),
-        (GOOD | {"clusters": []}, "clusters: there is no 'lab'; there are: none"),
+        (GOOD | {"current-context": "x"}, "contexts: no entry 'x'; known: lab"),
+        (GOOD | {"clusters": []}, "clusters: no entry 'lab'; known: none"),
         (
             GOOD | {"clusters": [{"name": "lab", "cluster": {"server": "127.0.0.1"}}]},
             "is no URL that starts with",

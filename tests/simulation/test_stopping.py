@@ -94,7 +94,7 @@ def test_a_run_stopped_while_its_files_are_read_leaves_a_checkpoint_of_its_begin
         pressing_before(runs, "of_swf", patched)
         stopped = call("swf", "--trace", "log.swf", "--out", "parts/r")
     assert stopped.exit_code == 1
-    assert "go on with --resume parts/r_checkpoint" in stopped.stderr
+    assert "resume with --resume parts/r_checkpoint" in stopped.stderr
     resumed = call(
         "swf", "--trace", "log.swf", "--out", "parts/r", "--resume", "parts/r_checkpoint"
     )
@@ -130,8 +130,8 @@ def test_a_run_that_is_stopped_leaves_what_there_is_and_goes_on_to_the_same_end(
         patch.setattr(_progress.Watcher, "stop", lambda _self: True)
         part = call(*(part.format("part") for part in command))
     assert part.exit_code == 1
-    assert "stopped: what there is so far was kept" in part.stderr
-    assert f"go on with --resume {checkpoint.format('part')}" in part.stderr
+    assert "stopped; partial results saved" in part.stderr
+    assert f"resume with --resume {checkpoint.format('part')}" in part.stderr
     assert json.loads(part.stdout)
     assert {path.name for path in (files / "part").iterdir()} >= set(written(files / "whole"))
     assert written(files / "part") != written(files / "whole")
@@ -211,7 +211,7 @@ def test_a_scenario_says_what_is_written_and_when_to_stop(files):
     ("more", "problem"),
     [
         ("outputs: {report: ../elsewhere}\n", "outputs.report: must be a folder inside"),
-        ("outputs: {picture: gif}\n", "outputs.picture: 'gif' is none of png, svg"),
+        ("outputs: {picture: gif}\n", "outputs.picture: 'gif' is not one of png, svg"),
         ("stop: {ended: 0}\n", "stop.ended: must be a number, at least 1"),
         ("policy: fgd\n", "policy: is another word for `scheduler`"),
     ],

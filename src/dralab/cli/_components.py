@@ -1,4 +1,4 @@
-"""What commands share that run a component against any cluster."""
+"""Options and main loop of the commands that run one component against any cluster."""
 
 import signal
 import threading
@@ -17,7 +17,7 @@ ROOT = click.option(
     default=Path("/var/lib/kubelet"),
     show_default=True,
     envvar="KUBELET_ROOT",
-    help="The kubelet's directory: plugins, registrations, checkpoints.",
+    help="The kubelet's root directory: plugins, registrations, checkpoints.",
 )
 CDI = click.option(
     "--cdi-root",
@@ -25,7 +25,7 @@ CDI = click.option(
     default=Path("/var/run/cdi"),
     show_default=True,
     envvar="CDI_ROOT",
-    help="Where CDI files lie.",
+    help="The directory of CDI files.",
 )
 
 
@@ -45,15 +45,15 @@ RUNTIME = click.option(
     type=RuntimeChoice(["simulated", "process"]),
     default="simulated",
     show_default=True,
-    help="Act containers out, or run their commands as processes of this machine.",
+    help="Simulate containers, or run their commands as processes on this machine.",
 )
 IMAGE_MAP = click.option(
     "--image-map",
     "images",
     multiple=True,
     metavar="IMAGE=COMMAND",
-    help="With --runtime process: the program of this machine that stands for an image; "
-    "@FILE for a YAML file of them.",
+    help="With --runtime process: the program on this machine to run for an image; @FILE reads a "
+    "YAML map.",
 )
 
 
@@ -69,7 +69,7 @@ def address_of(text: str, example: str) -> tuple[str, int]:
 
 
 def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:
-    """Run a manager until Ctrl-C or SIGTERM; says `ready: NAME` when it knows the cluster."""
+    """Run a manager until Ctrl-C or SIGTERM; print `ready: NAME` once its caches have synced."""
     manager.caches.when_synced(lambda: click.echo(f"ready: {name}"))
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

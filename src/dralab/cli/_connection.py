@@ -1,4 +1,4 @@
-"""How commands reach a cluster: --kubeconfig, --context, --server, as kubectl has them."""
+"""How commands connect to a cluster: --kubeconfig, --context and --server, as in kubectl."""
 
 import functools
 import logging
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Which cluster, and as whom: a kubeconfig, the address of a server, or both."""
+    """The cluster and the credentials: a kubeconfig, a server's address, or both."""
 
     kubeconfig: Path | None
     context: str = ""
     server: str = ""
 
     def __bool__(self) -> bool:
-        """Whether a cluster is named at all."""
+        """Whether the options name a cluster."""
         return self.kubeconfig is not None or bool(self.server)
 
     def access(self) -> "Access":
-        """Return what the kubeconfig says, at the server named instead of its own. UsageError."""
+        """Return the kubeconfig's access, with --server in place of its server. UsageError."""
         from dralab.runtime.kubeconfig import Access, KubeconfigError, read
 
         if self.server and not self.server.startswith(("http://", "https://")):
@@ -47,14 +47,14 @@ class Connection:
         return replace(access, server=server) if server else access
 
     def client(self, *, verbose: bool = False) -> "RemoteClient":
-        """Return a client of the cluster, once it has answered. UsageError, Unusable."""
+        """Return a client once the cluster has answered. UsageError, Unusable."""
         from dralab.api.status import ApiError
         from dralab.runtime.remote import RemoteClient
         from dralab.runtime.resources import NODES
 
         level = logging.DEBUG if verbose else logging.WARNING
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-        # Connections above those that it keeps are closed; nobody needs to know.
+        # urllib3 logs each connection that it closes above its pool's size; users need not know.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
         client = RemoteClient(self.access())
         try:
@@ -65,12 +65,12 @@ class Connection:
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a cluster that has to be named; the command gets a `connection`."""
+    """Add the options of a required cluster; the command gets a `connection`."""
     return _options(command, required=True)
 
 
 def optional_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a cluster that may be named; $KUBECONFIG alone does not name it."""
+    """Add the options of an optional cluster; $KUBECONFIG alone does not select it."""
     return _options(command, required=False)
 
 
@@ -83,7 +83,7 @@ def _options(command: Callable[..., Any], *, required: bool) -> Callable[..., An
         if required and not connection:
             raise click.UsageError("Missing option '--kubeconfig' or '--server'.")
         if context and kubeconfig is None:
-            raise click.UsageError("--context chooses in a kubeconfig: add --kubeconfig")
+            raise click.UsageError("--context needs --kubeconfig")
         return command(*args, connection=connection, **options)
 
     for option in (
@@ -91,16 +91,16 @@ def _options(command: Callable[..., Any], *, required: bool) -> Callable[..., An
             "--server",
             default="",
             metavar="URL",
-            help="The address of the server, instead of the kubeconfig's.",
+            help="The server's address; overrides the kubeconfig's.",
         ),
         click.option(
-            "--context", default="", help="A context other than the kubeconfig's current one."
+            "--context", default="", help="The kubeconfig context to use; default: its current one."
         ),
         click.option(
             "--kubeconfig",
             type=click.Path(dir_okay=False, path_type=Path),
             envvar="KUBECONFIG" if required else None,
-            help="Which cluster, and as whom.",
+            help="The kubeconfig of the cluster.",
         ),
     ):
         with_connection = option(with_connection)

@@ -15,14 +15,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def output_option(*formats: str) -> Callable[[Command], Command]:
-    """Add `-o`, with the first of the formats as its default."""
+    """Add the option `-o`; the first format is the default."""
     return click.option(
         "-o",
         "--output",
         type=click.Choice(formats),
         default=formats[0],
         show_default=True,
-        help="How to print the result.",
+        help="Output format.",
     )
 
 
@@ -42,7 +42,7 @@ def yaml_texts(objects: Iterable[Any]) -> Iterator[str]:
 def echo_objects(objects: Iterable[Any], output: str) -> None:
     """Print Kubernetes objects: as a List (json), or as YAML documents.
 
-    YAML comes one by one: with `| head` behind it, a command ends after a few of many.
+    YAML is printed object by object, so `| head` ends the command after the first few.
     """
     if output == "json":
         echo_json({"apiVersion": "v1", "kind": "List", "items": list(objects)})
@@ -52,7 +52,7 @@ def echo_objects(objects: Iterable[Any], output: str) -> None:
 
 
 def echo_table(rows: Sequence[Sequence[str]], gap: int = 2) -> None:
-    """Print rows, the first of which are the headings, in columns so many spaces apart."""
+    """Print rows in columns, `gap` spaces apart; the first row holds the headings."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
@@ -72,7 +72,7 @@ def echo_values(values: Mapping[str, Any], output: str) -> None:
 
 
 def refuse(problems: Sequence[object]) -> None:
-    """Print what is wrong with the input and exit with code 2, where anything is."""
+    """Print the problems of the input and exit with code 2, if there are any."""
     if not problems:
         return
     for problem in problems[:MOST_PROBLEMS]:

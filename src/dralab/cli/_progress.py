@@ -30,7 +30,7 @@ _PATIENCE: ContextVar[Patience | None] = ContextVar("patience", default=None)
 
 @contextmanager
 def _patient() -> Iterator[Patience]:
-    """A first Ctrl-C is noted, a second one stops at once."""
+    """Records a first Ctrl-C; a second one stops at once."""
     outer = _PATIENCE.get()
     if outer is not None:
         yield outer
@@ -50,10 +50,10 @@ def _patient() -> Iterator[Patience]:
 
 
 def patiently(command: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Let Ctrl-C neither lose what a command has found nor what it has not yet begun.
+    """Let Ctrl-C stop a run without losing its results.
 
-    While files are read it stops the run before its first step, with a checkpoint; while results
-    are written they are written to the end.
+    While files are read, Ctrl-C stops the run before its first step, with a checkpoint. While
+    results are written, they are written completely first.
     """
 
     @wraps(command)
@@ -66,7 +66,7 @@ def patiently(command: Callable[Parameters, Answer]) -> Callable[Parameters, Ans
 
 @dataclass(slots=True)
 class Watcher:
-    """Shows how far a run is, and knows whether Ctrl-C was pressed."""
+    """Shows a run's progress, and knows whether Ctrl-C was pressed."""
 
     patience: Patience
     bar: Progress | None = None
@@ -90,7 +90,7 @@ class Watcher:
         )
 
     def stop(self) -> bool:
-        """Return whether the run shall leave off."""
+        """Return whether the run should stop."""
         return self.patience.pressed
 
 

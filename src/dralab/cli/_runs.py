@@ -1,4 +1,4 @@
-"""What all commands that simulate share: their options, bad input, and going on."""
+"""What the simulating commands share: options, bad input, and resuming."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,42 +12,42 @@ from dralab.simulation.errors import Complaints, InputError
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-REPORT = click.option("--report", type=FOLDER, help="Write tables and a page to look at here.")
-LENIENT = click.option("--lenient", is_flag=True, help="Skip broken entries, and count them.")
-RESUME = click.option(
-    "--resume", type=FILE, help="Go on from the checkpoint of a run that was stopped."
+REPORT = click.option(
+    "--report", type=FOLDER, help="Write tables and an HTML report to this directory."
 )
+LENIENT = click.option("--lenient", is_flag=True, help="Skip invalid entries and report how many.")
+RESUME = click.option("--resume", type=FILE, help="Resume a stopped run from its checkpoint.")
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Stoppable(Protocol[Answer_co]):
-    """A run that can be stopped, kept and gone on with."""
+    """A run that can be stopped, saved and resumed."""
 
     def go(
         self,
         progress: Callable[[int, int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Answer_co:
-        """Run on; `progress` gets simulated nanoseconds, tasks over, tasks."""
+        """Run on; `progress` gets the simulated nanoseconds, the finished tasks and all tasks."""
         ...
 
 
 def watched(title: str, work: Stoppable[Answer]) -> Answer:
-    """Let a run go on, with a bar, until Ctrl-C."""
+    """Run until the end or Ctrl-C, with a progress bar."""
     with bad_input(), watching(title) as watcher:
         return work.go(watcher.show, watcher.stop)
 
 
 def keep(save: Callable[[Path], None], path: Path) -> None:
-    """Say that a run was stopped, and write a checkpoint."""
-    click.echo("stopped: what there is so far was kept", err=True)
+    """Report that a run was stopped, and write its checkpoint."""
+    click.echo("stopped; partial results saved", err=True)
     try:
         save(path)
     except InputError as error:
-        click.echo(f"no checkpoint: {error.problem}", err=True)
+        click.echo(f"no checkpoint written: {error.problem}", err=True)
     else:
-        click.echo(f"go on with --resume {path}", err=True)
+        click.echo(f"resume with --resume {path}", err=True)
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def bad_input() -> Iterator[None]:
 
 
 def report_skipped(complaints: Complaints) -> None:
-    """Say on stderr what a lenient reading left out."""
+    """Report on stderr what --lenient skipped."""
     for error in complaints.skipped[:10]:
         click.echo(f"skipped: {error}", err=True)
     if len(complaints.skipped) > 10:

@@ -1,4 +1,4 @@
-"""`dralab allocate`: which claim gets which devices on which node, from files alone."""
+"""`dralab allocate`: allocate devices to the claims in files."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ OPTIMAL: Final = "optimal"
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What could not be served, and the sentence that says why."""
+    """A pod or claim that could not be placed, and why."""
 
     pending: Pending
     reason: str
@@ -40,30 +40,30 @@ class Refused:
 """
 )
 @files_option
-@click.option("--node", metavar="NODE", default="", help="Allocate on this node only.")
+@click.option("--node", metavar="NODE", default="", help="Allocate only on this node.")
 @click.option(
     "--policy",
     type=click.Choice([*POLICIES, OPTIMAL]),
     default="kubernetes",
     show_default=True,
-    help="Which of the possible allocations; the default is what Kubernetes would choose, "
-    f"{OPTIMAL} serves as many as can be served at all.",
+    help="How to choose among the possible allocations: as Kubernetes does, or by another goal; "
+    "{OPTIMAL} serves as many pods and claims as possible.",
 )
 @output_option("table", "json", "yaml")
 def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> None:
-    """Give devices to every claim that has none: pods first, in the order of the input.
+    """Allocate devices to every claim without an allocation.
 
-    Pods, and those that Deployments, Jobs and other workloads ask for, bring their claims,
-    templates and extended resources; claims of no pod come last. Claims that are allocated
-    already keep what they have. With -o json or yaml the claims are printed
-    with their real status.allocation. Exit code 0: all are allocated; 1: something cannot be, and
-    the reason is told; 2: bad input, with every mistake in it.
+    Pods come first, in the order of the input, with their claims, claim templates and extended
+    resources. Deployments, Jobs and other workloads count as the pods that they create. Claims that
+    no pod uses come last. Allocated claims keep their devices. With -o json or yaml, the claims are
+    printed with their status.allocation. Exit code 0: everything is allocated; 1: something cannot
+    be allocated, and the reason is printed; 2: bad input, with every mistake listed.
     """
     cluster = objects.snapshot(files)
     objects.check_node(cluster, node)
     if policy == OPTIMAL:
         if node:
-            raise click.UsageError(f"--policy {OPTIMAL} places on all nodes: leave --node out")
+            raise click.UsageError(f"--policy {OPTIMAL} places on all nodes: omit --node")
         results = _best(cluster)
     else:
         results = [
@@ -71,7 +71,7 @@ def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> Non
             for each in cluster.pending()
         ]
     if not results:
-        click.echo("nothing in the input asks for devices", err=True)
+        click.echo("nothing in the input requests devices", err=True)
     if output == "table":
         _table(results)
     else:
@@ -80,14 +80,14 @@ def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> Non
 
 
 def _best(cluster: Snapshot) -> list[Placed | Refused]:
-    """Place what may go anywhere as one batch, then the rest one after the other."""
+    """Place what may go to any node as one batch, then the rest one by one."""
     pending, batch = cluster.pending(), cluster.alone()
     try:
         places, optimum = cluster.place_batch(batch)
     except MissingSolverError as error:
         raise click.UsageError(str(error)) from None
     served = {each.title: place for each, place in zip(batch, places, strict=True)}
-    apart = f" ({optimum.apart} nodes could not take part)" if optimum.apart else ""
+    apart = f" ({optimum.apart} nodes were left out)" if optimum.apart else ""
     click.echo(
         f"optimal: {optimum.served} of {len(batch)} served together; no allocation serves more "
         f"than {optimum.bound:g}{apart}",
@@ -99,7 +99,7 @@ def _best(cluster: Snapshot) -> list[Placed | Refused]:
 def place(
     cluster: Snapshot, pending: Pending, node: str = "", policy: Policy | None = None
 ) -> Placed | Refused:
-    """Place one pod or claim, or say why that cannot be."""
+    """Place one pod or claim, or report why it cannot be placed."""
     if pending.missing:
         return Refused(pending, pending.missing)
     nodes = cluster.candidates(pending, node)
@@ -113,12 +113,12 @@ def place(
         cluster.note_pod(pending.pod, found.node)
         return found
     why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
-    reason = event(why) if why is not None else "not within the budget of the search"
+    reason = event(why) if why is not None else "no result within the search budget"
     return Refused(pending, f"{reason} {others(unfit)}" if unfit else reason)
 
 
 def others(unfit: Sequence[object]) -> str:
-    """Return why other nodes may not run a pod at all, to follow what devices lack."""
+    """Return why other nodes cannot run a pod at all; it follows the reasons about devices."""
     return f"Other nodes: {counted(unfit)}."
 
 

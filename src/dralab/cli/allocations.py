@@ -1,4 +1,4 @@
-"""`dralab allocations`: how many device sets a pod could get, which is the first, which are all."""
+"""`dralab allocations`: count or list the device sets that a pod could get."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,21 @@ BUDGET = 50_000_000
     epilog="Example: dralab allocations -f pools.yaml -f classes.yaml --pod pod.yaml --count"
 )
 @generations.files_option
-@click.option("--pod", "pod_file", required=True, metavar="FILE", help="The pod and its claims.")
+@click.option(
+    "--pod", "pod_file", required=True, metavar="FILE", help="A file with the pod and its claims."
+)
 @click.option("--api", type=click.Choice(generations.API_NAMES))
-@click.option("--count", "what", flag_value="count", help="How many different sets there are.")
-@click.option("--first", "what", flag_value="first", help="The set that scheduling would choose.")
-@click.option("--list", "what", flag_value="list", default="list", help="Every set (default).")
-@click.option("--node", help="On this node alone.")
-@click.option("--budget", type=click.IntRange(1), default=BUDGET, help="Search steps at most.")
+@click.option("--count", "what", flag_value="count", help="Print the number of different sets.")
+@click.option(
+    "--first", "what", flag_value="first", help="Print the set that the scheduler would choose."
+)
+@click.option(
+    "--list", "what", flag_value="list", default="list", help="Print every set (default)."
+)
+@click.option("--node", help="Only on this node.")
+@click.option(
+    "--budget", type=click.IntRange(1), default=BUDGET, help="Stop after this many search steps."
+)
 @output_option("table", "json")
 def allocations(
     files: tuple[str, ...],
@@ -37,7 +45,7 @@ def allocations(
 ) -> None:
     """Count or list the valid device sets of a pod, on every node that could run it.
 
-    Exit code 1 where there is none.
+    Exit code 1 if there is none.
     """
     from dralab.allocation.search.backtracking import BudgetError
 
@@ -61,23 +69,23 @@ def allocations(
 
 
 def _pod(world: Any, file: str, api: str) -> Any:
-    """Return the pod that a file holds, its first where it holds several."""
+    """Return the first pod of a file."""
     keys = [_key(item) for _, item, _ in generations.raw([file]) if item.get("kind") == "Pod"]
     by_key = {_key(pod): pod for pod in world.pods()}
     found = [by_key[key] for key in keys if key in by_key]
     if not found:
-        raise click.UsageError(f"{file}: holds no pod of {api}")
+        raise click.UsageError(f"{file}: no pod of {api}")
     if len(found) > 1:
         namespace, name = _key(found[0])
-        click.echo(f"{file} holds {len(found)} pods: this is {namespace}/{name}", err=True)
+        click.echo(f"{file} holds {len(found)} pods: using {namespace}/{name}", err=True)
     return found[0]
 
 
 def _none_on(world: Any, pod: Any, node: str | None) -> str:
     known = [place.name for place, _ in world.problems(pod)]
     if node is not None and node not in known:
-        return f"no devices: {node} is none of the nodes that could run it: {', '.join(known)}"
-    return "no devices: `dralab schedule` says why"
+        return f"no devices: {node} cannot run the pod; nodes that can: {', '.join(known)}"
+    return "no devices: run `dralab schedule` to see why"
 
 
 def _key(pod: Any) -> tuple[str, str]:

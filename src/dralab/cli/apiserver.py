@@ -1,4 +1,4 @@
-"""`dralab apiserver`: the API server alone; and what it shares with `dralab up`."""
+"""`dralab apiserver`: the API server alone, and what it shares with `dralab up`."""
 
 import asyncio
 import contextlib
@@ -21,67 +21,68 @@ if TYPE_CHECKING:
     from dralab.cluster import Cluster, Component, Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-# "dra" on a telephone's keys would be 372; this one is free in every list of known ports.
+# This port is free in every list of well-known ports.
 DEFAULT: Final = "127.0.0.1:55441"
 
 
 def server_options(command: Command) -> Command:
-    """Add the options of whatever serves an API."""
+    """Add the options of a command that serves an API."""
     for option in reversed(
         [
             click.option(
                 "--listen",
                 metavar="ADDR:PORT",
-                help=f"Where to serve; port 0 is any free one.  [default: {DEFAULT}, or a free "
-                "port where that is taken]",
+                help=f"The address to listen on; port 0 picks a free port.  [default: {DEFAULT}, "
+                f"or a free port if that is taken]",
             ),
             click.option(
                 "--kubeconfig",
                 type=click.Path(dir_okay=False, path_type=Path),
-                help="Where to write the kubeconfig.  [default: beside the data]",
+                help="Where to write the kubeconfig. [default: beside the data]",
             ),
             click.option(
                 "--data",
                 metavar="DIR|:memory:",
                 default=None,
-                help="Where to keep the objects.  [default: dralab's place among your own data]",
+                help="Where to store the objects.  [default: dralab/cluster in your user data "
+                "directory]",
             ),
             click.option(
                 "--durability",
                 type=click.Choice(["fsync", "relaxed"]),
                 default="fsync",
                 show_default=True,
-                help="Whether a write is on the disk before it is answered, or survives the end "
-                "of this process but perhaps not a power cut.",
+                help="fsync: a write is on disk before it is acknowledged; relaxed: a write "
+                "survives the end of this process, but a power failure may lose it.",
             ),
             click.option(
                 "--feature-gates",
                 metavar="GATE=true|false[,…]",
                 default="",
-                help="Feature gates to switch on or off, as kube-apiserver names "
-                "them; AllAlpha=true for all that 1.36 leaves off.",
+                help="kube-apiserver feature gates to enable or disable; AllAlpha=true enables "
+                "all that are off by default in 1.36.",
             ),
             click.option(
                 "--tls/--plain",
                 default=True,
                 show_default=True,
-                help="Serve https by a CA of its own and ask for a token, or plain HTTP that asks "
-                "for nothing: on the loopback alone, and not with --runtime process.",
+                help="--tls serves HTTPS with a private CA and requires a token. --plain serves "
+                "HTTP without authentication, on loopback only, and not with --runtime process.",
             ),
             click.option(
                 "--accept-hosts",
                 metavar="NAME[,NAME]",
                 default="",
-                help="Names by which clients call the server, beside localhost: its certificate "
-                "has them, and without a token requests for other names are refused.",
+                help="Host names of the server beside localhost. Its certificate has them; with "
+                "--plain, requests for other names are refused.",
             ),
             click.option(
                 "--node-network",
                 "node_networks",
                 multiple=True,
                 metavar="CIDR",
-                help="Where nodes of other processes may be asked for logs and the like, beside "
-                "this machine's loopback.",
+                help="A network, beside loopback, where the server may connect to nodes for logs, "
+                "exec and the like.",
             ),
         ]
     ):
@@ -91,24 +92,24 @@ def server_options(command: Command) -> Command:
 
 @click.command()
 @server_options
-@click.option("--token", default="", help="Ask for this token instead of one that is made.")
+@click.option("--token", default="", help="Require this token instead of a generated one.")
 @click.option(
     "--service-accounts/--no-service-accounts",
     default=True,
     show_default=True,
-    help="Whether pods without a service account get `default`.",
+    help="Whether pods without a service account get the account `default`.",
 )
 @click.option(
     "--api-versions",
     type=click.Choice(["all", "default"]),
     default="all",
     show_default=True,
-    help="Serve all versions, or those that a real server serves unasked.",
+    help="Serve all API versions, or only those that a real server serves by default.",
 )
 def apiserver(*, token: str, service_accounts: bool, api_versions: str, **options: Any) -> None:
-    """Serve the Kubernetes API, and nothing else: no scheduler, no controllers, no nodes.
+    """Serve only the Kubernetes API: no scheduler, no controllers, no nodes.
 
-    Prints `ready: URL` when clients can come, and stops on Ctrl-C or SIGTERM.
+    Prints `ready: URL` when it accepts clients. Stops on Ctrl-C or SIGTERM.
 
     Example: `dralab apiserver --data :memory: --kubeconfig lab.kubeconfig`
     """
@@ -137,7 +138,7 @@ def serve(
     components: Sequence["Component"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
 ) -> None:
-    """Serve until told to stop; `begin` is called once with the running cluster, before `ready`."""
+    """Serve until stopped; `begin` is called once with the running cluster, before `ready`."""
     from dralab.api.resource.features import GateError, with_gates
     from dralab.apiserver.http.serving import AddressInUse, ServingError
     from dralab.apiserver.storage import StorageUnavailable
@@ -155,7 +156,7 @@ def serve(
         host=host,
         port=port,
         data=place,
-        durability=durability,  # type: ignore[arg-type]  # click has checked the choice
+        durability=durability,  # type: ignore[arg-type]  # checked by click
         tls=tls,
         token=token,
         service_accounts=service_accounts,
@@ -174,7 +175,7 @@ def serve(
         except AddressInUse:
             if listen is not None:
                 raise
-            note(f"{DEFAULT} is taken: serving on a free port instead")
+            note(f"{DEFAULT} is in use: serving on a free port instead")
             free = replace(options, port=0)
             _run(_serve(Cluster(free, components=components), kubeconfig, begin))
     except (StorageUnavailable, ServingError) as error:
@@ -203,14 +204,15 @@ async def _serve(
             raise Unusable(f"cannot write the kubeconfig {path}: {why}") from error
         await asyncio.to_thread(begin, cluster)
         _tell(cluster.options, path)
-        # What the start has made lives as long as the server: no collection looks at it again.
+        # Objects made at the start live as long as the server: exclude them from garbage
+        # collection.
         gc.collect()
         gc.freeze()
-        # Requests make few cycles and many mappings: look at the young ones now and then, at all
-        # of them rarely.
+        # Requests make few cycles and many mappings: collect the young generation now and then, the
+        # full heap rarely.
         gc.set_threshold(10_000, 20, 50)
-        # A busy scheduler in this process hands over to the server each millisecond instead of
-        # each five: the median of a get beside one goes from 5.3 to 1.3 ms.
+        # A busy scheduler in this process yields to the server every millisecond instead of every
+        # five: the median of a concurrent get falls from 5.3 to 1.3 ms.
         sys.setswitchinterval(0.001)
         click.echo(f"ready: {cluster.url}")
         await over.wait()
@@ -219,20 +221,22 @@ async def _serve(
 
 def _tell(options: "Options", kubeconfig: Path) -> None:
     if not options.tls:
-        note("plain HTTP without a token: every program on this machine is the administrator")
+        note("plain HTTP without a token: every program on this machine has full access")
     note(f"try: kubectl --kubeconfig {kubeconfig} get namespaces")
 
 
 def _check_plain(host: str, token: str) -> None:
-    """Refuse what is only safe with TLS and a token. UsageError."""
+    """Refuse options that are only safe with TLS and a token. UsageError."""
     from dralab.apiserver.http.guard import is_loopback
 
     if token:
-        raise click.UsageError("--token needs TLS (kubectl sends no token without): omit --plain")
+        raise click.UsageError(
+            "--token needs TLS (kubectl sends no token over plain HTTP): omit --plain"
+        )
     if not is_loopback(host):
         raise click.UsageError(
-            f"--plain serves on the loopback alone, not on {host}: anyone there would be the "
-            "administrator. Omit --plain"
+            f"--plain listens on loopback only, not on {host}, where anyone would have full "
+            f"access. Omit --plain"
         )
 
 
@@ -246,13 +250,13 @@ def _network(text: str) -> str:
 
 
 def default_data() -> Path:
-    """Return where objects are kept if nobody says: as the XDG base directories say."""
+    """Return the default place of the objects, by the XDG base directory specification."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "dralab" / "cluster"
 
 
 def _raise_limits() -> None:
-    """Allow as many connections as the system lets this process have."""
+    """Raise the limit of open files to what the system allows."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -262,6 +266,6 @@ def _raise_limits() -> None:
 
 
 def note(text: str) -> None:
-    """Tell the user something that is not the result."""
+    """Print a line for the user on stderr."""
     click.echo(text, err=True)
     sys.stderr.flush()

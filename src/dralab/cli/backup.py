@@ -1,4 +1,4 @@
-"""`dralab backup`: a copy of a cluster's objects."""
+"""`dralab backup`: back up a cluster's objects."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from dralab.cli.errors import Unusable
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The directory of the cluster.  [default: dralab's place among your own data]",
+    help="The directory of the cluster.  [default: dralab/cluster in your user data directory]",
 )
 def backup(file: Path, data: Path | None) -> None:
-    """Copy the objects of a cluster, running or not, to FILE.
+    """Back up the objects of a cluster, running or not, to FILE.
 
-    FILE is readable by its owner alone. It is verified: a damaged store is not copied, and the
-    exit code is 1. Prints the revision that the copy has.
+    Only its owner can read FILE. The backup is verified; a damaged store is not copied, and the
+    exit code is 1. Prints the revision of the backup.
 
     Example: `dralab backup monday.db --data lab`
     """
@@ -34,4 +34,4 @@ def backup(file: Path, data: Path | None) -> None:
     except StorageUnavailable as error:
         raise Unusable(str(error)) from error
     click.echo(revision)
-    note(f"{place} is saved in {file}; dralab restore brings it back")
+    note(f"backed up {place} to {file}; restore it with dralab restore")

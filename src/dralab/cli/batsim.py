@@ -1,4 +1,4 @@
-"""`dralab batsim`: the decision side of Batsim's protocol."""
+"""`dralab batsim`: the scheduler's side of Batsim's protocol."""
 
 import click
 
@@ -11,12 +11,12 @@ from dralab.cli.simulate_jobs import SCHEDULERS
     "--socket",
     default="tcp://127.0.0.1:28000",
     show_default=True,
-    help="Where to listen; Batsim's default is tcp://*:28000.",
+    help="The address to listen on; Batsim's default is tcp://*:28000.",
 )
 @click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
-@click.option("--once/--again", default=True, help="Leave after one simulation, or wait for more.")
+@click.option("--once/--again", default=True, help="Exit after one simulation, or wait for more.")
 def batsim(socket: str, scheduler: str, once: bool) -> None:
-    """Decide for a real Batsim (protocol 1 to 4, over ZeroMQ).
+    """Act as the scheduler of a real Batsim (protocol 1 to 4, over ZeroMQ).
 
     Example: `dralab batsim --socket 'tcp://*:28000' --scheduler conservative`
     """

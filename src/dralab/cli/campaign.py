@@ -14,20 +14,22 @@ from dralab.cli._runs import FILE, bad_input
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where runs and tables are kept; default: beside the file, by its name.",
+    help="Where to keep runs and tables; default: a folder beside the file, with its name.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Worker processes; default: one per core."
+)
 @click.option(
     "--engine", type=click.Choice(["processes", "dask"]), default="processes", show_default=True
 )
-@click.option("--address", default="", help="Scheduler of the Dask cluster: tcp://host:8786.")
+@click.option("--address", default="", help="The scheduler of the Dask cluster: tcp://host:8786.")
 @output_option("table", "json")
 def campaign(
     file: Path, out: Path | None, workers: int | None, engine: str, address: str, output: str
 ) -> None:
-    """Run scenarios x schedulers x seeds; finished runs are kept and never repeated.
+    """Run every combination of scenarios, schedulers and seeds.
 
-    Ctrl-C ends those that are not finished; the same command goes on.
+    Finished runs are kept and never repeated. After Ctrl-C, run the same command again to continue.
 
     Example: `dralab campaign grid.yaml --workers 4`
     """
@@ -48,11 +50,13 @@ def campaign(
             numbers = work.run(found.cases, folder, chosen, progress=tell)
         except KeyboardInterrupt:
             click.echo(
-                f"stopped: what is done is kept in {folder}; run this again to go on", err=True
+                f"stopped; finished runs are kept in {folder}. Run the same command again to "
+                f"continue",
+                err=True,
             )
             raise SystemExit(1) from None
         table = comparison.write(found, numbers, folder)
-    click.echo(f"runs, campaign.csv and report.html are in {folder}", err=True)
+    click.echo(f"wrote runs, campaign.csv and report.html to {folder}", err=True)
     if output == "json":
         echo_json(table)
         return

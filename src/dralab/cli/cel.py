@@ -1,4 +1,4 @@
-"""`dralab cel`: one expression, evaluated for one device in a generation's environment."""
+"""`dralab cel`: evaluate an expression for one device, in the environment of an API generation."""
 
 import sys
 from typing import Any
@@ -13,7 +13,7 @@ from dralab.cli.generations import API_NAMES
     epilog="""Example: dralab cel --api k8srm --attributes device.yaml "device.memory >= '10Gi'"
 
 \b
-The file holds a device's attributes as its pool would:
+The file holds a device's attributes in the form of its pool:
     k8srm       - {name: memory, quantityValue: 10Gi}
     evolution   - {name: memory, quantity: 10Gi}
     v1          memory: {string: big}
@@ -21,11 +21,16 @@ The file holds a device's attributes as its pool would:
 )
 @click.argument("expression")
 @click.option("--api", type=click.Choice(API_NAMES), default="v1", show_default=True)
-@click.option("--attributes", type=click.File("rb"), help="YAML of a device's attributes.")
+@click.option(
+    "--attributes", type=click.File("rb"), help="A YAML file with the device's attributes."
+)
 @click.option("--driver", default="", help="The driver of the device.")
 @click.option("--strict", is_flag=True, help="evolution: a missing key is an error, not a default.")
 def cel(expression: str, api: str, attributes: Any, driver: str, strict: bool) -> None:
-    """Print true or false; exit code 0 for true, 1 for false, 2 where there is no answer."""
+    """Evaluate EXPRESSION for one device and print true or false.
+
+    Exit code 0: true; 1: false; 2: no result.
+    """
     try:
         items = single(attributes.read()) if attributes else None
     except YamlError as error:
@@ -36,7 +41,7 @@ def cel(expression: str, api: str, attributes: Any, driver: str, strict: bool) -
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     except (KeyError, TypeError, AttributeError) as error:
-        raise click.UsageError(f"the attributes are not as {api} writes them: {error!r}") from None
+        raise click.UsageError(f"the attributes are not in the form of {api}: {error!r}") from None
     click.echo("true" if answer else "false")
     sys.exit(0 if answer else 1)
 
@@ -45,7 +50,7 @@ def _k8srm(expression: str, items: Any, driver: str, strict: bool) -> bool:
     from dralab.prototypes.k8srm import reading
     from dralab.prototypes.k8srm.expressions import K8srmExpressions
 
-    if isinstance(items, dict):  # a pool's attributes and those of one of its devices
+    if isinstance(items, dict):  # the attributes of a pool and of one of its devices
         listed = [
             *(items.get("pool") or ()),
             *(items.get("device") or items.get("attributes") or ()),

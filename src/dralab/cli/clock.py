@@ -1,4 +1,4 @@
-"""`dralab clock`: any program under a clock that jumps over its waits."""
+"""`dralab clock`: run any program in simulated time."""
 
 import os
 import signal
@@ -17,9 +17,9 @@ from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
 if TYPE_CHECKING:
     from dralab.virtualtime import Program, Supervisor
 
-GRACE: Final = 5.0  # real seconds that a program gets to end after a signal
+GRACE: Final = 5.0  # real seconds that a program has to end after a signal
 FALLBACK: Final = (
-    "without one, `dralab simulate run --scheduler external` waits for a scheduler's silence"
+    "without one, `dralab simulate run --scheduler external` waits until a scheduler is quiet"
 )
 
 
@@ -35,30 +35,32 @@ def clock() -> None:
 @click.option(
     "--start",
     metavar="TIME",
-    help="What the clock shows first, such as 2026-01-01T00:00:00Z; the present time by default.",
+    help="The first time the clock shows, such as 2026-01-01T00:00:00Z; default: now.",
 )
-@click.option("--until", metavar="DURATION", help="End the program after this time, such as 24h.")
+@click.option(
+    "--until", metavar="DURATION", help="End the program after this simulated time, such as 24h."
+)
 @click.option(
     "--speed",
     metavar="max|NUMBERx",
     default="max",
     show_default=True,
-    help="How fast the clock goes: as fast as the waits allow, or so many times real time (100x).",
+    help="Clock speed: as fast as the waits allow, or a multiple of real time (100x).",
 )
 @click.option(
     "--network",
     is_flag=True,
-    help="Allow connections to other machines; while one is open the clock goes at real speed.",
+    help="Allow connections to other machines; while one is open, the clock runs in real time.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     start: str | None, until: str | None, speed: str, network: bool, command: Sequence[str]
 ) -> None:
-    """Run COMMAND, its threads and children under a clock that jumps over their waits.
+    """Run COMMAND, its threads and its children in simulated time.
 
-    The program is not changed: it sleeps, its timers fire and its time-outs end at the right
-    instants, without real time passing. Ends with COMMAND's exit code; what COMMAND leaves running
-    is ended, too. Linux on x86-64, without root.
+    The program is not changed. When all of it waits, the clock jumps to the end of the next sleep,
+    timer or time-out. Exits with COMMAND's exit code, and ends processes that COMMAND leaves
+    running. Needs Linux on x86-64, but not root.
 
     Example: `dralab clock run --until 24h -- sh -c "while date; do sleep 3600; done"`
     """
@@ -100,7 +102,7 @@ def _run(
         code = code if code >= 0 else 128 - code
     left = ", ".join(f"{name} ({pid})" for pid, name in sorted(supervisor.running.items()))
     if left:
-        _note(f"ended what {program.arguments[0]} left running: {left}")
+        _note(f"ended processes that {program.arguments[0]} left running: {left}")
     passed = timedelta(microseconds=(supervisor.now - start) // 1000)
     _note(
         f"{passed} passed in {time.perf_counter() - began:.2f} s, to {rfc3339(supervisor.now)}; "
@@ -110,7 +112,7 @@ def _run(
 
 
 def _end(supervisor: "Supervisor", program: "Program", interruption: "_Interruption") -> int:
-    """Ask the program to end, as whoever stopped us did; return our exit code."""
+    """Forward the signal that stopped us to the program; return our exit code."""
     from dralab.virtualtime.pacing import run
 
     number = interruption.signals[0] if interruption.signals else signal.SIGTERM
@@ -131,7 +133,7 @@ def _at_the_terminal() -> bool:
 
 
 class _Interruption:
-    """The signals that want us to stop, in their order."""
+    """The signals received that ask us to stop, in order."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []

@@ -1,4 +1,4 @@
-"""`dralab compare`: one scenario in two API generations, and whether both give the same devices."""
+"""`dralab compare`: whether two API generations give the same pods the same devices."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,12 +37,17 @@ class PodAnswer:
 )
 @generations.files_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option("--with", "other", type=click.Choice(list(WRITERS)), help="Convert to this one.")
+@click.option(
+    "--with",
+    "other",
+    type=click.Choice(list(WRITERS)),
+    help="Convert the input to this generation and compare with it.",
+)
 @output_option("table", "json")
 def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, output: str) -> None:
-    """Schedule the same pods in two generations and show what each of them gets.
+    """Schedule the same pods in two API generations and compare their devices.
 
-    Exit code 0: the same devices; 1: not; 2: bad input.
+    Exit code 0: the devices are the same; 1: they differ; 2: bad input.
     """
     names = (*files, *more)
     if not names:
@@ -52,13 +57,13 @@ def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, ou
         if len(inputs) != 1 or other in inputs:
             found = ", ".join(sorted(inputs))
             raise click.UsageError(
-                f"--with {other} wants input of one other generation, not {found}"
+                f"--with {other} needs input of exactly one other generation, not {found}"
             )
         [(source, objects)] = inputs.items()
         inputs[other] = _normalized(WRITERS[other](reading.read(objects, source)).objects(), other)
     if len(inputs) != 2:
         found = ", ".join(sorted(inputs)) or "none"
-        raise click.UsageError(f"two generations are wanted, found {found}; or add --with")
+        raise click.UsageError(f"need input of two generations, found {found}; or add --with")
     answers = {name: _answers(name, objects) for name, objects in inputs.items()}
     same = _print(answers, output)
     sys.exit(0 if same else 1)
@@ -84,7 +89,7 @@ def _normalized(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
 def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, PodAnswer]:
     world = GENERATIONS[api].cluster(objects)
     found = {}
-    # Who comes second to a shared claim gets what the first one got.
+    # The second pod of a shared claim gets the devices that the first one got.
     held: dict[tuple[str, str], list[str]] = {}
     for pod in world.pods():
         placed = world.place(pod)
@@ -95,7 +100,7 @@ def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, PodAnswer]:
         world.apply(placed)
         claims = [_key(claim) for claim in placed.claims]
         for namespace, claim in claims:
-            # A conversion to dra-evolution may put the pool's name before a device's.
+            # A conversion to dra-evolution may prefix a device's name with its pool's.
             mine = [
                 f"{device.pool}/{device.device.removeprefix(f'{device.pool}-')}"
                 for device in placed.devices

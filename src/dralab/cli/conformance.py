@@ -12,7 +12,7 @@ from dralab.cli.main import LazyGroup
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "allocator": (
         "dralab.cli.conformance_allocator:command",
-        "devices for claims: results, errors, feasibility",
+        "allocation of claims: results, errors, feasibility",
     ),
     "apiserver": (
         "dralab.cli.conformance_apiserver:command",
@@ -24,14 +24,14 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 
 @click.group("conformance", cls=LazyGroup, commands_table=COMMANDS)
 def group() -> None:
-    """Run a file of cases and compare with what they expect.
+    """Run a file of cases and compare the results with the expected ones.
 
     Example: dralab conformance cel ../shared/cases/cel-cases.json
     """
 
 
 def content(file: Path) -> Any:
-    """Return the JSON of a case file; what cannot be read is bad input."""
+    """Return the JSON of a case file. Unusable."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

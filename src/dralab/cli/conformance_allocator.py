@@ -15,24 +15,24 @@ from dralab.cli.conformance import content
 @click.option(
     "--results",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help='Write {"name", "results", "error"} of each case here, one JSON line each.',
+    help='Write a JSON line {"name", "results", "error"} for each case to this file.',
 )
-@click.option("--verbose", "-v", is_flag=True, help="Also name the cases that pass.")
+@click.option("--verbose", "-v", is_flag=True, help="Also print the cases that pass.")
 def command(file: Path, results: Path | None, verbose: bool) -> None:
     """Run a case file of allocations.
 
-    Three shapes are recognised: exact expected results, feasible or not, and the devices of
-    minimal problems. The last line is "N passed, N failed".
+    A case expects exact results, or feasibility, or the devices of a minimal problem. The last line
+    is "N passed, N failed".
 
     Example: dralab conformance allocator ../shared/cases/allocator-cases.json
     """
     cases = content(file)
     if not isinstance(cases, list):
-        raise click.UsageError(f"{file}: want a list of cases")
+        raise click.UsageError(f"{file}: expected a list of cases")
     for number, case in enumerate(cases):
         if not readable(case):
             raise click.UsageError(
-                f"{file}: case {number}: want name, claims, classes, slices, node, and one of "
+                f"{file}: case {number}: expected name, claims, classes, slices, node, and one of "
                 "expectResults, expectFeasible, expect"
             )
     passed = failed = 0

@@ -13,16 +13,17 @@ from dralab.cli.errors import Unusable
 
 @click.command("apiserver")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--server", help="Ask this server instead of a fresh one in this process.")
-@click.option("--token", default=TOKEN, show_default=True, help="The bearer token to show.")
-@click.option("--insecure", is_flag=True, help="Do not check the server's certificate.")
-@click.option("--verbose", "-v", is_flag=True, help="Also name the cases that pass.")
+@click.option("--server", help="Test this server instead of a new one in this process.")
+@click.option("--token", default=TOKEN, show_default=True, help="The bearer token to send.")
+@click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
+@click.option("--verbose", "-v", is_flag=True, help="Also print the cases that pass.")
 def command(file: Path, server: str | None, token: str, insecure: bool, verbose: bool) -> None:
     """Replay recorded requests in order and compare the answers.
 
-    The server must be fresh, know the token, allow everything, and run no controllers and no
-    admission of service accounts. Times, uids, revisions and generated names may differ. Ends
-    with "N passed, N failed, N different on purpose"; exit code 1 where a case failed.
+    With --server, the server must be empty, accept the token, allow everything, and run neither
+    controllers nor the ServiceAccount admission plugin. Times, UIDs, resource versions and
+    generated names may differ. The last line is "N passed, N failed, N different on purpose". Exit
+    code 1 if a case failed.
 
     Example: dralab conformance apiserver ../shared/testdata/apiserver/semantics-v1.36.json
     """

@@ -11,12 +11,12 @@ from dralab.cli.conformance import content
 
 @click.command("cel")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--verbose", "-v", is_flag=True, help="Also name the cases that pass.")
+@click.option("--verbose", "-v", is_flag=True, help="Also print the cases that pass.")
 def command(file: Path, verbose: bool) -> None:
     """Run a case file of CEL device selectors.
 
-    Each case is judged by its match or error, by the expected largest cost, and by the largest
-    and actual cost where they are recorded. The last line is "N passed, N failed".
+    Each case checks the match or error and the expected maximum cost, and the recorded estimated
+    and actual cost if there are any. The last line is "N passed, N failed".
 
     Example: dralab conformance cel ../shared/cases/cel-cases.json
     """
@@ -24,7 +24,9 @@ def command(file: Path, verbose: bool) -> None:
     if not isinstance(cases, list) or not all(
         isinstance(case, dict) and {"name", "expression"} <= case.keys() for case in cases
     ):
-        raise click.UsageError(f"{file}: want a list of cases, each with a name and an expression")
+        raise click.UsageError(
+            f"{file}: expected a list of cases, each with a name and an expression"
+        )
     passed = failed = 0
     for outcome in run_cases(cases):
         if outcome.problems:

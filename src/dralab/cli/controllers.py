@@ -1,4 +1,4 @@
-"""`dralab controllers`: the controllers as a process of their own, for any cluster."""
+"""`dralab controllers`: run the controllers against any cluster."""
 
 import click
 
@@ -12,14 +12,15 @@ from dralab.cli._connection import Connection, cluster_options
     "--without",
     metavar="NAME[,NAME]",
     default="",
-    help="Controllers to leave out, by the names that kube-controller-manager gives them.",
+    help="Controllers to leave out, by their names in kube-controller-manager.",
 )
 def controllers(connection: Connection, without: str) -> None:
-    """Run the controllers of any cluster until Ctrl-C or SIGTERM.
+    """Run the controllers against any cluster until Ctrl-C or SIGTERM.
 
-    Claims from templates, their release and protection, workloads, garbage, namespaces, quotas,
-    nodes that are gone; claims of classic DRA where the server has it. Run one such process a
-    cluster. Prints `ready: controllers` when it knows the cluster.
+    They create claims from templates, release and protect claims, and handle workloads, garbage
+    collection, namespaces, quotas and the node lifecycle; and claims of classic DRA if the server
+    serves it. Run one such process per cluster. Prints `ready: controllers` once its caches have
+    synced.
 
     Example: `dralab controllers --kubeconfig lab.kubeconfig`
     """
@@ -36,7 +37,7 @@ def controllers(connection: Connection, without: str) -> None:
     unknown = sorted(set(left_out) - set(registry.CONTROLLERS))
     if unknown:
         raise click.BadParameter(
-            f"there is no controller {unknown[0]!r}; there are: {', '.join(registry.CONTROLLERS)}",
+            f"unknown controller {unknown[0]!r}; known: {', '.join(registry.CONTROLLERS)}",
             param_hint="--without",
         )
     client = connection.client()

@@ -1,4 +1,4 @@
-"""`dralab convert`: objects of one API generation as objects of another."""
+"""`dralab convert`: convert objects from one API generation to another."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,7 +20,7 @@ WRITERS: Mapping[str, Callable[[Scene], SceneWriter]] = {
     "k8srm": ToK8srm,
 }
 
-# Classic DRA is read only.
+# Classic DRA is only a source, never a target.
 SOURCES = (*generations.API_NAMES, "classic")
 
 
@@ -33,10 +33,10 @@ SOURCES = (*generations.API_NAMES, "classic")
 def convert(
     files: tuple[str, ...], more: tuple[str, ...], target: str, source: str | None, output: str
 ) -> None:
-    """Translate classes, claims, pools and pods as far as their meaning carries over.
+    """Convert classes, claims, pools and pods to another API generation.
 
-    Each thing that does not is named on standard error, with a suggestion. Exit code 1 where
-    something is lost; 0 where at most the words changed.
+    What the other generation cannot express is reported on stderr, with a suggestion. Exit code 0:
+    nothing is lost; 1: something is lost; 2: bad input.
     """
     names = (*files, *more)
     if not names:
@@ -44,7 +44,7 @@ def convert(
     items = [item for _, item, _ in generations.raw(names)]
     source = generations.chosen(items, source, readable=SOURCES)
     if source == target:
-        raise click.UsageError(f"the input is {source} already")
+        raise click.UsageError(f"the input is already {source}")
     scene = read_scene(names, source)
     objects = WRITERS[target](scene).objects()
     echo_objects(objects, output)
@@ -55,7 +55,7 @@ def convert(
 
 
 def read_scene(names: tuple[str, ...], source: str) -> Scene:
-    """Return what files of a generation mean; exit code 2 where they are invalid."""
+    """Return the objects of files of a generation; exit with code 2 if they are invalid."""
     if source == "classic":
         return classic.read([item for _, item, _ in generations.raw(names)])
     if source == "v1":

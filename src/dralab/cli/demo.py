@@ -1,4 +1,4 @@
-"""`dralab demo`: a first pod that gets its device."""
+"""`dralab demo`: run the example and show which pod gets which device."""
 
 import threading
 from typing import TYPE_CHECKING, Final
@@ -18,14 +18,14 @@ CALM: Final = 10
 
 
 @click.command()
-@click.option("--show", is_flag=True, help="Print the manifests of the example and end.")
+@click.option("--show", is_flag=True, help="Print the manifests of the example and exit.")
 def demo(show: bool) -> None:
-    """Start a cluster, load the example, and show which pod got which device, and why not.
+    """Start a cluster, load the example, and show which devices each pod got, or why none.
 
-    Two nodes with foozer GPUs and SR-IOV cards; one pod wants a GPU, one wants two of the same
-    model, two share a claim, and one dreams of a GPU that nobody has.
+    The example has two nodes with foozer GPUs and SR-IOV cards. One pod requests a GPU, one
+    requests two GPUs of the same model, two share a claim, and one requests a GPU that no node has.
 
-    Example: `dralab demo`; the same cluster to play with: `dralab up`
+    Example: `dralab demo`; to keep the same cluster running: `dralab up`
     """
     from dralab.apiserver.http.serving import AddressInUse
     from dralab.cli.apiserver import DEFAULT, note
@@ -41,7 +41,7 @@ def demo(show: bool) -> None:
     try:
         cluster.__enter__()
     except AddressInUse:
-        note(f"{DEFAULT} is taken: serving on a free port instead")
+        note(f"{DEFAULT} is in use: serving on a free port instead")
         cluster = Cluster(Options(host=host), components=[ControlPlane()])
         cluster.__enter__()
     try:
@@ -49,7 +49,8 @@ def demo(show: bool) -> None:
         pods = example.load(cluster.client)
         if not _wait(cluster, pods):
             raise click.ClickException(
-                f"the example was not scheduled within {PATIENCE:.0f} s; is the machine that busy?"
+                f"the example was not scheduled within {PATIENCE:.0f} s; the machine may be "
+                f"overloaded"
             )
         _show(example.placements(cluster.client, pods))
     finally:
@@ -57,7 +58,7 @@ def demo(show: bool) -> None:
 
 
 def _wait(cluster: "Cluster", pods: "list[Key]") -> bool:
-    """Wait until every pod has a node or a reason, and nothing has changed for a while."""
+    """Wait until every pod has a node or a reason, and nothing changes any more."""
     from dralab.components import example
 
     pause, seen, calm = threading.Event(), None, 0

@@ -1,4 +1,4 @@
-"""`dralab driver run`: a driver on one node as a process of its own, under any kubelet."""
+"""`dralab driver run`: run a driver for one node, under any kubelet."""
 
 import importlib
 import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def group() -> None:
-    """Run drivers that need no hardware.
+    """Run fake device drivers, which need no hardware.
 
     Example: `dralab driver run gpu --kubeconfig lab.kubeconfig --node n1`
     """
@@ -38,22 +38,23 @@ group.add_command(driver_classic.group)
 @click.argument("name")
 @cluster_options
 @click.option(
-    "--node", "node_name", required=True, envvar="NODE_NAME", help="The node that it serves."
+    "--node", "node_name", required=True, envvar="NODE_NAME", help="The node of the driver."
 )
 @ROOT
 @CDI
 @click.option(
     "--pod-uid",
     default="",
-    help="Have sockets of its own, beside those of an older instance that it takes over from.",
+    help="Use separate sockets, for a rolling update: an older instance keeps its own until it "
+    "ends.",
 )
 @click.option(
     "--fault",
     "fault_texts",
     multiple=True,
     metavar="CALL=KIND[:SECONDS][xTIMES]",
-    help="Let something go wrong on purpose, such as prepare=slow:60x1 or slices=republish:5; "
-    "`--fault help` lists what can.",
+    help="Inject a fault, such as prepare=slow:60x1 or slices=republish:5; `--fault help` lists "
+    "them.",
 )
 def run(
     name: str,
@@ -66,10 +67,10 @@ def run(
 ) -> None:
     """Publish devices and prepare claims until Ctrl-C or SIGTERM.
 
-    NAME is fake, gpu, nic or cpu, or a class of your own as `module:Class`, found from the current
-    directory. Works under `dralab node` and under a real kubelet; needs `dralab[grpc]`. Prints
-    `ready: DRIVER` when the kubelet can find it. Slices, checkpoint and CDI files stay when it
-    stops; what it published is found again at the next start.
+    NAME is fake, gpu, nic or cpu, or your own class as `module:Class`, imported from the current
+    directory. The driver works with `dralab node` and with a real kubelet, and needs
+    `dralab[grpc]`. Prints `ready: DRIVER` when the kubelet can register it. Slices, checkpoint and
+    CDI files remain when it stops, and it continues from them at the next start.
 
     Example: `dralab driver run gpu --kubeconfig lab.kubeconfig --node n1 --root /tmp/k`
     """
@@ -107,7 +108,9 @@ def run(
         tells_health = type(driver).health is not Driver.health or "health" in told
         server = SocketServer(plugin, root, pod_uid=pod_uid, health=tells_health)
         server.on_status = lambda error: note(
-            f"the kubelet refuses: {error}" if error else "registered with the kubelet"
+            f"the kubelet refused the registration: {error}"
+            if error
+            else "registered with the kubelet"
         )
         server.start()
     except (SocketError, OSError) as error:
@@ -122,7 +125,7 @@ def run(
 
     for fault in slice_faults(faults):
         manager.every(int(fault.seconds * SECOND), _to_slices(publisher, driver, fault.kind))
-    # A queue tries again what a server that has only begun refuses.
+    # The queue retries what a server that is still starting refuses.
     manager.queue("driver", begin).add(None)
     try:
         run_until_told(manager, engine, driver.name)
@@ -134,7 +137,7 @@ def run(
 
 
 class _Process:
-    """The process, as faults see it."""
+    """The process, for faults."""
 
     def pause(self, seconds: float) -> None:
         """Let time pass."""
@@ -147,12 +150,12 @@ class _Process:
         return WallClock().now()
 
     def die(self, code: int) -> None:
-        """End at once, with nothing cleaned up."""
+        """Exit at once, without cleaning up."""
         os._exit(code)
 
 
 def _to_slices(publisher: "Publisher", driver: "Driver", kind: str) -> "Callable[[], None]":
-    """Return what happens to published slices, each time it is called."""
+    """Return a function that reports what happens to published slices."""
     if kind == "republish":
         return lambda: publisher.renew(driver)
     there = True
@@ -174,7 +177,7 @@ def _create_classes(client: "Client", driver: "Driver") -> None:
         try:
             client.create(CLASSES, obj)
         except ApiError as error:
-            # Where drivers may not make classes, their operator does.
+            # On clusters where drivers may not create classes, the operator creates them.
             if error.reason not in {"AlreadyExists", "Forbidden"}:
                 raise
 
@@ -189,7 +192,7 @@ def _driver(name: str, node: str) -> "Driver":
     if not attribute:
         known = ", ".join(DRIVERS)
         raise click.BadParameter(
-            f"there is no driver {name!r}; there are: {known}, or your own as module:Class",
+            f"unknown driver {name!r}; known: {known}, or your own as module:Class",
             param_hint="NAME",
         )
     sys.path.insert(0, str(Path.cwd()))
@@ -197,16 +200,16 @@ def _driver(name: str, node: str) -> "Driver":
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise click.BadParameter(str(error), param_hint="NAME") from error
-    except Exception as error:  # a user's own code may raise anything
+    except Exception as error:  # the user's code may raise anything
         last = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error}".rstrip(": ")
-        # A SyntaxError tells the place itself.
+        # A SyntaxError already names the place.
         where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
         raise click.BadParameter(
-            f"{module} fails while it is imported: {what}{where}", param_hint="NAME"
+            f"importing {module} failed: {what}{where}", param_hint="NAME"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise click.BadParameter(
-            f"{name} is no class derived from dralab.drivers.driver.Driver", param_hint="NAME"
+            f"{name} is not a subclass of dralab.drivers.driver.Driver", param_hint="NAME"
         )
     return found(node)

@@ -1,4 +1,4 @@
-"""`dralab driver classic`: the two programs of the classic fake driver, as its chart runs them."""
+"""`dralab driver classic`: the two programs of the classic fake driver, as the chart runs them."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ NAMESPACE = click.option(
     default="fake-system",
     show_default=True,
     envvar="POD_NAMESPACE",
-    help="Where the NodeAllocationStates are.",
+    help="The namespace of the NodeAllocationStates.",
 )
 
-NODE = click.option("--node", required=True, envvar="NODE_NAME", help="The node that it serves.")
+NODE = click.option("--node", required=True, envvar="NODE_NAME", help="The node of the plugin.")
 
 
 @click.group("classic")
@@ -32,7 +32,9 @@ def group() -> None:
 @cluster_options
 @NAMESPACE
 def controller(connection: Connection, namespace: str) -> None:
-    """Negotiate nodes and allocate devices until Ctrl-C or SIGTERM.
+    """Run the driver's controller until Ctrl-C or SIGTERM.
+
+    It negotiates nodes with the scheduler and allocates devices.
 
     Example: `dralab driver classic controller --kubeconfig lab.kubeconfig`
     """
@@ -61,12 +63,12 @@ def controller(connection: Connection, namespace: str) -> None:
     "--status",
     type=click.Choice(["Ready", "NotReady"], case_sensitive=False),
     required=True,
-    help="What the node's NodeAllocationState is to say.",
+    help="The status of the node's NodeAllocationState.",
 )
 def set_nas_status(connection: Connection, namespace: str, node: str, status: str) -> None:
-    """Say whether a node's devices are to be had; make its NodeAllocationState where it is missing.
+    """Set the status of a node's NodeAllocationState, and create it if it is missing.
 
-    For the time in which no plugin is there to say it.
+    For when no plugin runs that would set it.
 
     Example: `dralab driver classic set-nas-status --kubeconfig F --node n1 --status NotReady`
     """
@@ -90,10 +92,10 @@ def set_nas_status(connection: Connection, namespace: str, node: str, status: st
 @ROOT
 @CDI
 def plugin(connection: Connection, namespace: str, node: str, root: Path, cdi_root: Path) -> None:
-    """Offer a node's devices and prepare claims until Ctrl-C or SIGTERM.
+    """Run the driver's kubelet plugin until Ctrl-C or SIGTERM.
 
-    Speaks with the kubelet as Kubernetes 1.28 to 1.30 did: nodes of a cluster with the profile
-    `classic` do.
+    It publishes a node's devices and prepares claims. It uses the kubelet API of Kubernetes 1.28 to
+    1.30, which nodes of a cluster with the profile `classic` serve.
 
     Example: `dralab driver classic plugin --kubeconfig lab.kubeconfig --node n1 --root /tmp/k`
     """
@@ -112,7 +114,9 @@ def plugin(connection: Connection, namespace: str, node: str, root: Path, cdi_ro
         found.start()
         server = SocketServer(found, root, versions=[OLD], health=False, resources=found.resources)
         server.on_status = lambda error: note(
-            f"the kubelet refuses: {error}" if error else "registered with the kubelet"
+            f"the kubelet refused the registration: {error}"
+            if error
+            else "registered with the kubelet"
         )
         server.start()
     except ApiError as error:

@@ -1,14 +1,14 @@
-"""How commands end early: one line on stderr, and an exit code that scripts can rely on.
+"""How commands fail: one line on stderr, and an exit code that scripts can rely on.
 
-0: done, or yes. 1: no, or it failed on the way (click's own ClickException). 2: what was given
-cannot be used: a wrong option (click's UsageError), a bad file, a server that does not answer, an
-extra that is not installed.
+0: success, or yes. 1: failure, or no (click's ClickException). 2: bad input or usage: a wrong
+option (click's UsageError), a bad file, a server that does not answer, an extra that is not
+installed.
 """
 
 import click
 
 
 class Unusable(click.ClickException):
-    """What a command was given cannot be used; nothing was done."""
+    """The input of a command cannot be used; nothing was done."""
 
     exit_code = 2

@@ -1,4 +1,4 @@
-"""`dralab explain`: why a claim or pod gets no devices, or why these."""
+"""`dralab explain`: explain why a claim or pod gets no devices, or why it gets these."""
 
 import sys
 from collections.abc import Sequence
@@ -31,16 +31,15 @@ from dralab.objects.metadata import status_of
 """
 )
 @files_option
-@click.option("--node", metavar="NODE", default="", help="Look at this node only.")
+@click.option("--node", metavar="NODE", default="", help="Only look at this node.")
 @output_option("text", "json")
 @click.argument("name", required=False, metavar="[CLAIM|POD]")
 def explain(files: tuple[str, ...], node: str, output: str, name: str | None) -> None:
-    """Say why a pod or claim gets no devices, or why it gets these and no others.
+    """Explain why a pod or claim gets no devices, or why it gets these devices.
 
-    What comes before it in the input is allocated first, as `dralab allocate` does. For a no:
-    what every node has, the conditions that make it impossible together (none of which can be
-    left out), and what would help. Exit code 0: what was asked about fits; 1: it does not;
-    2: bad input.
+    What comes earlier in the input is allocated first, as by `dralab allocate`. If there are no
+    devices for it: what each node lacks, a minimal set of conditions that rule out an allocation,
+    and what would help. Exit code 0: it fits; 1: it does not fit; 2: bad input.
     """
     cluster = objects.snapshot(files)
     objects.check_node(cluster, node)
@@ -78,7 +77,7 @@ def _print(told: Sequence[dict[str, Any]], output: str) -> None:
 
 
 def _allocated(cluster: Snapshot, name: str) -> dict[str, Any] | None:
-    """Return what a claim has that was allocated in the input already; None for all others."""
+    """Return the devices of a claim that the input has as allocated; None for all others."""
     namespace, slash, short = name.rpartition("/")
     for (where, known), claim in cluster.claims.items():
         allocation = status_of(claim).get("allocation")
@@ -87,7 +86,7 @@ def _allocated(cluster: Snapshot, name: str) -> dict[str, Any] | None:
                 f"  request {item['request']}: {item['driver']}/{item['pool']}/{item['device']}"
                 for item in (allocation.get("devices") or {}).get("results") or ()
             ]
-            text = "\n".join(["is allocated in the input already:", *why])
+            text = "\n".join(["is already allocated in the input:", *why])
             return {"object": f"claim {where}/{known}", "fits": True, "why": why, "text": text}
     return None
 

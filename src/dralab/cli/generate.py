@@ -20,9 +20,15 @@ Shapes: """
 )
 @click.argument("shape")
 @click.option("--api", type=click.Choice(list(rendering.WRITERS)), default="v1", show_default=True)
-@click.option("--nodes", type=click.IntRange(1, 100_000), help="How many nodes.")
-@click.option("--gpus", type=click.IntRange(1, 16), help="Cards of a dgxa100 node.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same output.")
+@click.option("--nodes", type=click.IntRange(1, 100_000), help="Number of nodes.")
+@click.option("--gpus", type=click.IntRange(1, 16), help="GPUs per dgxa100 node.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Random seed; the same seed gives the same output.",
+)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="On every node.")
 @click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", help="On every node.")
 @click.option(
@@ -46,15 +52,15 @@ def generate(
     with_nodes: bool,
     output: str,
 ) -> None:
-    """Print sample capacity: nodes' devices as ResourceSlices or as an older API's pools.
+    """Print sample nodes and devices, as ResourceSlices or as pools of an older device API.
 
-    --label and --taint go on the Node objects and ask for --with-nodes.
+    --label and --taint apply to Node objects and need --with-nodes.
     """
     if (labels or taints) and not with_nodes:
-        raise click.UsageError("--label and --taint go on Node objects: add --with-nodes")
+        raise click.UsageError("--label and --taint apply to Node objects: add --with-nodes")
     if device_taints and api != "v1":
-        raise click.UsageError(f"--api {api} has no device taints: they came with v1")
-    # A k8srm node of that shape has one card, an evolution node eight: as their generators made it.
+        raise click.UsageError(f"--api {api} has no device taints: use --api v1")
+    # A k8srm node of that shape has one card, an evolution node eight, as in their own generators.
     cards = gpus or (1 if api == "k8srm" else 8)
     try:
         sample = shapes.sample(shape, nodes=nodes, seed=seed, gpus=cards)
@@ -62,8 +68,8 @@ def generate(
         raise click.UsageError(str(error)) from None
     if api == "evolution" and not all(pool.node for pool in sample.pools):
         raise click.UsageError(
-            f"--api evolution knows only pools of one node, and shape {shape} has pools of several:"
-            " use --api v1 or k8srm"
+            f"--api evolution supports only pools of one node, and shape {shape} has pools of "
+            f"several: use --api v1 or k8srm"
         )
     pairs = dict(_label(text) for text in labels)
     nodes_wanted = rendering.nodes(sample, pairs, [_taint(text) for text in taints])
@@ -77,7 +83,7 @@ def _label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     problems = qualified_problems(key) + label_value_problems(value)
     if not equals or problems:
-        raise click.UsageError(f'--label "{text}": {"; ".join(problems) or "KEY=VALUE is wanted"}')
+        raise click.UsageError(f'--label "{text}": {"; ".join(problems) or "expected KEY=VALUE"}')
     return key, value
 
 
@@ -87,6 +93,6 @@ def _taint(text: str, *, device: bool = False) -> dict[str, str]:
     effects = tuple(e for e in EFFECTS if not device or e != "PreferNoSchedule")
     problems = qualified_problems(key) + label_value_problems(value)
     if effect not in effects or problems:
-        why = "; ".join(problems) or f"the effect is one of {', '.join(effects)}"
+        why = "; ".join(problems) or f"the effect must be one of {', '.join(effects)}"
         raise click.UsageError(f'taint "{text}": {why}')
     return {"key": key, "effect": effect} | ({"value": value} if value else {})

@@ -1,4 +1,4 @@
-"""What the commands about API generations share: documents in, and which generation they are."""
+"""What the commands about API generations share: reading documents and finding their generation."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ API_NAMES = ("k8srm", "evolution", "v1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A document of the input: where it stands, how it was read, where its fields stand."""
+    """A document of the input, with its place and the lines of its fields."""
 
     origin: Origin
     item: Any
@@ -29,14 +29,14 @@ class Read:
 
     @property
     def title(self) -> str:
-        """The object as messages call it."""
+        """The object's name in messages."""
         if not isinstance(self.item, dict):
             return "a list"
         metadata = self.item.get("metadata") or {}
         return f"{self.item.get('kind', 'no kind')} {metadata.get('name', '')}".strip()
 
     def line(self, finding: Finding) -> int:
-        """Return the line of a finding's field, or of the nearest thing around it."""
+        """Return the line of a finding's field, or of the nearest enclosing field."""
         path = finding.field
         while path:
             if path in self.lines:
@@ -53,7 +53,7 @@ def files_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "files",
         multiple=True,
         metavar="FILE",
-        help="A manifest, a directory of them, or - for standard input; repeat for more.",
+        help="A manifest, a directory of manifests, or - for standard input. May be repeated.",
     )(function)
 
 
@@ -92,7 +92,7 @@ def _taken_apart(
 
 
 def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = API_NAMES) -> str:
-    """Return the generation to read documents as; a clear error where it cannot be told.
+    """Return the generation to read documents as. UsageError where it is not clear.
 
     `readable` are those that the command understands.
     """
@@ -102,24 +102,24 @@ def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = A
     found = detected(items)
     if "classic" in found and "classic" not in readable:
         raise click.UsageError(
-            "the input is of classic DRA, where only the driver knows its devices: translate it "
-            "with dralab convert --to v1, or serve it with dralab up --profile v1,classic"
+            "the input is classic DRA, whose devices only the driver knows: convert it with "
+            "dralab convert --to v1, or serve it with dralab up --profile v1,classic"
         )
     if len(found) == 1:
         return found.pop()
     if not found:
-        held = ", ".join(sorted({_kind(item) for item in items})) or "nothing at all"
+        held = ", ".join(sorted({_kind(item) for item in items})) or "no objects"
         raise click.UsageError(
-            f"the input has no object of a device API; it has {held}. If it is one, say which with "
-            f"--api {'|'.join(API_NAMES)}"
+            f"the input has no object of a device API; it has {held}. To choose an API, add --api "
+            f"{'|'.join(API_NAMES)}"
         )
     names = ", ".join(sorted(found))
-    raise click.UsageError(f"the input mixes {names}: say with --api which to read it as")
+    raise click.UsageError(f"the input mixes {names}: choose one with --api")
 
 
 def _kind(item: Any) -> str:
     if not isinstance(item, dict):
-        return "a document that is no object"
+        return "a document that is not an object"
     return str(item.get("kind") or "an object without a kind")
 
 
@@ -133,7 +133,7 @@ def read(files: Sequence[str], api: str) -> list[Read]:
 
 
 def good(documents_read: Iterable[Read]) -> list[JsonDict]:
-    """Return the normalized objects; exit code 2 with every error where a document is invalid."""
+    """Return the normalized objects; exit with code 2 and every error if a document is invalid."""
     problems, objects = [], []
     for each in documents_read:
         if each.report.state == "invalid":
@@ -152,7 +152,7 @@ def good(documents_read: Iterable[Read]) -> list[JsonDict]:
 
 
 def stdin() -> bytes:
-    """Return standard input, which can be read only once but is asked for by several steps."""
+    """Return standard input, which can be read only once but is needed by several steps."""
     kept: dict[str, bytes] = click.get_current_context().meta
     if "dralab.stdin" not in kept:
         kept["dralab.stdin"] = sys.stdin.buffer.read(MAX_BYTES + 1)

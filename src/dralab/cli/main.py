@@ -1,4 +1,4 @@
-"""`dralab`: finds the command and turns what goes wrong into one clear line.
+"""`dralab`: find the command to run, and report errors in one line.
 
 Commands are imported only when they are run: `dralab up` promises to be ready in 0.3 s.
 """
@@ -13,40 +13,43 @@ from dralab import __version__
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "demo": ("dralab.cli.demo:demo", "See pods get their devices, in a few seconds."),
-    "conformance": ("dralab.cli.conformance:group", "Run files of cases with expected answers."),
+    "demo": ("dralab.cli.demo:demo", "Run an example: pods get their devices in seconds."),
+    "conformance": ("dralab.cli.conformance:group", "Run conformance cases and compare results."),
     "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
-    "apiserver": ("dralab.cli.apiserver:apiserver", "Serve the Kubernetes API alone."),
-    "scheduler": ("dralab.cli.scheduler:scheduler", "Schedule the pods of any cluster."),
+    "apiserver": ("dralab.cli.apiserver:apiserver", "Serve only the Kubernetes API."),
+    "scheduler": ("dralab.cli.scheduler:scheduler", "Run the scheduler against any cluster."),
     "controllers": (
         "dralab.cli.controllers:controllers",
-        "Run the controllers of any cluster.",
+        "Run the controllers against any cluster.",
     ),
-    "node": ("dralab.cli.node:node", "Be a node of any cluster."),
-    "driver": ("dralab.cli.driver:group", "Run a driver that needs no hardware."),
-    "backup": ("dralab.cli.backup:backup", "Copy the objects of a cluster to a file."),
-    "restore": ("dralab.cli.restore:restore", "Bring back the objects of a copy."),
-    "store": ("dralab.cli.store:group", "Verify or repair the files of a cluster."),
-    "generate": ("dralab.cli.generate:generate", "Print sample capacity for any API generation."),
-    "batsim": ("dralab.cli.batsim:batsim", "Decide for a real Batsim, over ZeroMQ."),
-    "campaign": ("dralab.cli.campaign:campaign", "Run a grid of simulations and compare."),
+    "node": ("dralab.cli.node:node", "Run a simulated kubelet against any cluster."),
+    "driver": ("dralab.cli.driver:group", "Run a fake device driver."),
+    "backup": ("dralab.cli.backup:backup", "Back up the objects of a cluster to a file."),
+    "restore": ("dralab.cli.restore:restore", "Restore a cluster from a backup."),
+    "store": ("dralab.cli.store:group", "Check or repair the store of a cluster."),
+    "generate": ("dralab.cli.generate:generate", "Print sample nodes and devices as manifests."),
+    "batsim": ("dralab.cli.batsim:batsim", "Act as the scheduler of a real Batsim (ZeroMQ)."),
+    "campaign": ("dralab.cli.campaign:campaign", "Run and compare a grid of simulations."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
     "clock": ("dralab.cli.clock:clock", "Run any program in simulated time."),
-    "allocate": ("dralab.cli.allocate:allocate", "Give devices to the claims in files."),
-    "explain": ("dralab.cli.explain:explain", "Say why a claim gets no devices, or these."),
-    "schedule": ("dralab.cli.schedule:schedule", "Put pods of older API generations on nodes."),
-    "allocations": ("dralab.cli.allocations:allocations", "Count or list a pod's device sets."),
-    "partitions": ("dralab.cli.partitions:partitions", "List how devices can be cut."),
-    "compare": ("dralab.cli.compare:compare", "One scenario in two generations, side by side."),
+    "allocate": ("dralab.cli.allocate:allocate", "Allocate devices to the claims in files."),
+    "explain": ("dralab.cli.explain:explain", "Explain why a claim gets no devices, or these."),
+    "schedule": ("dralab.cli.schedule:schedule", "Schedule pods from files or a server, once."),
+    "allocations": (
+        "dralab.cli.allocations:allocations",
+        "Count or list a pod's possible device sets.",
+    ),
+    "partitions": ("dralab.cli.partitions:partitions", "List the ways to partition a device."),
+    "compare": ("dralab.cli.compare:compare", "Schedule the same pods in two API generations."),
     "convert": ("dralab.cli.convert:convert", "Translate objects between API generations."),
-    "validate": ("dralab.cli.validate:validate", "Tell valid, legacy and invalid documents apart."),
-    "cel": ("dralab.cli.cel:cel", "Evaluate one expression for one device."),
+    "validate": ("dralab.cli.validate:validate", "Check manifests: valid, legacy or invalid."),
+    "cel": ("dralab.cli.cel:cel", "Evaluate a CEL expression for one device."),
 }
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}
 
 
 class LazyGroup(click.Group):
-    """A group whose commands live in modules that are imported on use."""
+    """A group that imports the module of a command when the command runs."""
 
     def __init__(self, *, commands_table: Mapping[str, tuple[str, str]], **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]  # click's own keyword arguments
@@ -66,11 +69,11 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; what the machine refuses (a full disk, a closed file) is one line."""
+        """Run a command; report an OSError, such as a full disk, in one line."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # click ends quietly when nobody reads on
+            raise  # click ends quietly when the reader closes the pipe
         except OSError as error:
             raise click.ClickException(str(error)) from error
 
@@ -91,7 +94,7 @@ class LazyGroup(click.Group):
 def main() -> None:
     """A dry lab for Kubernetes devices.
 
-    Exit codes: 0 done, or yes; 1 no, or it failed on the way; 2 what was given cannot be used.
+    Exit codes: 0 success, or yes; 1 failure, or no; 2 bad input or usage.
 
     Example: `dralab up` serves a cluster on 127.0.0.1:55441 and writes a kubeconfig.
     """

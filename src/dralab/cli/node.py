@@ -1,4 +1,4 @@
-"""`dralab node`: one node as a process of its own, for any cluster."""
+"""`dralab node`: run a simulated kubelet against any cluster."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     default="127.0.0.1:0",
     show_default=True,
     metavar="ADDR:PORT",
-    help="Where the server asks for logs and the like; port 0 is any free one.",
+    help="The address of the node's endpoint for logs and exec; port 0 picks a free port.",
 )
 def node(
     *,
@@ -44,12 +44,12 @@ def node(
     images: tuple[str, ...],
     listen: str,
 ) -> None:
-    """Be a node of any cluster until Ctrl-C or SIGTERM.
+    """Run a simulated kubelet against any cluster until Ctrl-C or SIGTERM.
 
-    Drivers find it as they find a kubelet: by the sockets below --root, whatever they are written
-    in (needs `dralab[grpc]`). Containers' logs are files in `logs` there; by the node's
-    endpoint `kubectl logs`, `exec`, `attach` and `port-forward` find them. Prints `ready: NAME`
-    when pods are run.
+    Drivers in any language register through the sockets below --root, as with a real kubelet (needs
+    `dralab[grpc]`). Container logs are files in `logs` below --root. `kubectl logs`, `exec`,
+    `attach` and `port-forward` work through the node's endpoint. Prints `ready: NAME` when it can
+    run pods.
 
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """
@@ -76,7 +76,7 @@ def node(
     except ImageMapError as error:
         raise click.BadParameter(str(error), param_hint="--image-map") from error
     if images and runtime != "process":
-        raise click.BadParameter("only --runtime process runs programs", param_hint="--image-map")
+        raise click.BadParameter("--image-map needs --runtime process", param_hint="--image-map")
     try:
         grpc()
     except SocketError as error:
@@ -102,13 +102,13 @@ def node(
         raise Unusable(str(error)) from error
     kubelet.serve(endpoint)
     endpoint.start()
-    # A driver may start as soon as the node says that it is ready.
+    # A driver may start as soon as the node is ready.
     (root / "plugins_registry").mkdir(parents=True, exist_ok=True)
     sockets: list[Any] = []
-    # Only now: who wakes the node's pods for a driver has to be there before it.
+    # Only now: what wakes the node's pods for a driver must exist before the driver registers.
     kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets)
 
-    # What an earlier life of the node published is not to be trusted (kubelet, at its start).
+    # Slices from before a restart of the node are not trusted (as the kubelet at its start).
     engine.soon(lambda: kubelets.wipe(kubelet))
     try:
         run_until_told(manager, engine, name)
@@ -117,7 +117,7 @@ def node(
             each.stop()
         manager.stop()
         engine.stop()
-        # Now nobody starts again what ends.
+        # From here on nothing restarts containers that end.
         processes.stop()
         kubelets.stop()
         endpoint.stop()
@@ -125,17 +125,17 @@ def node(
 
 
 def _check_credential(runtime: str, client: "RemoteClient") -> None:
-    """Refuse a cluster by which strangers could run programs here. UsageError."""
+    """Refuse a cluster through which strangers could run programs on this machine. UsageError."""
     if runtime == "process" and not client.access.is_authenticated:
         client.close()
         raise click.UsageError(
-            f"--runtime process lets clients of {client.access.server} run commands as you, and it "
-            "is asked without a credential: serve it without --plain"
+            f"--runtime process lets clients of {client.access.server} run commands as you, and "
+            f"it requires no credential: serve it without --plain"
         )
 
 
 def _places(connection: Connection, root: Path, cdi_root: Path) -> dict[str, str]:
-    """Return what programs of pods find in their environment."""
+    """Return the environment variables for programs of pods."""
     places = {"KUBELET_ROOT": str(root.absolute()), "CDI_ROOT": str(cdi_root.absolute())}
     if connection.kubeconfig is not None:
         places["KUBECONFIG"] = str(connection.kubeconfig.absolute())
@@ -146,7 +146,7 @@ def _address(listen: str) -> tuple[str, int]:
     host, port = address_of(listen, "127.0.0.1:10250")
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - refused
         raise click.BadParameter(
-            f"{host} is no address at which the server finds the node: name one of this machine's",
+            f"the server cannot connect to {host}: use an address of this machine",
             param_hint="--listen",
         )
     return host, port

@@ -1,4 +1,4 @@
-"""What the commands on files share: objects in, every mistake told, exit code 2."""
+"""What the commands on files share: reading objects, and exit code 2 with every mistake."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ from dralab.kernel.clock import WallClock, rfc3339
 
 
 def snapshot(files: Sequence[str]) -> Snapshot:
-    """Return the objects of files as a cluster; exits with code 2 and all mistakes otherwise."""
+    """Return the objects of files as a cluster; exit with code 2 and every mistake."""
     if not files:
         raise click.UsageError("nothing to read: give files with -f (- is standard input)")
     read = manifests(files)
     refuse(read.problems)
     if not read.of("ResourceSlice"):
-        raise click.UsageError("the input has no ResourceSlice: there are no devices to give")
+        raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
     return Snapshot(item.object for item in read.objects)
 
 
@@ -35,7 +35,7 @@ def manifests(files: Sequence[str]) -> Manifests:
 
 
 def named(pending: Sequence[Pending], name: str) -> list[Pending]:
-    """Return what is pending under a name: `POD`, `CLAIM` or `NAMESPACE/NAME` of either."""
+    """Return the pending pod or claim of a name: `POD`, `CLAIM` or `NAMESPACE/NAME`."""
     namespace, slash, short = name.rpartition("/")
     found = [
         each
@@ -45,7 +45,7 @@ def named(pending: Sequence[Pending], name: str) -> list[Pending]:
     ]
     if not found:
         known = ", ".join(f"{each.namespace}/{each.name}" for each in pending) or "none"
-        raise click.UsageError(f"no pod or claim {name!r} wants devices; there are: {known}")
+        raise click.UsageError(f"no pod or claim {name!r} requests devices; those that do: {known}")
     return found
 
 
@@ -54,7 +54,7 @@ def _has_claim(each: Pending, name: str) -> bool:
 
 
 def check_node(cluster: Snapshot, node: str) -> None:
-    """Raise UsageError where a node is named that is not among the input; "" names none."""
+    """Raise UsageError if the named node is not in the input; "" names none."""
     known = list(cluster.fleet.number_of)
     if node and node not in known:
-        raise click.UsageError(f"no node {node!r}; there are: {', '.join(known) or 'none'}")
+        raise click.UsageError(f"no node {node!r}; known nodes: {', '.join(known) or 'none'}")

@@ -1,4 +1,4 @@
-"""`dralab partitions`: into which sets of partitions a device can be cut."""
+"""`dralab partitions`: list the sets of partitions of a device."""
 
 import sys
 from collections.abc import Sequence
@@ -20,10 +20,16 @@ BIG = 1_000_000
 )
 @generations.files_option
 @click.option("--api", type=click.Choice(generations.API_NAMES))
-@click.option("--node", help="On this node alone.")
-@click.option("--gpu", type=click.IntRange(0), help="The card with this number on its node.")
-@click.option("--count", is_flag=True, help="Print the number of sets alone.")
-@click.option("--limit", type=click.IntRange(1), default=BIG, show_default=True, help="Most lines.")
+@click.option("--node", help="Only on this node.")
+@click.option("--gpu", type=click.IntRange(0), help="Only the card with this number on its node.")
+@click.option("--count", is_flag=True, help="Print only the number of sets.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=BIG,
+    show_default=True,
+    help="Maximum number of lines.",
+)
 @output_option("table", "json")
 def partitions(
     files: tuple[str, ...],
@@ -34,16 +40,16 @@ def partitions(
     limit: int,
     output: str,
 ) -> None:
-    """Print every set of partitions of each partitionable card, one line a set.
+    """Print every set of partitions of each partitionable card, one per line.
 
-    Pools of every generation are read. Exit code 1 where no card is partitionable.
+    Reads pools of every generation. Exit code 1 if no card is partitionable.
     """
     if not files:
         raise click.UsageError("nothing to read: give files with -f")
     api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
     chosen = _cards(files, api, node, gpu)
     if not chosen:
-        click.echo("no partitionable device is among the input", err=True)
+        click.echo("the input has no partitionable device", err=True)
         sys.exit(1)
     left = limit
     found: list[dict[str, Any]] = []
@@ -76,7 +82,7 @@ def partitions(
 def _cards(
     files: Sequence[str], api: str, node: str | None, gpu: int | None
 ) -> list[tuple[str, core.Card]]:
-    """Return (node, card), cards numbered on each node in the order of the input."""
+    """Return (node, card) pairs; cards are numbered per node in the order of the input."""
     numbers: dict[str, int] = {}
     found = []
     for place, slices in _pools(files, api).items():
@@ -89,7 +95,7 @@ def _cards(
 
 
 def _pools(files: Sequence[str], api: str) -> dict[str, list[Slice]]:
-    """Return the slices of all pools by node; "" stands for those of no single node."""
+    """Return the slices of all pools by node; "" holds those of no single node."""
     if api == "v1":
         slices = _today(files)
     elif api == "k8srm":
@@ -120,7 +126,7 @@ def _today(files: Sequence[str]) -> list[Slice]:
 
 
 def _evolution(files: Sequence[str]) -> list[Slice]:
-    """Return slices of pools as they are written: their own generator broke their limits."""
+    """Return slices of pools without checking limits: their own generator exceeded them."""
     from dralab.prototypes.evolution.cluster import EvolutionCluster
 
     objects = []
@@ -132,7 +138,7 @@ def _evolution(files: Sequence[str]) -> list[Slice]:
             EvolutionCluster(objects)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise click.UsageError(
-                f"{origin}: no ResourcePool of dra-evolution: {error!r}; see `dralab validate`"
+                f"{origin}: not a ResourcePool of dra-evolution: {error!r}; see `dralab validate`"
             ) from None
     return list(EvolutionCluster(objects).slices)
 

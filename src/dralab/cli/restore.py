@@ -1,4 +1,4 @@
-"""`dralab restore`: a cluster from a copy of its objects."""
+"""`dralab restore`: restore a cluster from a backup."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from dralab.cli.errors import Unusable
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A directory that holds no cluster.  [default: dralab's place among your own data]",
+    help="A directory without a cluster.  [default: dralab/cluster in your user data directory]",
 )
 def restore(file: Path, data: Path | None) -> None:
-    """Bring back the objects that `dralab backup` saved in FILE.
+    """Restore the objects that `dralab backup` saved in FILE.
 
-    The copy is verified first; a damaged one is refused with exit code 1, and nothing is changed.
-    Prints the revision at which the cluster goes on: far ahead of any that clients have seen, so
-    that whoever watched the old one lists again.
+    The backup is verified first. If it is damaged, nothing is changed and the exit code is 1.
+    Prints the revision from which the cluster continues. It is far ahead of any that clients have
+    seen, so that watchers of the old cluster list again.
 
     Example: `dralab restore monday.db --data lab-again`
     """
@@ -35,4 +35,4 @@ def restore(file: Path, data: Path | None) -> None:
     except StorageUnavailable as error:
         raise Unusable(str(error)) from error
     click.echo(revision)
-    note(f"{file} is restored; serve it by: dralab up --data {place}")
+    note(f"restored {file}; serve it with: dralab up --data {place}")

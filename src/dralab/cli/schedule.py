@@ -1,4 +1,4 @@
-"""`dralab schedule`: put pods on nodes and write what they got, in files or on a server."""
+"""`dralab schedule`: schedule pods from files or on a server, once."""
 
 import re
 import sys
@@ -35,9 +35,22 @@ NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
 @optional_cluster
 @click.option("--api", type=click.Choice(generations.API_NAMES))
 @click.option("-n", "--namespace", default="default", show_default=True)
-@click.option("--nodes", type=click.Path(dir_okay=False, path_type=Path), help="Stages K0, K1.")
-@click.option("--claim", type=click.Path(dir_okay=False, path_type=Path), help="Stages K0, K1.")
-@click.option("-v", "--verbose", is_flag=True, help="Stages K0, K1: every node, and all amounts.")
+@click.option(
+    "--nodes",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="k8srm stages K0 and K1: a file of nodes.",
+)
+@click.option(
+    "--claim",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="k8srm stages K0 and K1: a file with the claim.",
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="k8srm stages K0 and K1: print every node and all amounts.",
+)
 @output_option("table", "yaml", "json")
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 def schedule(
@@ -51,13 +64,14 @@ def schedule(
     output: str,
     pods: tuple[str, ...],
 ) -> None:
-    """Schedule pods (all that have no node, or those named) and write their claims' status.
+    """Schedule pods and write their claims' status.
 
-    Pods come in the order of the files, those of a server the oldest first.
+    Schedules the named pods, or all that have no node. Pods from files come in the order of the
+    files, those of a server oldest first.
 
-    From files the resulting objects are printed (-o yaml, json); with --kubeconfig the status is
-    written to the server and the pod is bound. Exit code 0: all pods have a node; 1: some do not,
-    with the reason for every node; 2: bad input.
+    With files, -o yaml or json prints the resulting objects. With --kubeconfig, the status is
+    written to the server and the pod is bound. Exit code 0: all pods have a node; 1: some have
+    none, and the reason for each node is printed; 2: bad input.
     """
     if nodes or claim:
         if not (nodes and claim):
@@ -91,7 +105,7 @@ def schedule(
 
 
 def _why(world: GenerationCluster, placement: PlacementResult) -> str:
-    """Return why a pod has no node, for people: what follows from the search's facts."""
+    """Return a message that says why a pod has no node."""
     if isinstance(placement, PlacedPod) or placement.reason:
         return "" if isinstance(placement, PlacedPod) else placement.reason
     from dralab.allocation.explanation.explain import explain
@@ -101,10 +115,10 @@ def _why(world: GenerationCluster, placement: PlacementResult) -> str:
     unfit = [reason for each in placement.nodes for reason in each.unfit]
     closed = sum(bool(each.unfit) for each in placement.nodes)
     if not problems:
-        return unavailable(closed, unfit) if unfit else "no node may run it"
+        return unavailable(closed, unfit) if unfit else "no node can run it"
     found = explain(problems[0][1], [node for node, _ in problems])
     if found is None:
-        return "no answer within the budget of the search"
+        return "no result within the search budget"
     # Older generations number their pools for the search.
     text = NUMBERED.sub(lambda match: world.shown(match[1], match[2]), page(found))
     return f"{text}\n{others(unfit)}" if unfit else text
@@ -122,7 +136,7 @@ def _wanted(world: GenerationCluster, names: Sequence[str], namespace: str) -> l
     for name in names:
         if name not in by_name:
             known = ", ".join(sorted(by_name)) or "none"
-            raise click.UsageError(f'no pod "{namespace}/{name}"; there are: {known}')
+            raise click.UsageError(f'no pod "{namespace}/{name}"; known pods: {known}')
     return [by_name[name] for name in names]
 
 
@@ -138,7 +152,7 @@ def _report(results: Sequence[tuple[PlacementResult, str]], output: str) -> None
 
 
 def summary(placement: PlacementResult, why: str) -> list[str]:
-    """Return what happened to a pod, for people: its devices, or every node's reason."""
+    """Return a message with a pod's devices, or the reason of every node."""
     metadata = placement.pod["metadata"]
     title = f"pod {metadata.get('namespace') or 'default'}/{metadata['name']}"
     if isinstance(placement, PlacedPod):
@@ -153,7 +167,7 @@ def summary(placement: PlacementResult, why: str) -> list[str]:
         return lines
     lines = [f"{title}: unschedulable"] + [f"  {line}" for line in why.splitlines()]
     lines += [
-        f"  expression {failure.expression!r}: {failure.message} (such devices are passed over)"
+        f"  expression {failure.expression!r}: {failure.message} (such devices are skipped)"
         for failure in placement.failures
     ]
     return lines

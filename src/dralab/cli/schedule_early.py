@@ -13,16 +13,16 @@ from dralab.prototypes.k8srm.reading import attributes
 
 
 def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
-    """Print whether a pod fits, and the tree of the winner (verbose: of every node).
+    """Print whether a pod fits, and the tree of the chosen node (verbose: of every node).
 
-    Returns 0 where it fits, 1 where it does not.
+    Returns 0 if it fits, 1 if it does not.
     """
     try:
         read_nodes = model.read_nodes(_loaded(nodes, list))
         pod = model.read_pod(_loaded(claim, dict))
     except (KeyError, TypeError, AttributeError) as error:
         raise click.UsageError(
-            f"{nodes} or {claim}: not as the first stages write it: {error}"
+            f"{nodes} or {claim}: not in the format of the first stages: {error}"
         ) from None
     except CapacityError as error:
         raise click.UsageError(str(error)) from None
@@ -57,5 +57,5 @@ def _loaded(path: Path, wanted: type) -> Any:
         place = f"{path}:{error.line}" if error.line else path
         raise click.UsageError(f"{place}: {error.message}") from None
     if not isinstance(value, wanted):
-        raise click.UsageError(f"{path}: a YAML {wanted.__name__} is wanted")
+        raise click.UsageError(f"{path}: expected a YAML {wanted.__name__}")
     return value

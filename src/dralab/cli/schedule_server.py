@@ -1,4 +1,4 @@
-"""`dralab schedule --kubeconfig`: objects from a server, and results written back to it."""
+"""`dralab schedule --kubeconfig`: read objects from a server and write results back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -49,7 +49,7 @@ class Server:
         }
 
     def objects(self) -> list[JsonDict]:
-        """Return all objects of the generation, as it reads them; invalid ones are told."""
+        """Return all objects of the generation; invalid ones are reported."""
         found: list[JsonDict] = []
         for kind, resource in self.resources.items():
             found += self._all(resource, self.generation.api_version, kind)
@@ -61,13 +61,13 @@ class Server:
         return [self._read(item) for item in found]
 
     def write(self, placed: PlacedPod) -> None:
-        """Write claims' status and bind the pod; an ApiError ends the command with its message."""
+        """Write claims' status and bind the pod. An ApiError becomes a ClickException."""
         try:
             for item in placed.claims:
                 self._write_claim(item)
             self._bind(placed)
         except ApiError as error:
-            raise click.ClickException(f"the server refused: {error.message}") from None
+            raise click.ClickException(f"the server refused the request: {error.message}") from None
 
     def _write_claim(self, item: JsonDict) -> None:
         resource = self.resources[item["kind"]]
@@ -95,7 +95,7 @@ class Server:
         self.client.patch(self.resources["Pod"], metadata["name"], patch, namespace)
 
     def _name_claims(self, placed: PlacedPod, namespace: str) -> None:
-        """Tell a pod of today's API which claims were made for the entries of its spec."""
+        """Record in a v1 pod's status which claims were created for its spec."""
         if self.generation.name != "v1":
             return
         made = {
@@ -120,7 +120,7 @@ class Server:
                     f"the server does not serve {api_version} {kind}: start it with "
                     f"--profile {self.generation.name}"
                 ) from None
-            raise Unusable(f"the server: {error.message}") from None
+            raise Unusable(f"error from error from the server: {error.message}") from None
         if kind == "Pod":
             items = sorted(items, key=_age)
         return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
@@ -137,7 +137,7 @@ class Server:
             try:
                 found.append(self.client.get(resource, key[3], key[2]))
             except ApiError:
-                continue  # The claim that wants it says that it is missing.
+                continue  # The claim that refers to it reports that it is missing.
         return found
 
     def _read(self, item: JsonDict) -> JsonDict:
@@ -149,7 +149,7 @@ class Server:
 
 
 def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]:
-    """Return what `configs` entries anywhere in some objects refer to."""
+    """Return the references of all `configs` entries in some objects."""
     found: set[tuple[str, str, str, str]] = set()
     if isinstance(value, list):
         for item in value:
@@ -171,7 +171,7 @@ def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]
 
 
 def _age(pod: JsonDict) -> tuple[str, str, str]:
-    """Return what puts the oldest pod first; those of one second go by name."""
+    """Return a sort key: oldest pod first, then by name."""
     metadata = pod["metadata"]
     return metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]
 

@@ -1,4 +1,4 @@
-"""`dralab scheduler`: the scheduler as a process of its own, for any cluster."""
+"""`dralab scheduler`: run the scheduler against any cluster."""
 
 import signal
 import threading
@@ -14,16 +14,19 @@ from dralab.cli._connection import Connection, cluster_options
     "--name",
     default="default-scheduler",
     show_default=True,
-    help="Schedule the pods whose schedulerName is this; leave all others alone.",
+    help="Schedule only pods with this schedulerName.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
     show_default=True,
-    help="Act only while holding the lease kube-system/kube-scheduler: of several, one acts.",
+    help="Act only while holding the lease kube-system/kube-scheduler, so that one of several "
+    "schedulers acts.",
 )
-@click.option("--seed", type=int, help="Make the ids of shared devices repeat.")
-@click.option("-v", "--verbose", is_flag=True, help="Tell what is tried again, and why.")
+@click.option(
+    "--seed", type=int, help="Random seed for the share IDs of devices, for repeatable runs."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log each retry and its reason.")
 def scheduler(
     connection: Connection,
     name: str,
@@ -31,11 +34,11 @@ def scheduler(
     seed: int | None,
     verbose: bool,
 ) -> None:
-    """Schedule the pods of any cluster until Ctrl-C or SIGTERM, devices included.
+    """Run the scheduler, devices included, against any cluster until Ctrl-C or SIGTERM.
 
-    Where the server has classic DRA (`dralab up --profile v1,classic`), also pods that use it.
-    Prints `ready` when it knows the cluster. Another scheduler of the same name that holds the
-    lease goes first; this one takes over when it ends, after 15 seconds at most.
+    It also schedules pods that use classic DRA if the server serves it (`dralab up --profile
+    v1,classic`). Prints `ready` once its caches have synced. If another scheduler of the same name
+    holds the lease, this one waits, and takes over at most 15 seconds after that one ends.
 
     Example: `dralab scheduler --kubeconfig lab.kubeconfig`
     """
@@ -52,7 +55,7 @@ def scheduler(
 
     client = connection.client(verbose=verbose)
     note(f"scheduling {name} at {client.access.server}")
-    # Writing a pod's claims and its binding waits for the network: several at a time.
+    # Writing a pod's claims and binding it wait for the network: several at a time.
     engine = LiveEngine(name="scheduler", workers=8)
     randomness = Randomness.from_system() if seed is None else Randomness(seed)
     manager = Manager(engine, client, randomness)

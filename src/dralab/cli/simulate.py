@@ -1,4 +1,4 @@
-"""`dralab simulate`: workloads in simulated time."""
+"""`dralab simulate`: run workloads in simulated time."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,10 +48,10 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
     type=click.FloatRange(min=0, min_open=True, max=100),
     default=1.3,
     show_default=True,
-    help="Clone pods until they ask for so many times the GPUs.",
+    help="Clone pods until they request this multiple of all GPUs.",
 )
 @click.option("--seed", default=42, show_default=True)
-@click.option("--curve", type=FILE, help="Write the measures after every pod to this CSV file.")
+@click.option("--curve", type=FILE, help="Write the metrics after each pod to this CSV file.")
 @REPORT
 @RESUME
 @LENIENT
@@ -84,7 +84,7 @@ def openb(
         if not any(node.gpus for node in fleet):
             raise InputError(nodes, "no node has a GPU")
         if not workload:
-            raise InputError(pods, "there is no pod")
+            raise InputError(pods, "there are no pods")
         key = checkpoints.digest((policy, inflate, seed, lenient), [nodes, pods])
         placing = (
             experiment.Placing(
@@ -111,20 +111,24 @@ def openb(
 
 @simulate.command()
 @click.argument("scenario", type=FILE)
-@click.option("--scheduler", help="Replace the scenario's; `external` for a program of your own.")
-@click.option("--command", help="Start this external scheduler; {kubeconfig} is replaced.")
-@click.option("--seed", type=int, help="Use this seed instead of the scenario's.")
-@click.option("--report", type=FOLDER, help="Write all files here.")
+@click.option(
+    "--scheduler", help="Override the scenario's scheduler; `external` is your own program."
+)
+@click.option(
+    "--command", help="Start this external scheduler; {kubeconfig} is replaced by its path."
+)
+@click.option("--seed", type=int, help="Override the scenario's seed.")
+@click.option("--report", type=FOLDER, help="Write all results to this directory.")
 @RESUME
 @click.option(
     "--parquet/--no-parquet",
     default=None,
-    help="Tables as Parquet, too; by default where the extra `parquet` is installed.",
+    help="Also write tables as Parquet; default: if the extra `parquet` is installed.",
 )
 @click.option(
     "--picture",
     type=click.Choice(["png", "svg"]),
-    help="The charts as a picture, too (extra: picture).",
+    help="Also write the charts as a picture (needs the extra `picture`).",
 )
 @LENIENT
 @output_option("json", "yaml", "table")
@@ -141,7 +145,7 @@ def run(
     lenient: bool,
     output: str,
 ) -> None:
-    """Run a scenario file: fleet, workload, scheduler, life cycle, faults, seed, stop.
+    """Run a scenario file: fleet, workload, scheduler, life cycle, faults, seed and stop condition.
 
     Example: `dralab simulate run scenario.yaml --report results/`
     """
@@ -181,13 +185,15 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 @simulate.command()
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("--pods", type=FILE, required=True, help="Pods with the annotation simSpec.")
+@click.option(
+    "--pods", type=FILE, required=True, help="A file of pods with the annotation simSpec."
+)
 @click.option("--preemption", is_flag=True, help="Delete pods of lower priority to make room.")
-@click.option("--until", type=click.IntRange(min=1), help="Stop after so many simulated seconds.")
+@click.option("--until", type=click.IntRange(min=1), help="Stop after this many simulated seconds.")
 @output_option("json", "yaml", "table")
 @patiently
 def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output: str) -> None:
-    """Run a k8s-cluster-simulator configuration, tick by tick; write its metrics.
+    """Run a k8s-cluster-simulator configuration tick by tick, and write its metrics.
 
     Example: `dralab simulate ticks config.yaml --pods pods.yaml`
     """
@@ -224,5 +230,5 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
     }
     echo_values(summary, output)
     if not complete:
-        click.echo("stopped: metrics up to here were written", err=True)
+        click.echo("stopped; metrics up to here were written", err=True)
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""`dralab simulate compare`: two reports of one workload, side by side."""
+"""`dralab simulate compare`: compare two reports of the same workload."""
 
 from pathlib import Path
 
@@ -11,12 +11,16 @@ from dralab.cli._runs import FOLDER, bad_input
 @click.command()
 @click.argument("first", type=FOLDER)
 @click.argument("second", type=FOLDER)
-@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page here.")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an HTML page to this file.",
+)
 @output_option("json", "yaml", "table")
 def compare(first: Path, second: Path, page: Path | None, output: str) -> None:
-    """Compare two runs by what their --report wrote: numbers, and who ran elsewhere or when.
+    """Compare the reports of two runs: metrics, and the tasks that ran elsewhere or at other times.
 
-    Exit code 1: they differ.
+    Exit code 0: they are equal; 1: they differ.
 
     Example: `dralab simulate compare results/easy results/fcfs --page difference.html`
     """

@@ -27,20 +27,29 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 
 @click.command()
 @click.option("--workload", "workloads", type=FILE, required=True, multiple=True, help="JSON.")
-@click.option("--platform", type=FILE, help="SimGrid XML; without it, nb_res equal hosts.")
+@click.option("--platform", type=FILE, help="A SimGrid platform XML; default: nb_res equal hosts.")
 @click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
-@click.option("--out", "prefix", default="out", show_default=True, help="Prefix of the files.")
-@click.option("--events", type=FILE, help="External events, one JSON object a line.")
-@click.option("--master", default="master_host", show_default=True, help="Host not to compute on.")
-@click.option("--hosts", type=click.IntRange(min=1), help="Use only so many of the hosts.")
-@click.option("--energy", is_flag=True, help="Follow the power of the machines.")
-@click.option("--socket", help="Let a decision process at this address decide: tcp://host:28000.")
-@click.option("--enable-dynamic-jobs", "dynamic", is_flag=True, help="It may register jobs.")
+@click.option(
+    "--out", "prefix", default="out", show_default=True, help="Prefix of the output files."
+)
+@click.option("--events", type=FILE, help="A file of external events, one JSON object per line.")
+@click.option(
+    "--master", default="master_host", show_default=True, help="The host that runs no jobs."
+)
+@click.option("--hosts", type=click.IntRange(min=1), help="Use only this many hosts.")
+@click.option("--energy", is_flag=True, help="Compute the energy use of the machines.")
+@click.option("--socket", help="Connect to the scheduler at this address: tcp://host:28000.")
+@click.option(
+    "--enable-dynamic-jobs", "dynamic", is_flag=True, help="Let that scheduler register jobs."
+)
 @click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
 @click.option("--forward-unknown-events", "unknown", is_flag=True, help="To it.")
-@click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Jobs may share machines.")
+@click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Let jobs share machines.")
 @click.option(
-    "--dialect", type=click.Choice(["4", "5"]), default="4", help="Of the files: Batsim's version."
+    "--dialect",
+    type=click.Choice(["4", "5"]),
+    default="4",
+    help="Batsim version of the output format.",
 )
 @REPORT
 @RESUME
@@ -67,7 +76,7 @@ def batsim(
     lenient: bool,
     output: str,
 ) -> None:
-    """Run Batsim workloads on rigid machines; write Batsim's CSV files.
+    """Run Batsim workloads of rigid jobs, and write Batsim's CSV files.
 
     Example: `dralab simulate batsim --workload jobs.json --platform cluster.xml --out run1`
     """
@@ -111,12 +120,24 @@ def batsim(
 
 @click.command()
 @click.option("--trace", type=FILE, required=True, help="A trace in the Standard Workload Format.")
-@click.option("--hosts", type=click.IntRange(min=1), help="Machines; default as the trace says.")
+@click.option(
+    "--hosts", type=click.IntRange(min=1), help="Number of machines; default: from the trace."
+)
 @click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
 @click.option("--out", "prefix", help="Write Batsim's CSV files with this prefix.")
-@click.option("--walltime-factor", default=2.0, show_default=True, help="Of the run time.")
-@click.option("--requested-only", is_flag=True, help="Take only the requested time as walltime.")
-@click.option("--grain", default=0, show_default=True, help="Round run times up; Batsim's is 1.")
+@click.option(
+    "--walltime-factor",
+    default=2.0,
+    show_default=True,
+    help="Walltime as a multiple of the run time.",
+)
+@click.option("--requested-only", is_flag=True, help="Use only the requested time as walltime.")
+@click.option(
+    "--grain",
+    default=0,
+    show_default=True,
+    help="Round run times up to a multiple of this; Batsim uses 1.",
+)
 @REPORT
 @RESUME
 @LENIENT
@@ -135,7 +156,7 @@ def swf(
     lenient: bool,
     output: str,
 ) -> None:
-    """Run a trace of a parallel machine.
+    """Run an SWF trace of a parallel machine.
 
     Example: `dralab simulate swf --trace log.swf --hosts 128 --scheduler easy -o json`
     """
@@ -176,7 +197,7 @@ def swf(
 
 
 def _tell(run: "JobRun", report: Path | None, name: str, scheduler: str, *, complete: bool) -> None:
-    """Say what a reader of the numbers should know; write the page, where it is wanted."""
+    """Print notes about the numbers, and write the report if one is requested."""
     from dralab.simulation.engines.batch import runs
 
     for warning in runs.warnings(run.simulation):

@@ -1,4 +1,4 @@
-"""`dralab store`: whether the store of a cluster is whole, and what to do if it is not."""
+"""`dralab store`: check and repair the store of a cluster."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,18 +12,18 @@ from dralab.cli.main import LazyGroup
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "check": ("dralab.cli.store:check", "Verify every checksum of a store."),
-    "repair": ("dralab.cli.store:repair", "Keep what can be read of a damaged store."),
+    "repair": ("dralab.cli.store:repair", "Recover what can be read from a damaged store."),
 }
 DATA: Final = click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The directory of the cluster.  [default: dralab's place among your own data]",
+    help="The directory of the cluster.  [default: dralab/cluster in your user data directory]",
 )
 
 
 @click.group(cls=LazyGroup, commands_table=COMMANDS)
 def group() -> None:
-    """Verify or repair the files in which a cluster keeps its objects.
+    """Check or repair the files in which a cluster stores its objects.
 
     Example: `dralab store check --data lab`
     """
@@ -32,9 +32,9 @@ def group() -> None:
 @click.command()
 @DATA
 def check(data: Path | None) -> None:
-    """Verify every row, every page and the end of a store, in use or not.
+    """Verify every row, every page and the end of a store. The store may be in use.
 
-    Prints one line a problem and exits with 1, or nothing and exits with 0.
+    Prints one line per problem. Exit code 0: no problems; 1: the store is damaged.
 
     Example: `dralab store check --data lab`
     """
@@ -50,17 +50,17 @@ def check(data: Path | None) -> None:
         click.echo(problem)
     if found:
         raise click.ClickException(f"the store in {place} is damaged")
-    note(f"the store in {place} is whole")
+    note(f"the store in {place} is intact")
 
 
 @click.command()
 @DATA
 def repair(data: Path | None) -> None:
-    """Make a whole store of what can be read of a damaged one. Stop the server first.
+    """Rebuild a store from what can be read of a damaged one. Stop the server first.
 
-    Prints the objects that are lost, one a line: those whose newest state cannot be read. The
-    damaged file is kept. Clients list everything again, as after `dralab restore`; a backup may
-    have more.
+    Prints the lost objects, one per line: those whose newest state cannot be read. Keeps the
+    damaged file. Clients list everything again, as after `dralab restore`. A backup may have more
+    objects.
 
     Example: `dralab store repair --data lab`
     """
@@ -77,6 +77,6 @@ def repair(data: Path | None) -> None:
     if found.unknown:
         note(f"at least {found.unknown} more rows are lost; their objects are unknown")
     note(
-        f"kept {found.objects} objects, lost {len(found.lost)}; the store goes on at revision "
+        f"kept {found.objects} objects, lost {len(found.lost)}; the store continues at revision "
         f"{found.revision}, the damaged file is {found.old}"
     )

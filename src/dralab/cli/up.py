@@ -1,4 +1,4 @@
-"""`dralab up`: a cluster on this machine."""
+"""`dralab up`: serve a cluster on this machine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,26 +27,32 @@ if TYPE_CHECKING:
     metavar="P[,P]",
     default="v1,k8srm",
     show_default=True,
-    help="Which meanings of the device API to serve: v1, k8srm, evolution, classic.",
+    help="Device API generations to serve: v1, k8srm, evolution, classic.",
 )
-@click.option("--nodes", type=click.IntRange(1, 5_000), help="Run so many nodes.")
+@click.option("--nodes", type=click.IntRange(1, 5_000), help="Run this many nodes.")
 @click.option(
-    "--node", "named", metavar="NAME", multiple=True, help="Run a node of this name; also several."
+    "--node",
+    "named",
+    metavar="NAME",
+    multiple=True,
+    help="Run a node with this name. May be repeated.",
 )
-@click.option("--fleet", metavar="SHAPE", default="", help="Nodes as `dralab generate` has them.")
+@click.option(
+    "--fleet", metavar="SHAPE", default="", help="Run the nodes of a shape of `dralab generate`."
+)
 @click.option(
     "--driver",
     "drivers",
     multiple=True,
     type=click.Choice(["fake", "gpu", "nic", "cpu"]),
-    help="Run a driver on every node; several times for several.",
+    help="Run this driver on every node. May be repeated.",
 )
 @RUNTIME
 @IMAGE_MAP
 @click.option(
     "--root",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where each node has a directory in which real drivers find it, as they find a kubelet.",
+    help="The parent of the nodes' kubelet directories, where drivers of other processes register.",
 )
 def up(
     *,
@@ -64,11 +70,11 @@ def up(
 ) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.
 
-    Prints `ready: URL` when clients can come. Objects are kept and are there the next time;
-    `--data :memory:` forgets them. A cluster without any objects of its own gets an example: two
-    nodes with devices, and pods that ask for them. Its nodes are only described: pods get their
-    devices there and stay Pending. With --nodes, --fleet or --driver nodes run, and no example is
-    loaded.
+    Prints `ready: URL` when it accepts clients. Objects are stored and remain for the next start;
+    `--data :memory:` keeps nothing. An empty cluster gets an example: two nodes with devices, and
+    pods that request them. The example's nodes are only API objects: its pods are scheduled, with
+    devices, but do not run. With --nodes, --fleet or --driver, the cluster runs nodes, and the
+    example is not loaded.
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
@@ -78,9 +84,9 @@ def up(
     from dralab.node.images import ImageMapError, image_map
 
     if named and (nodes or fleet):
-        raise click.UsageError("nodes are named, or counted by --nodes, or those of a --fleet")
+        raise click.UsageError("use one of --node, --nodes and --fleet")
     if images and runtime != PROCESS:
-        raise click.BadParameter("only --runtime process runs programs", param_hint="--image-map")
+        raise click.BadParameter("--image-map needs --runtime process", param_hint="--image-map")
     if runtime == PROCESS and not options["tls"]:
         raise click.UsageError(
             "--runtime process lets clients run commands as you: it needs TLS and a token. "
@@ -100,13 +106,13 @@ def up(
         root=root,
     )
     if runtime == PROCESS:
-        note("pods' commands run as processes of this machine, as you, with no isolation")
+        note("commands of pods run as processes on this machine, with your rights and no isolation")
     if fleet:
         from dralab.fleet import shapes
 
         if fleet not in shapes.names():
             raise click.BadParameter(
-                f"there is no shape {fleet!r}; there are: {', '.join(shapes.names())}",
+                f"unknown shape {fleet!r}; known: {', '.join(shapes.names())}",
                 param_hint="--fleet",
             )
     left_out = [name.strip() for name in without.split(",") if name.strip()]
@@ -119,7 +125,7 @@ def up(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
     if "v1" not in profiles:
-        note("without v1 no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
+        note("without v1, no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
     components: list[Component] = [running] if "v1" in profiles else []
     if wanted and "nodes" not in left_out:
         components.append(Nodes(replace(wanted, classic="classic" in profiles)))
@@ -129,6 +135,6 @@ def up(
 
         if not (empty or wanted) and "v1" in profiles and example.is_empty(cluster.client):
             example.load(cluster.client)
-            note("loaded the example: two nodes with devices and five pods (--empty leaves it out)")
+            note("loaded the example: two nodes with devices and five pods (skip it with --empty)")
 
     serve(**options, profiles=profiles, components=components, begin=begin)

@@ -1,4 +1,4 @@
-"""`dralab validate`: tells of each document whether it is valid, legacy or invalid, and why."""
+"""`dralab validate`: report each document as valid, legacy or invalid, and why."""
 
 import sys
 from collections import Counter
@@ -22,15 +22,17 @@ MOST_SHOWN = 12
 @generations.files_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option(
-    "--api", type=click.Choice(generations.API_NAMES), help="Default: what the documents say."
+    "--api",
+    type=click.Choice(generations.API_NAMES),
+    help="The API generation of the input; default: detected.",
 )
 @click.option(
     "--repair",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write every document that can be normalized, in the generation's last form.",
+    help="Write every document that can be repaired, in the generation's final form.",
 )
 @output_option("table", "json")
-@click.option("--strict", is_flag=True, help="Legacy documents count as invalid.")
+@click.option("--strict", is_flag=True, help="Treat legacy documents as invalid.")
 def validate(
     files: tuple[str, ...],
     more: tuple[str, ...],
@@ -41,7 +43,7 @@ def validate(
 ) -> None:
     """Report each document as valid, legacy or invalid, with the field and the reason.
 
-    Exit code 0: nothing is invalid; 1: something is; 2: the input cannot be read.
+    Exit code 0: no document is invalid; 1: some are; 2: the input cannot be read.
     """
     names = (*files, *more)
     if not names:
@@ -109,7 +111,7 @@ def _print(each: Read) -> None:
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
-    """Return the first finding of each kind, with how many there are: fleets repeat themselves."""
+    """Return the first finding of each kind with their number: documents of a fleet are alike."""
     kinds: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         pattern = "".join(c for c in finding.field if not c.isdigit())
@@ -129,7 +131,7 @@ def _repair(read: Sequence[Read], folder: Path, api: str) -> None:
         objects, left = repaired(each.item, each.report, api)
         by_file.setdefault(Path(each.origin.file).name, []).extend(objects)
         for finding in left:
-            click.echo(f"not normalized: {each.title}: {finding}", err=True)
+            click.echo(f"not repaired: {each.title}: {finding}", err=True)
     for name, objects in by_file.items():
         target = folder / name
         target.write_text("".join(yaml_texts(objects)))

@@ -61,7 +61,7 @@ class ControlPlane:
     def __init__(self, *, without: Collection[str] = (), classic: bool = False) -> None:
         unknown = sorted(set(without) - set(PARTS))
         if unknown:
-            raise ValueError(f"there is no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
+            raise ValueError(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
         self.without = frozenset(without)
         self.classic = classic
         self.engine: LiveEngine | None = None

@@ -39,7 +39,7 @@ def checked(names: Sequence[str]) -> tuple[str, ...]:
     """Return the profiles in the order of `NAMES`; ProfileError says what is wrong with them."""
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise ProfileError(f'unknown profile "{unknown[0]}"; there are: {", ".join(NAMES)}')
+        raise ProfileError(f'unknown profile "{unknown[0]}"; known: {", ".join(NAMES)}')
     for name, rivals in RIVALS.items():
         for other, version in rivals:
             if name in names and other in names:

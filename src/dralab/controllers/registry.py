@@ -63,7 +63,7 @@ def assemble(
     unknown = sorted(set(without) - set(CONTROLLERS))
     if unknown:
         known = ", ".join(CONTROLLERS)
-        raise ValueError(f"there is no controller {unknown[0]!r}; there are: {known}")
+        raise ValueError(f"unknown controller {unknown[0]!r}; known: {known}")
     by_kind: Mapping[str, Callable[[], Any]] = {
         "garbage-collector-controller": lambda: GarbageCollector(manager, kinds),
         "namespace-controller": lambda: Namespaces(manager, kinds),

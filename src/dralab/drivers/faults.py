@@ -64,7 +64,7 @@ def parse(text: str) -> CallFault:
     if call not in KINDS:
         raise ValueError(f"nothing is called {call!r}; faults happen to: {', '.join(KINDS)}")
     if kind not in KINDS[call]:
-        raise ValueError(f"{call} has no fault {kind!r}; there are: {', '.join(KINDS[call])}")
+        raise ValueError(f"{call} has no fault {kind!r}; known: {', '.join(KINDS[call])}")
     return CallFault(call, kind, float(match[3] or 1.0), int(match[4] or 0))
 
 

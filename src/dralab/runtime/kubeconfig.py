@@ -103,7 +103,7 @@ def _entry(
             found = item.get(field)
             return found if isinstance(found, dict) else {}
     known = ", ".join(str(item.get("name")) for item in document.get(list_) or []) or "none"
-    raise KubeconfigError(f"{path}: {list_}: there is no {name!r}; there are: {known}")
+    raise KubeconfigError(f"{path}: {list_}: no entry {name!r}; known: {known}")
 
 
 def _pem(entry: dict[str, Any], path: Path, field: str) -> str | None:

@@ -116,7 +116,7 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
     _, told = process.communicate(timeout=60)
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}
     assert (process.returncode, told.count("\n")) == (1, 1), told
-    assert told.startswith("stopped: what is done is kept in ")
+    assert told.startswith("stopped; finished runs are kept in ")
     assert CliRunner().invoke(main, command).exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 

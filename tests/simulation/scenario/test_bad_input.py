@@ -52,7 +52,7 @@ def test_a_broken_job_is_named_with_its_line_and_field(tmp_path, change, field, 
 @pytest.mark.parametrize(
     ("profile", "problem"),
     [
-        ({"type": "magic"}, "'magic' is none of"),
+        ({"type": "magic"}, "'magic' is not one of"),
         ({"type": "delay", "delay": -3}, "not negative"),
         ({"type": "parallel", "cpu": [1, 2], "com": [0]}, "must hold 4 numbers"),
         ({"type": "composed", "seq": ["p"]}, "contains itself: p > p"),
@@ -61,7 +61,7 @@ def test_a_broken_job_is_named_with_its_line_and_field(tmp_path, change, field, 
         ({"type": "smpi", "trace": "../secret"}, "outside the folder"),
         ({"type": "smpi", "trace": "/etc/passwd"}, "outside the folder"),
         ({"type": "usage_trace", "trace": "none"}, "there is no file 'none'"),
-        ({"type": "ParallelTaskHomogeneousProfile", "generation_strategy": "?"}, "is none of"),
+        ({"type": "ParallelTaskHomogeneousProfile", "generation_strategy": "?"}, "is not one of"),
     ],
 )
 def test_a_broken_profile_is_named(tmp_path, profile, problem):

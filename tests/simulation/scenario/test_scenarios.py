@@ -261,7 +261,7 @@ def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_p
 @pytest.mark.parametrize(
     ("text", "line", "where", "problem"),
     [
-        (FLEET + "workload: {pods: []}\nscheduler: magic\n", 5, "scheduler", "'magic' is none of"),
+        (FLEET + "workload: {pods: []}\nscheduler: magic\n", 5, "scheduler", "'magic' is not one of"),
         (FLEET + "workload:\n  pods:\n  - {name: p, cpu: -1, duration: 1}\n", 6,
          "workload.pods[0].cpu", "negative"),
         (FLEET + "workload:\n  pods:\n  - {name: p, cpu: much}\n", 6, "workload.pods[0].cpu", "no quantity"),
@@ -448,7 +448,7 @@ def test_rigid_jobs_are_drawn_with_sizes_run_times_and_overestimated_walltimes(s
         ("hosts: 64", "hosts: 32", r"generate.jobs: job-\d+ drew 64 machines; there are 32"),
         ("least: 2, most: 64", "least: 5, most: 7", "no power of two"),
         ("least: 2, most: 64", "least: 5, most: 3", "must be from 5"),
-        ("powers", "primes", "'primes' is none of uniform, powers"),
+        ("powers", "primes", "'primes' is not one of uniform, powers"),
         ("least: 1.5", "least: 0.5", "at least 1"),
         ("weight: 3", "weight: x", "must be a number"),
     ],

@@ -84,7 +84,7 @@ def _k8srm(item: JsonDict, kind: str) -> NormalizedDocument:
 def _checked(item: JsonDict, kind: str) -> list[Finding]:
     schema = SCHEMAS.get(kind)
     if schema is None:
-        return [invalid("kind", f'"{kind}" is none of {", ".join(sorted(SCHEMAS))}')]
+        return [invalid("kind", f'"{kind}" is not one of {", ".join(sorted(SCHEMAS))}')]
     found = []
     spec = item.get("spec")
     for field in DROPPED.get(kind, ()):

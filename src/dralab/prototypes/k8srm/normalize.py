@@ -47,7 +47,7 @@ def normalize(item: Mapping[str, Any]) -> NormalizedDocument:
             NORMALIZERS.get(kind, _as_it_is)(normalized, found)
     elif api_version == API_VERSION:
         known = ", ".join(sorted(SCHEMAS))
-        found.append(invalid("kind", f'"{kind}" is none of {known}'))
+        found.append(invalid("kind", f'"{kind}" is not one of {known}'))
     elif (api_version, kind) == ("v1", "Pod"):
         _normalize_pod(normalized, found)
     elif (api_version, kind) == ("v1", "ConfigMap"):

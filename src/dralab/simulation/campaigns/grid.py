@@ -108,7 +108,7 @@ def read(path: Path) -> Campaign:
             raise fields.error("compare", f"{number!r} is no number of a run; these are: {listed}")
     baseline = fields.text("baseline", schedulers[0])
     if baseline not in schedulers:
-        raise fields.error("baseline", f"{baseline!r} is none of the schedulers")
+        raise fields.error("baseline", f"{baseline!r} is not one of the schedulers")
     name = fields.text("name", path.stem)
     fields.done()
     return Campaign(name=name, file=path, cases=tuple(cases), compared=compared, baseline=baseline)

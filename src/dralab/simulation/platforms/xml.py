@@ -324,7 +324,9 @@ class _Reader:
         properties = host.properties
         role: Role = ROLES.get(properties.get("role", ""), "compute_node")
         if "role" in properties and properties["role"].split(",")[0] not in ROLES:
-            raise self.error(f"{properties['role']!r} is none of {', '.join(ROLES)}", "prop role")
+            raise self.error(
+                f"{properties['role']!r} is not one of {', '.join(ROLES)}", "prop role"
+            )
         power: tuple[Power, ...] = ()
         if "wattage_per_state" in properties:
             try:

@@ -101,7 +101,7 @@ class Fields:
         """Return one of the known names."""
         value = self.text(key, default)
         if value not in known:
-            raise self.error(key, f"{value!r} is none of {', '.join(known)}")
+            raise self.error(key, f"{value!r} is not one of {', '.join(known)}")
         return value
 
     def number(self, key: str, default: float | None = None, *, least: float = 0.0) -> float:

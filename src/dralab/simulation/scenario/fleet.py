@@ -113,7 +113,7 @@ def _taint(group: Fields, text: str) -> str:
 def _driver(group: Fields, text: str) -> str:
     if text not in DRIVERS and not custom.is_file(text):
         known = ", ".join([*DRIVERS, "file.py:Class"])
-        raise group.error("drivers", f"{text!r} is none of {known}")
+        raise group.error("drivers", f"{text!r} is not one of {known}")
     return text
 
 

@@ -95,7 +95,7 @@ def load(
     if chosen not in {*BUILT_IN, EXTERNAL}:
         if not custom.is_file(chosen):
             known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
-            raise fields.error("scheduler", f"{chosen!r} is none of {known}")
+            raise fields.error("scheduler", f"{chosen!r} is not one of {known}")
         custom.check(chosen, path)
     if blocking and chosen in {EXTERNAL, OWN}:
         raise fields.error(

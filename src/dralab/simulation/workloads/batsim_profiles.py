@@ -72,7 +72,7 @@ class _Fields:
         strategy = self.entry.get("generation_strategy", "")
         if strategy not in SPREAD | EACH:
             known = ", ".join(sorted(SPREAD | EACH - {""}))
-            raise self.error("generation_strategy", f"{strategy!r} is none of {known}")
+            raise self.error("generation_strategy", f"{strategy!r} is not one of {known}")
         return strategy in SPREAD
 
 
@@ -83,7 +83,7 @@ def read_profile(document: "JsonFile | _Inline", name: str, entry: Any) -> Profi
     fields = _Fields(document, name, entry)
     reader = READERS.get(fields.type) if isinstance(fields.type, str) else None
     if reader is None:
-        raise fields.error("type", f"{fields.type!r} is none of {', '.join(sorted(READERS))}")
+        raise fields.error("type", f"{fields.type!r} is not one of {', '.join(sorted(READERS))}")
     return reader(fields)
 
 

@@ -237,7 +237,7 @@ def test_queues_are_first_in_first_out_or_by_priority_then_age():
     ("old", "new", "problem"),
     [
         ("dest: out.json", "dest: ''", "stdout, stderr or a path"),
-        ("formatter: JSON", "formatter: XML", "'XML' is none of"),
+        ("formatter: JSON", "formatter: XML", "'XML' is not one of"),
         ("tick: 5", "tick: 0", "at least 1"),
         ("+09:00", "", "no time zone"),
         ("name: small", "name: big", "two nodes 'big'"),
