@@ -84,7 +84,7 @@ class Manifest:
 class ManifestProblem:
     """One thing wrong with the input: a field of an object, or a document that cannot be read.
 
-    >>> str(Problem(Origin("a.yaml", 2, 7), "Pod p", "spec: Required value"))
+    >>> str(ManifestProblem(Origin("a.yaml", 2, 7), "Pod p", "spec: Required value"))
     'a.yaml:7: document 2: Pod p: spec: Required value'
     """
 

@@ -282,7 +282,7 @@ def driver_word(dialect: str) -> str:
 def drivers_in(expression: NeutralExpression) -> tuple[tuple[str, ...], str]:
     """Return the drivers that an expression names as alternatives, and the text of what is left.
 
-    >>> drivers_in(Expression("device.driver == 'a' && device.attributes['a'].x == 1", "v1"))[0]
+    >>> drivers_in(NeutralExpression("device.driver == 'a' && device.attributes['a'].x == 1", "v1"))[0]
     ('a',)
     """
     try:
@@ -307,7 +307,7 @@ def driver_alternatives(expression: NeutralExpression) -> list[tuple[str, str]]:
     """Return (driver, the rest) of an expression that is a choice of drivers, [] for another.
 
     >>> text = "device.driver == 'a' || device.driver == 'b' && device.attributes['b'].x == 1"
-    >>> [driver for driver, _ in driver_alternatives(Expression(text, "v1"))]
+    >>> [driver for driver, _ in driver_alternatives(NeutralExpression(text, "v1"))]
     ['a', 'b']
     """
     try:

@@ -82,8 +82,8 @@ class EarlyCapacity:
     def take(self, request: CapacityRequest) -> tuple[Taken | None, Number]:
         """Return what this capacity gives to a request, and what is still missing.
 
-        >>> Capacity(name="cpu", kind="block", amount=7, size=3).take(
-        ...     Request(capacity="cpu", kind="quantity", amount=7)
+        >>> EarlyCapacity(name="cpu", kind="block", amount=7, size=3).take(
+        ...     CapacityRequest(capacity="cpu", kind="quantity", amount=7)
         ... )[1]
         3
         """
