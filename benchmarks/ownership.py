@@ -72,7 +72,7 @@ def secret(entries: int) -> bytes:
 
 
 def measurements() -> dict[str, Callable[[], Any]]:
-    schema = Schemas.standard().of("v1", "Pod")
+    schema = Schemas.standard().schema_of("v1", "Pod")
     writer = FieldManager(manager="bench", api_version="v1", now="2026-01-01T00:00:00Z")
     new = pod()
     live = pod()

@@ -35,7 +35,7 @@ class DeviceLab(SimulatedCluster):
         for name in sorted({driver.name for driver in self.drivers}):
             self.client.create(CLASSES, device_class(name, extended=extended))
         for node in nodes:
-            self.kubelets.add(NodeSpec(name=node))
+            self.kubelets.add_node(NodeSpec(name=node))
         self.wait(1)
 
     def create(self, *documents):

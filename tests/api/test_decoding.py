@@ -132,7 +132,7 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )
-DECODER = Decoder(Schemas.standard().of("v1", "Pod"), "Pod")
+DECODER = Decoder(Schemas.standard().schema_of("v1", "Pod"), "Pod")
 
 
 @given(st.dictionaries(st.sampled_from(["spec", "metadata", "status", "x"]), JSON))

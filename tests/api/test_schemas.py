@@ -17,7 +17,7 @@ def test_every_kind_that_is_served_has_a_schema_with_metadata():
     kinds = [kind for kind in Kinds.standard() if "create" in kind.verbs]
     assert len(kinds) > 50
     for kind in kinds:
-        schema = STANDARD.of(kind.api_version, kind.kind)
+        schema = STANDARD.schema_of(kind.api_version, kind.kind)
         assert schema is not None, kind
         assert {"apiVersion", "kind", "metadata"} <= set(schema.properties), kind
 
@@ -67,7 +67,7 @@ def test_every_reference_leads_to_a_definition():
     ],
 )
 def test_fields_have_their_types(path, type_, format_):
-    found = STANDARD.of("v1", "Pod").at(*path)
+    found = STANDARD.schema_of("v1", "Pod").at(*path)
     assert (found.type, found.format) == (type_, format_)
 
 
@@ -80,11 +80,11 @@ def test_a_schema_that_contains_itself_can_be_walked_down():
 
 def test_a_path_that_leaves_the_schema_is_a_key_error():
     with pytest.raises(KeyError, match=r"spec\.bogus"):
-        STANDARD.of("v1", "Pod").at("spec", "bogus")
+        STANDARD.schema_of("v1", "Pod").at("spec", "bogus")
 
 
 def test_a_type_known_by_no_name_has_no_schema():
-    assert STANDARD.of("example.com/v1", "Pod") is None
+    assert STANDARD.schema_of("example.com/v1", "Pod") is None
 
 
 def test_a_custom_resource_brings_its_own_structure():

@@ -153,7 +153,7 @@ def decoded(value):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_strategic_merge_is_that_of_the_go_code(seed, oracle):
     pods = Pods(seed)
-    schema = Schemas.standard().of("v1", "Pod")
+    schema = Schemas.standard().schema_of("v1", "Pod")
     cases = []
     for _ in range(CASES):
         original = pods.pod()

@@ -128,7 +128,7 @@ def test_nobody_is_placed_on_a_node_that_is_not_ready():
     plugin.stop()
     lab.apply(1)
     assert {pod["status"]["phase"] for pod in lab.pods("test1").values()} == {"Pending"}
-    plugin.tell("Ready")
+    plugin.write_status("Ready")
     lab.wait(90)
     assert {pod["status"]["phase"] for pod in lab.pods("test1").values()} == {"Running"}
 

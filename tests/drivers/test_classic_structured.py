@@ -332,7 +332,9 @@ def test_slices_go_with_their_driver_and_come_back_with_it():
     lab.wait(40)
     assert not lab.client.list(NAMED_SLICES).items
     again = ClassicPlugin(FAKE_NODE, lab.client, kubelet.directory)
-    again.on_resources = lambda models: lab.kubelets.named_slices.tell(FAKE_NODE, DRIVER, models)
+    again.on_resources = lambda models: lab.kubelets.named_slices.set_devices(
+        FAKE_NODE, DRIVER, models
+    )
     again.start()
     kubelet.register(again)
     lab.wait(1)
@@ -343,7 +345,7 @@ def test_the_slice_of_an_earlier_run_is_taken_over_or_replaced():
     lab = ClassicLab()
     [before] = lab.client.list(NAMED_SLICES).items
     lab.client.patch(NAMED_SLICES, before["metadata"]["name"], {"namedResources": None})
-    lab.kubelets.named_slices.tell(FAKE_NODE, DRIVER, resources(FAKE_NODE, PARENTS[:2]))
+    lab.kubelets.named_slices.set_devices(FAKE_NODE, DRIVER, resources(FAKE_NODE, PARENTS[:2]))
     lab.wait(1)
     [after] = lab.client.list(NAMED_SLICES).items
     assert after["metadata"]["uid"] == before["metadata"]["uid"]

@@ -40,7 +40,7 @@ class Far:
         manager = self.manager = Manager(self.engine, self.client, Randomness(1))
         self.runtime = runtime(self.engine)
         self.kubelets = Kubelets(manager, self.runtime, only=name)
-        self.kubelet = self.kubelets.add(NodeSpec(name=name))
+        self.kubelet = self.kubelets.add_node(NodeSpec(name=name))
         self.endpoint = EndpointServer(self.kubelets, name, directory, "127.0.0.1", 0)
         self.kubelet.serve(self.endpoint)
         self.endpoint.start()

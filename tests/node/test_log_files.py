@@ -50,7 +50,7 @@ def test_each_run_has_a_file_and_the_last_two_are_asked_for(tmp_path):
     runtime.forget_all_but({"other"})
     assert runtime.kept("uid", "c") is None
     runtime.start(Start(), None)
-    runtime.forget("uid")
+    runtime.forget_pod("uid")
     assert list(tmp_path.iterdir()) == []
     start.log.write(NOW, "too late")
 

@@ -14,7 +14,7 @@ def lab():
     made = DeviceLab(Gpus)
     assert made.client.list(SLICES).items
     # The driver itself does nothing about it.
-    made.publisher.forget(made.drivers[0])
+    made.publisher.forget_driver(made.drivers[0])
     return made
 
 

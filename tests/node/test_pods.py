@@ -323,7 +323,7 @@ def test_a_driver_that_is_not_there_is_named_in_an_event():
 def test_slices_of_a_driver_that_stays_away_are_deleted_after_thirty_seconds():
     lab = DeviceLab(lambda node: Gpus(node, count=1))
     (kubelet,) = lab.kubelets.nodes.values()
-    lab.publisher.forget(lab.drivers[0])
+    lab.publisher.forget_driver(lab.drivers[0])
     plugin = kubelet.plugins.get("gpu.example.com")
     kubelet.plugins.deregister(plugin)
     lab.wait(20)

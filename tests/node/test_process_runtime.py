@@ -139,7 +139,7 @@ def test_what_a_pod_shares_goes_with_the_pod(bench):
     _, log, exit_of = bench.run("sh", "-c", "cd cache; touch x; pwd -P", mounts=mounts)
     exit_of()
     assert (Path(lines(log)[0]) / "x").exists()
-    bench.runtime.forget("uid-1")
+    bench.runtime.forget_pod("uid-1")
     assert not Path(lines(log)[0]).exists()
 
 

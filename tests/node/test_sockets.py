@@ -241,7 +241,7 @@ def test_a_plugin_of_another_type_is_refused(kubelet, short_path):
     told = []
     server = SocketServer(Told(), short_path)
     server.info = lambda: wire.registration().PluginInfo(type="CSIPlugin", name="disk")
-    server.told = told.append
+    server.on_status_reported = told.append
     server._serve(server.registration, [sockets._registration_handler(server)])
     try:
         (status,) = until(lambda: told[:1])

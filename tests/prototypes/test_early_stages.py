@@ -49,7 +49,9 @@ def read(kind, **body):
     ],
 )
 def test_a_capacity_gives_what_it_has_rounded_to_its_block(capacity, amount, gives, missing):
-    taken, left = capacity.take(CapacityRequest(capacity="c", kind="quantity", amount=amount))
+    taken, left = capacity.take_request(
+        CapacityRequest(capacity="c", kind="quantity", amount=amount)
+    )
     assert left == missing
     if gives is None:
         assert taken is None

@@ -77,7 +77,7 @@ def struct_of(schema: Schema, rng: random.Random, depth: int) -> Any:
 
 
 def object_of(kind: Kind, rng: random.Random) -> dict[str, Any]:
-    schema = Schemas.standard().of(kind.api_version, kind.kind)
+    schema = Schemas.standard().schema_of(kind.api_version, kind.kind)
     found = value_of(schema, rng, 0)
     if not isinstance(found, dict):
         return {}

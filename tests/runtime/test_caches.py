@@ -51,7 +51,7 @@ def recorded(cache):
 def test_a_cache_lists_and_then_follows(engine, server):
     server.add(THINGS, thing("a"))
     caches = Caches(engine, server)
-    cache = caches.of(THINGS)
+    cache = caches.cache_for(THINGS)
     seen = recorded(cache)
     caches.start()
     engine.settle()
@@ -66,7 +66,7 @@ def test_a_cache_lists_and_then_follows(engine, server):
 def test_after_expiry_subscribers_hear_the_difference_and_nothing_twice(engine, server):
     server.add(THINGS, thing("a"), thing("b"))
     caches = Caches(engine, server)
-    seen = recorded(caches.of(THINGS))
+    seen = recorded(caches.cache_for(THINGS))
     caches.start()
     engine.settle()
     watch = server.watches[0]
@@ -81,7 +81,7 @@ def test_after_expiry_subscribers_hear_the_difference_and_nothing_twice(engine, 
 def test_an_object_made_anew_under_its_name_is_told_as_gone_and_new(engine, server):
     server.add(THINGS, thing("a"))
     caches = Caches(engine, server)
-    seen = recorded(caches.of(THINGS))
+    seen = recorded(caches.cache_for(THINGS))
     caches.start()
     engine.settle()
     watch = server.watches[0]
@@ -96,7 +96,7 @@ def test_an_object_made_anew_under_its_name_is_told_as_gone_and_new(engine, serv
 def test_a_list_that_fails_is_tried_again(engine, server):
     server.fail_next("list", "configmaps", ApiError("ServiceUnavailable", "down"))
     caches = Caches(engine, server)
-    caches.of(THINGS)
+    caches.cache_for(THINGS)
     caches.start()
     engine.settle()
     assert not caches.synced
@@ -106,7 +106,7 @@ def test_a_list_that_fails_is_tried_again(engine, server):
 
 def test_an_index_follows_every_change(engine, server):
     caches = Caches(engine, server)
-    cache = caches.of(THINGS)
+    cache = caches.cache_for(THINGS)
     cache.index("app", lambda obj: [(obj["metadata"].get("labels") or {}).get("app", "")])
     caches.start()
     server.add(THINGS, thing("a", app="x"), thing("b", app="y"))
@@ -119,7 +119,7 @@ def test_an_index_follows_every_change(engine, server):
 
 def test_what_a_write_returned_is_known_before_the_watch_tells_it(engine, server):
     caches = Caches(engine, server)
-    cache = caches.of(THINGS)
+    cache = caches.cache_for(THINGS)
     seen = recorded(cache)
     caches.start()
     engine.settle()
@@ -138,7 +138,7 @@ def test_a_cache_ends_equal_to_the_server_whatever_happened(steps):
     engine = SimulatedEngine()
     server = Server(engine.clock)
     caches = Caches(engine, server)
-    cache = caches.of(THINGS)
+    cache = caches.cache_for(THINGS)
     told = {}
 
     def tell(old, new):
@@ -243,7 +243,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays():
 def test_a_server_that_began_anew_is_believed_although_its_revisions_are_lower(engine, server):
     server.add(THINGS, thing("old"), thing("both"), thing("both2"))
     caches = Caches(engine, server)
-    cache = caches.of(THINGS)
+    cache = caches.cache_for(THINGS)
     caches.start()
     engine.settle()
     watch = server.watches[0]

@@ -108,7 +108,7 @@ class Manifests:
     objects: list[Manifest] = field(default_factory=list)
     problems: list[ManifestProblem] = field(default_factory=list)
 
-    def of(self, kind: str, group: str | None = None) -> list[Manifest]:
+    def of_kind(self, kind: str, group: str | None = None) -> list[Manifest]:
         """Return the objects of a kind."""
         return [
             item

@@ -32,7 +32,7 @@ class Schema:
     `list_type` and `map_type` say how the parts are told apart (and so who may own them):
     "atomic" means not at all; nothing means atomic for lists and granular for maps.
 
-    >>> pod = Schemas.standard().of("v1", "Pod")
+    >>> pod = Schemas.standard().schema_of("v1", "Pod")
     >>> pod.at("spec", "containers").list_map_keys
     ('name',)
     """
@@ -157,7 +157,7 @@ class Schemas:
         content = orjson.loads(_unpacked("definitions.json.gz"))
         return cls(content["kinds"], content["definitions"])
 
-    def of(self, api_version: str, kind: str) -> Schema | None:
+    def schema_of(self, api_version: str, kind: str) -> Schema | None:
         """Return the schema of a kind; None where there is none."""
         name = self._kinds.get(f"{api_version}/{kind}")
         return None if name is None else self.definition(name)

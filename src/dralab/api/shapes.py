@@ -26,7 +26,7 @@ TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 def standard_check(given: JsonDict) -> Checked | None:
     """Check an object of a standard kind; None for groups that are not Kubernetes' own."""
     group = str(given["apiVersion"]).rpartition("/")[0]
-    schema = Schemas.standard().of(given["apiVersion"], given["kind"])
+    schema = Schemas.standard().schema_of(given["apiVersion"], given["kind"])
     if schema is not None:
         return Checked(given, shape_errors(schema, given))
     if "." in group and not group.endswith(".k8s.io"):
@@ -39,7 +39,7 @@ def shape_errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]
     """Return the unknown fields and wrong types of a value.
 
     >>> pod = {"metadata": {"name": "p"}, "spec": {"container": []}}
-    >>> [str(e) for e in shape_errors(Schemas.standard().of("v1", "Pod"), pod)]
+    >>> [str(e) for e in shape_errors(Schemas.standard().schema_of("v1", "Pod"), pod)]
     ['spec.container: Forbidden: unknown field, did you mean "containers"?']
     """
     found: list[FieldError] = []

@@ -87,7 +87,7 @@ class Parser:
         """The token to read next."""
         return self.tokens[self.at]
 
-    def take(self, sign: str) -> Token | None:
+    def take_token(self, sign: str) -> Token | None:
         """Step over a sign, if it comes next."""
         token = self.tokens[self.at]
         if token.kind == "sign" and token.text == sign:
@@ -97,7 +97,7 @@ class Parser:
 
     def expect(self, sign: str) -> Token:
         """Step over a sign, which must come next."""
-        found = self.take(sign)
+        found = self.take_token(sign)
         if found is None:
             raise self.unexpected(f"'{sign}'")
         return found
@@ -130,7 +130,7 @@ class Parser:
                 f"expression recursion limit exceeded: {MAX_DEPTH}", self.token.offset
             )
         node: Expr = yield self.operation()
-        question = self.take("?")
+        question = self.take_token("?")
         if question is not None:
             first: Expr = yield self.operation()
             self.expect(":")
@@ -161,7 +161,7 @@ class Parser:
             node: Expr = yield self.member()
             return node
         count = 0
-        while self.take(first.text):
+        while self.take_token(first.text):
             count += 1
         negative = False
         if first.text == "-" and self.token.kind == "literal" and _is_number(self.token.value):
@@ -178,10 +178,10 @@ class Parser:
         node: Expr = yield self.primary(negative=negative)
         while True:
             token = self.token
-            if self.take("."):
-                optional = self.take("?") is not None
+            if self.take_token("."):
+                optional = self.take_token("?") is not None
                 name, name_token = self.field_name()
-                opening = None if optional else self.take("(")
+                opening = None if optional else self.take_token("(")
                 if optional:
                     node = Call(
                         "_?._",
@@ -197,8 +197,8 @@ class Parser:
                     node = self.called(name, node, arguments, opening.offset)
                 else:
                     node = Select(node, name, offset=token.offset)
-            elif self.take("["):
-                optional = self.take("?") is not None
+            elif self.take_token("["):
+                optional = self.take_token("?") is not None
                 index: Expr = yield self.expression()
                 self.expect("]")
                 function = "_[?_]" if optional else "_[_]"
@@ -242,7 +242,7 @@ class Parser:
 
     def named(self, name: str, token: Token) -> Step[Expr]:
         """Read a variable or a call of a global function."""
-        opening = self.take("(")
+        opening = self.take_token("(")
         if opening is None:
             if token.text in RESERVED:
                 raise GrammarError(f"reserved identifier: {token.text}", token.offset)
@@ -263,11 +263,11 @@ class Parser:
     def arguments(self, closing: str) -> Step[list[Expr]]:
         """Read expressions up to a closing bracket; only lists may end with a comma."""
         found: list[Expr] = []
-        if self.take(closing):
+        if self.take_token(closing):
             return found
         while True:
             found.append((yield self.expression()))
-            if self.take(closing):
+            if self.take_token(closing):
                 return found
             self.expect(",")
 
@@ -275,12 +275,12 @@ class Parser:
         """Read the elements of a list."""
         elements: list[Expr] = []
         optional = set()
-        while not self.take("]"):
+        while not self.take_token("]"):
             if elements:
                 self.expect(",")
-                if self.take("]"):
+                if self.take_token("]"):
                     break
-            if self.take("?"):
+            if self.take_token("?"):
                 optional.add(len(elements))
             elements.append((yield self.expression()))
         return ListNode(elements, frozenset(optional), offset=offset)
@@ -288,12 +288,12 @@ class Parser:
     def map_(self, offset: int) -> Step[Expr]:
         """Read the entries of a map."""
         entries: list[MapEntry] = []
-        while not self.take("}"):
+        while not self.take_token("}"):
             if entries:
                 self.expect(",")
-                if self.take("}"):
+                if self.take_token("}"):
                     break
-            optional = self.take("?") is not None
+            optional = self.take_token("?") is not None
             key: Expr = yield self.expression()
             self.expect(":")
             value: Expr = yield self.expression()
@@ -303,12 +303,12 @@ class Parser:
     def fields(self, name: str, offset: int) -> Step[Expr]:
         """Read the fields of a message."""
         found: list[tuple[str, Expr]] = []
-        while not self.take("}"):
+        while not self.take_token("}"):
             if found:
                 self.expect(",")
-                if self.take("}"):
+                if self.take_token("}"):
                     break
-            self.take("?")
+            self.take_token("?")
             field, _ = self.field_name()
             self.expect(":")
             found.append((field, (yield self.expression())))

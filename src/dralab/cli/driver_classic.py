@@ -78,7 +78,7 @@ def set_nas_status(connection: Connection, namespace: str, node: str, status: st
 
     client = connection.client()
     try:
-        ClassicPlugin(node, client, MemoryDirectory(), namespace=namespace).tell(status)
+        ClassicPlugin(node, client, MemoryDirectory(), namespace=namespace).write_status(status)
     except ApiError as error:
         raise click.ClickException(error.message) from error
     finally:

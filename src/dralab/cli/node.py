@@ -92,7 +92,7 @@ def node(
     kubelets = Kubelets(manager, logs, only=name)
     manager.caches.when_synced(lambda: logs.forget_all_but({uid_of(p) for p in kubelets.pods}))
     try:
-        kubelet = kubelets.add(
+        kubelet = kubelets.add_node(
             NodeSpec(name=name),
             directories=[FileDirectory(Path("/etc/cdi")), FileDirectory(cdi_root)],
             checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),

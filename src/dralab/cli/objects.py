@@ -20,7 +20,7 @@ def snapshot(files: Sequence[str]) -> Snapshot:
         raise click.UsageError("nothing to read: give files with -f (- is standard input)")
     read = manifests(files)
     refuse(read.problems)
-    if not read.of("ResourceSlice"):
+    if not read.of_kind("ResourceSlice"):
         raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
     return Snapshot(item.object for item in read.objects)
 

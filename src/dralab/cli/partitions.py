@@ -122,7 +122,7 @@ def _today(files: Sequence[str]) -> list[Slice]:
     add_pool_problems(read)
     refuse(read.problems)
     reader = Reader(_NoExpressions())
-    return [reader.slice(item.object) for item in read.of("ResourceSlice")]
+    return [reader.slice(item.object) for item in read.of_kind("ResourceSlice")]
 
 
 def _evolution(files: Sequence[str]) -> list[Slice]:

@@ -199,10 +199,10 @@ def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
     from dralab.node.checkpoint import NodeFileCheckpoint
 
     if root is None:
-        return kubelets.add(spec)
+        return kubelets.add_node(spec)
     # A driver may start as soon as the cluster says that it is ready.
     (root / "plugins_registry").mkdir(parents=True, exist_ok=True)
-    return kubelets.add(
+    return kubelets.add_node(
         spec,
         directories=[FileDirectory(root / "cdi")],
         checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
@@ -227,7 +227,7 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
 
     def old(driver: str, endpoint: str) -> OldSocketPlugin:
         plugin = OldSocketPlugin(driver, endpoint, engine.clock)
-        plugin.on_resources = partial(slices.tell, kubelet.name, driver)
+        plugin.on_resources = partial(slices.set_devices, kubelet.name, driver)
         return plugin
 
     others = {wire.OLD: old} if slices.served() else {}
@@ -242,7 +242,9 @@ def install_classic(kubelet: "Kubelet") -> "ClassicPlugin":
     from dralab.drivers.classic.plugin import ClassicPlugin
 
     plugin = ClassicPlugin(kubelet.name, kubelet.client, kubelet.directory)
-    plugin.on_resources = partial(kubelet.kubelets.named_slices.tell, kubelet.name, plugin.driver)
+    plugin.on_resources = partial(
+        kubelet.kubelets.named_slices.set_devices, kubelet.name, plugin.driver
+    )
     plugin.start()
     kubelet.register(plugin)
     return plugin

@@ -116,7 +116,7 @@ class ResourceClaims:
         if fresh:
             names = {item["name"] for item in fresh}
             kept = [item for item in statuses if item["name"] not in names]
-            self.generated.tell(self.pods, pod, [*kept, *fresh])
+            self.generated.write_claim_statuses(self.pods, pod, [*kept, *fresh])
         elif pod["spec"].get("nodeName"):
             self._reserve(pod, group)
         return None
@@ -139,7 +139,7 @@ class ResourceClaims:
         if fresh:
             names = {item["name"] for item in fresh}
             kept = [item for item in statuses if item["name"] not in names]
-            self.generated.tell(self.groups, group, [*kept, *fresh], **GROUP)
+            self.generated.write_claim_statuses(self.groups, group, [*kept, *fresh], **GROUP)
         for pod in self.pods.find("group", str(key)):
             self.pod_queue.add(key_of(pod))
         return None

@@ -83,7 +83,7 @@ class ClassicClaims:
             for entry, source in classic_sources(pod).items()
             if "resourceClaimTemplateName" in source
         ]
-        self.generated.tell(self.pods, pod, statuses)
+        self.generated.write_claim_statuses(self.pods, pod, statuses)
         return None
 
     def sync_claim(self, key: Key) -> int | None:

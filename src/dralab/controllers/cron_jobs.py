@@ -39,7 +39,7 @@ class CronJobs:
         cron_job = self.cron_jobs.get(key)
         if cron_job is None or is_deleting(cron_job):
             return None
-        jobs = self.owned.of(cron_job, adopt=False)
+        jobs = self.owned.owned_by(cron_job, adopt=False)
         cron_job = self._tell(cron_job, jobs)
         self._forget(cron_job, jobs)
         if cron_job["spec"].get("suspend"):
@@ -126,7 +126,7 @@ class CronJobs:
         self._event(cron_job, "SuccessfulCreate", f"Created job {name}")
         self._tell(
             cron_job,
-            self.owned.of(cron_job, adopt=False),
+            self.owned.owned_by(cron_job, adopt=False),
             scheduled=rfc3339(int(due.timestamp()) * SECOND),
         )
 

@@ -80,7 +80,7 @@ class DaemonSets:
             except ApiError as error:
                 failure = error
         again = self._tell(daemon_set, revision)
-        self.revisions.forget(daemon_set, {name})
+        self.revisions.delete_old_revisions(daemon_set, {name})
         if failure is not None:
             raise failure
         return again
@@ -89,7 +89,7 @@ class DaemonSets:
 
     def _by_node(self, daemon_set: JsonDict) -> dict[str, list[JsonDict]]:
         found: dict[str, list[JsonDict]] = {}
-        for pod in self.owned.of(daemon_set):
+        for pod in self.owned.owned_by(daemon_set):
             found.setdefault(_node_of(pod), []).append(pod)
         return found
 

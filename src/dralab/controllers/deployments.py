@@ -72,7 +72,7 @@ class Deployments:
         deployment = self.deployments.get(key)
         if deployment is None:
             return None
-        sets = self.owned.of(deployment)
+        sets = self.owned.owned_by(deployment)
         if is_deleting(deployment):
             self._tell(deployment, None, sets)
             return None
@@ -89,7 +89,7 @@ class Deployments:
             self._recreate(deployment, new, old)
         elif new is not None:
             self._roll(deployment, new, old)
-        sets = self.owned.of(deployment, adopt=False)
+        sets = self.owned.owned_by(deployment, adopt=False)
         new = next((item for item in sets if new is not None and uid_of(item) == uid_of(new)), new)
         self._clean(deployment, new, sets)
         return self._tell(deployment, new, sets)

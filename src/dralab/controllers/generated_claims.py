@@ -100,7 +100,7 @@ class GeneratedClaims:
             "spec": deepcopy(spec["spec"]),
         }
 
-    def tell(
+    def write_claim_statuses(
         self,
         cache: Cache,
         obj: JsonDict,

@@ -72,7 +72,7 @@ class Jobs:
         if job is None:
             self._free_orphans(key)
             return None
-        pods = self.owned.of(job)
+        pods = self.owned.owned_by(job)
         if is_deleting(job):
             for pod in pods:
                 self._untrack(pod)

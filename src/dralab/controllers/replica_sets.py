@@ -62,7 +62,7 @@ class ReplicaSets:
         replica_set = self.sets.get(key)
         if replica_set is None:
             return None
-        pods = [pod for pod in self.owned.of(replica_set) if is_active(pod)]
+        pods = [pod for pod in self.owned.owned_by(replica_set) if is_active(pod)]
         failure: ApiError | None = None
         if not is_deleting(replica_set):
             try:

@@ -29,7 +29,7 @@ class Revisions:
         A template that comes back gets its old revision, under the highest number.
         """
         template = owner["spec"]["template"]
-        known = self.owned.of(owner, adopt=False)
+        known = self.owned.owned_by(owner, adopt=False)
         highest = max((item.get("revision", 0) for item in known), default=0)
         for item in known:
             if _template(item) == template:
@@ -45,20 +45,20 @@ class Revisions:
 
     def template(self, owner: JsonDict, name: str) -> dict[str, Any]:
         """Return the template of a revision; the owner's own where the revision is gone."""
-        for item in self.owned.of(owner, adopt=False):
+        for item in self.owned.owned_by(owner, adopt=False):
             if item["metadata"]["name"] == name:
                 return _template(item)
         found: dict[str, Any] = owner["spec"]["template"]
         return found
 
-    def forget(self, owner: JsonDict, live: set[str]) -> None:
+    def delete_old_revisions(self, owner: JsonDict, live: set[str]) -> None:
         """Delete the oldest revisions beyond revisionHistoryLimit, other than the live ones."""
         limit = owner["spec"].get("revisionHistoryLimit")
         if limit is None or is_deleting(owner):
             return
         old = [
             item
-            for item in self.owned.of(owner, adopt=False)
+            for item in self.owned.owned_by(owner, adopt=False)
             if item["metadata"]["name"] not in live and not is_deleting(item)
         ]
         old.sort(key=lambda item: item.get("revision", 0))

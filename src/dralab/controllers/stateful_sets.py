@@ -55,7 +55,7 @@ class StatefulSets:
         current = status.get("currentRevision") or update
         pods = {
             number: pod
-            for pod in self.owned.of(stateful)
+            for pod in self.owned.owned_by(stateful)
             if (number := _ordinal(stateful, pod)) is not None
         }
         failure: ApiError | None = None
@@ -179,7 +179,7 @@ class StatefulSets:
     def _tell(self, stateful: JsonDict, current: str, update: str) -> int | None:
         pods = [
             pod
-            for pod in self.owned.of(stateful, adopt=False)
+            for pod in self.owned.owned_by(stateful, adopt=False)
             if _ordinal(stateful, pod) is not None
         ]
         alive = [pod for pod in pods if not is_deleting(pod) and not is_finished(pod)]
@@ -201,7 +201,7 @@ class StatefulSets:
             "collisionCount": status_of(stateful).get("collisionCount") or 0,
         }
         write_status(self.manager, STATEFUL_SETS, self.sets, stateful, status)
-        self.revisions.forget(stateful, {current, update})
+        self.revisions.delete_old_revisions(stateful, {current, update})
         patience = stateful["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()
         later = [

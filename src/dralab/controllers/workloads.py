@@ -72,7 +72,7 @@ class OwnedObjects:
             return None
         return labels.from_mapping({"matchLabels": wanted} if self.plain else wanted)
 
-    def of(self, owner: JsonDict, *, adopt: bool = True) -> list[JsonDict]:
+    def owned_by(self, owner: JsonDict, *, adopt: bool = True) -> list[JsonDict]:
         """Return what belongs to an owner, by name; adopt and release on the way."""
         found = self.cache.find("controller", uid_of(owner))
         selector = self.selector_of(owner) if adopt and not is_deleting(owner) else None
@@ -272,7 +272,7 @@ def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
 
 
 def percentage(value: Any, of: int, *, up: bool) -> int:
-    """Return an IntOrString as a number: `25%` of `of`, rounded up or down."""
+    """Return an IntOrString as a number: `25%` of `owned_by`, rounded up or down."""
     if isinstance(value, str) and value.endswith("%"):
         product = of * int(value[:-1])
         return -(-product // 100) if up else product // 100

@@ -66,7 +66,7 @@ class Publisher:
         self._gone.add(place)
         self.queue.add(place)
 
-    def forget(self, driver: Driver) -> None:
+    def forget_driver(self, driver: Driver) -> None:
         """Look after the slices of a driver no longer, and leave them as they are."""
         self._drivers.pop(_Place(driver.name, driver.node), None)
 

@@ -91,7 +91,7 @@ class SocketServer:
             supported_versions=offered,
         )
 
-    def told(self, status: Any) -> None:
+    def on_status_reported(self, status: Any) -> None:
         """Take the kubelet's answer."""
         if status.plugin_registered:
             self.registered.set()
@@ -184,7 +184,7 @@ def _registration_handler(server: SocketServer) -> Any:
         return server.info()
 
     def notify(request: Any, context: Any) -> Any:
-        server.told(request)
+        server.on_status_reported(request)
         if not request.plugin_registered:
             # As the Go library answers.
             text = f"failed registration process: {request.error}"

@@ -95,13 +95,13 @@ class Events:
 
     def step(self) -> bool:
         """Let the next event happen; False where there is none."""
-        call = self.take()
+        call = self.take_event()
         if call is None:
             return False
         call()
         return True
 
-    def take(self) -> Call | None:
+    def take_event(self) -> Call | None:
         """Move to the next event and return its call, for someone else to make; None: no more."""
         self._drop_cancelled()
         if not self._heap:

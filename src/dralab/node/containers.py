@@ -194,6 +194,6 @@ class ContainerRuntime(Protocol):
         """Return whether a connection to a port can lead to the pod alone; None: who knows."""
         ...
 
-    def forget(self, pod_uid: str) -> None:
+    def forget_pod(self, pod_uid: str) -> None:
         """Remove what the containers of a pod shared: it is gone."""
         ...

@@ -180,7 +180,7 @@ class Kubelets:
         # Told when a node is there: drivers publish for it, listeners are opened.
         self.on_node: Callable[[Kubelet], None] = lambda _kubelet: None
 
-    def add(
+    def add_node(
         self,
         spec: NodeSpec,
         *,
@@ -228,16 +228,16 @@ class Kubelets:
         life = kubelet.pods.get(uid_of(pod))
         if life is None:
             # It had ended before this process began, and may have left something.
-            self.runtime.forget(uid_of(pod))
+            self.runtime.forget_pod(uid_of(pod))
             return
         if life.at_rest():
             del kubelet.pods[life.uid]
-            self.runtime.forget(life.uid)
+            self.runtime.forget_pod(life.uid)
             return
         again = life.end(0)
         if life.at_rest():
             kubelet.pods.pop(life.uid, None)
-            self.runtime.forget(life.uid)
+            self.runtime.forget_pod(life.uid)
         else:
             delay = again or SECOND
             self.manager.engine.after(delay, lambda: self._vanished(pod))

@@ -45,11 +45,11 @@ class RuntimeWithLogFiles:
         """Return whether a connection to a port can lead to the pod alone."""
         return self.runtime.listens(pod_uid, port)
 
-    def forget(self, pod_uid: str) -> None:
+    def forget_pod(self, pod_uid: str) -> None:
         """Remove what a pod shared, and its logs."""
         for folder in self.directory.glob(f"*_{pod_uid}"):
             shutil.rmtree(folder, ignore_errors=True)
-        self.runtime.forget(pod_uid)
+        self.runtime.forget_pod(pod_uid)
 
     def forget_all_but(self, pod_uids: Collection[str]) -> None:
         """Remove the logs of pods that went while the node's process was not there."""

@@ -24,7 +24,7 @@ class NamedSlices:
         # By node and driver.
         self._told: dict[tuple[str, str], Sequence[JsonDict]] = {}
 
-    def tell(self, node: str, driver: str, models: Sequence[JsonDict]) -> None:
+    def set_devices(self, node: str, driver: str, models: Sequence[JsonDict]) -> None:
         """Take what a driver has, from any thread; each model is `{"namedResources": …}`."""
 
         def take() -> None:

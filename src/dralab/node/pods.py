@@ -355,7 +355,7 @@ class PodLife:
         self, each: RunningContainer, kind: str, probing: Probing, problem: str | None
     ) -> bool:
         """Take a probe's answer; return whether the container is ended for it."""
-        failed = probing.take(success=problem is None, now=self.node.clock.now())
+        failed = probing.take_answer(success=problem is None, now=self.node.clock.now())
         if problem is not None and probing.failures <= probing.spec.get("failureThreshold", 3):
             word = kind.removesuffix("Probe").capitalize()
             self._warn("Unhealthy", f"{word} probe failed: {problem}")

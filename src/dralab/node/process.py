@@ -89,7 +89,7 @@ class ProcessRuntime:
             running = list(self._running.get(pod_uid, ()))
         return reaches_only(port, {group for each in running for group in each.groups()})
 
-    def forget(self, pod_uid: str) -> None:
+    def forget_pod(self, pod_uid: str) -> None:
         """Remove the directory of a pod that is gone, and with it its volumes."""
         if self._root is not None:
             shutil.rmtree(self._root / pod_uid, ignore_errors=True)
@@ -138,7 +138,7 @@ class ProcessRuntime:
                 line.flush()
 
     def over(self, container: "ProcessContainer") -> None:
-        """Forget a container; what it shares with others of its pod stays until `forget`."""
+        """Forget a container; what it shares with others of its pod stays until `forget_pod`."""
         shutil.rmtree(container.directory, ignore_errors=True)
         uid = container.start.pod_uid
         with self._lock:

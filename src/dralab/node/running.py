@@ -144,7 +144,7 @@ class Probing:
     failures: int = 0
     asked: bool = False
 
-    def take(self, *, success: bool, now: int) -> bool:
+    def take_answer(self, *, success: bool, now: int) -> bool:
         """Take one answer; return whether the probe has now failed for good."""
         self.next = now + max(1, self.spec.get("periodSeconds", 10)) * SECOND
         if success:

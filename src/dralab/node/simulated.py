@@ -45,7 +45,7 @@ class SimulatedRuntime:
         """Nothing of a pod listens."""
         return False
 
-    def forget(self, pod_uid: str) -> None:
+    def forget_pod(self, pod_uid: str) -> None:
         """Containers that are simulated share nothing."""
 
 

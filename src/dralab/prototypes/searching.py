@@ -38,7 +38,7 @@ class SearchedCluster(ABC):
     @cached_property
     def filters(self) -> NodeFilters:
         """The nodes, with the room that bound pods leave."""
-        return NodeFilters(self.of("v1", "Node"), self.pods())
+        return NodeFilters(self.objects_of_kind("v1", "Node"), self.pods())
 
     def key(self, item: Mapping[str, Any]) -> Key:
         """Return apiVersion, kind, namespace and name of an object."""
@@ -46,7 +46,7 @@ class SearchedCluster(ABC):
         default = "" if kind in self.cluster_kinds else "default"
         return (api_version, kind, namespace or default, name)
 
-    def of(self, api_version: str, kind: str) -> list[JsonDict]:
+    def objects_of_kind(self, api_version: str, kind: str) -> list[JsonDict]:
         """Return the objects of a kind, in the order in which they came."""
         return [item for key, item in self.objects.items() if key[:2] == (api_version, kind)]
 

@@ -239,7 +239,7 @@ class Caches:
         self._unseen = 0  # caches that have not seen their collection: asked for at every turn
         self._listeners: list[Callable[[], None]] = []
 
-    def of(
+    def cache_for(
         self, resource: Resource, *, label_selector: str = "", field_selector: str = ""
     ) -> Cache:
         """Return the cache of a collection; the same one for the same question."""

@@ -100,6 +100,6 @@ class LiveEngine:
                     continue
                 wait = when - self.clock.now()
                 if wait <= 0:
-                    return self._events.take()
+                    return self._events.take_event()
                 self._changed.wait(min(wait / SECOND, LONGEST_WAIT))
             return None

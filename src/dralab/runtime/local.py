@@ -196,7 +196,7 @@ class LocalWatch:
         """Return the next change; None where there is none within `timeout` seconds."""
         while not self._events:
             self._news.clear()
-            self._events.extend(self._subscription.take())
+            self._events.extend(self._subscription.take_items())
             if self._events:
                 break
             cut = self._subscription.cut

@@ -41,7 +41,7 @@ class Manager:
         self, resource: Resource, *, label_selector: str = "", field_selector: str = ""
     ) -> Cache:
         """Return the cache of a collection, shared by all who ask."""
-        return self.caches.of(
+        return self.caches.cache_for(
             resource, label_selector=label_selector, field_selector=field_selector
         )
 

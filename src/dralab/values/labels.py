@@ -159,20 +159,20 @@ class _Parser:
     def peek(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
-    def take(self) -> str:
+    def take_token(self) -> str:
         token = self.peek()
         self.at += 1
         return token
 
     def expect(self, token: str, expected: str) -> None:
-        found = self.take()
+        found = self.take_token()
         if found != token:
             raise SelectorError(
                 f"unable to parse requirement: found '{found}', expected: {expected}"
             )
 
     def word(self) -> str:
-        token = self.take()
+        token = self.take_token()
         if not token or token in "=!,()<>" or token in {"==", "!="}:
             raise SelectorError(
                 f"unable to parse requirement: found '{token}', expected: identifier"
@@ -181,23 +181,23 @@ class _Parser:
 
     def requirement(self) -> Requirement:
         if self.peek() == "!":
-            self.take()
+            self.take_token()
             return Requirement(self.word(), "DoesNotExist")
         key = self.word()
         match self.peek():
             case "" | ",":
                 return Requirement(key, "Exists")
             case "=" | "==":
-                self.take()
+                self.take_token()
                 return Requirement(key, "In", (self.value(),))
             case "!=":
-                self.take()
+                self.take_token()
                 return Requirement(key, "NotIn", (self.value(),))
             case ">" | "<" as sign:
-                self.take()
+                self.take_token()
                 return Requirement(key, "Gt" if sign == ">" else "Lt", (self.word(),))
             case "in" | "notin" as operator:
-                self.take()
+                self.take_token()
                 return Requirement(key, "In" if operator == "in" else "NotIn", self.values())
             case other:
                 raise SelectorError(
@@ -209,7 +209,7 @@ class _Parser:
         return "" if self.peek() in {"", ","} else self.word()
 
     def values(self) -> tuple[str, ...]:
-        found = self.take()
+        found = self.take_token()
         if found != "(":
             raise SelectorError(f"unable to parse requirement: found '{found}' expected: '('")
         values: list[str] = []
@@ -218,7 +218,7 @@ class _Parser:
                 values.append("")
             else:
                 values.append(self.word())
-            separator = self.take()
+            separator = self.take_token()
             if separator == ")":
                 return tuple(dict.fromkeys(values))
             if separator != ",":

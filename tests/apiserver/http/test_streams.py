@@ -138,7 +138,7 @@ def test_a_reader_that_is_too_slow_is_cut_off() -> None:
     assert not feed.put(b"678901")
     assert feed.done
     assert feed.cut == "the reader is slow: 11 bytes wait for it"
-    assert feed.take() == ()
+    assert feed.take_items() == ()
 
 
 def test_a_producer_that_offers_waits_for_its_reader() -> None:
@@ -148,9 +148,9 @@ def test_a_producer_that_offers_waits_for_its_reader() -> None:
     offering.start()
     offering.join(0.05)
     assert offering.is_alive()
-    assert feed.take() == (piece,)
+    assert feed.take_items() == (piece,)
     offering.join(10)
-    assert feed.take() == (b"more",)
+    assert feed.take_items() == (b"more",)
     assert feed.offer(piece)
     offering = threading.Thread(target=feed.offer, args=(b"more",))
     offering.start()

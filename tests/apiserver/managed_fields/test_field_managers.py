@@ -11,8 +11,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.managed_fields import ConflictError, FieldManager, apply, update
 from dralab.apiserver.managed_fields.entries import ANCIENT
 
-DEPLOYMENT = Schemas.standard().of("apps/v1", "Deployment")
-CONFIG_MAP = Schemas.standard().of("v1", "ConfigMap")
+DEPLOYMENT = Schemas.standard().schema_of("apps/v1", "Deployment")
+CONFIG_MAP = Schemas.standard().schema_of("v1", "ConfigMap")
 FOO = custom(
     {
         "type": "object",

@@ -38,7 +38,7 @@ class Session:
         self.crds = {}
 
     def schema(self, api_version, kind):
-        return STANDARD.of(api_version, kind) or self.crds.get((api_version, kind))
+        return STANDARD.schema_of(api_version, kind) or self.crds.get((api_version, kind))
 
     def saw(self, answer):
         if not isinstance(answer, dict):

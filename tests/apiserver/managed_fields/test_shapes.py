@@ -8,7 +8,7 @@ from dralab.apiserver.managed_fields import typed
 from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.managed_fields.shapes import FieldSetCache, shape_of
 
-POD = Form.of(Schemas.standard().of("v1", "Pod"))
+POD = Form.from_schema(Schemas.standard().schema_of("v1", "Pod"))
 TEXTS = st.sampled_from(["a", "b", ""])
 CONTAINERS = st.lists(
     st.fixed_dictionaries(

@@ -203,7 +203,7 @@ def check(answer, *about):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.api_version} {kind.plural}")
 def test_every_write_of_anything_gets_an_answer(kind):
-    schema = Schemas.standard().of(kind.api_version, kind.kind)
+    schema = Schemas.standard().schema_of(kind.api_version, kind.kind)
     assert schema is not None
     for seed in range(6):
         maker = Maker(seed, junk=0 if seed < 3 else 0.04)
@@ -214,7 +214,7 @@ def test_every_write_of_anything_gets_an_answer(kind):
 
 @pytest.mark.parametrize("kind", ONCE_GOOD, ids=lambda kind: f"{kind.api_version} {kind.plural}")
 def test_good_objects_with_something_else_in_them_get_an_answer(kind):
-    schema = Schemas.standard().of(kind.api_version, kind.kind)
+    schema = Schemas.standard().schema_of(kind.api_version, kind.kind)
     assert schema is not None
     good = {"spec": GOOD[kind.group, kind.plural]}
     stored = 0

@@ -92,7 +92,7 @@ def red(stored: Stored) -> bool:
 
 def read(watch: Subscription[bytes]) -> list[str]:
     text = b""
-    while items := watch.take():
+    while items := watch.take_items():
         text += b"".join(items)
     return text.decode().splitlines()
 
@@ -164,7 +164,7 @@ def test_watchers_who_want_the_same_share_each_line(place: Place) -> None:
     place.paint("a", "red")
     assert spelling.made == ["ADDED"]
     assert [read(watch) for watch in watches] == [["ADDED ns/a red 2"]] * 6
-    pieces = [watch.take() for watch in watches]
+    pieces = [watch.take_items() for watch in watches]
     assert pieces == [()] * 6
     assert place.hub.held == 0
 
@@ -223,7 +223,7 @@ def test_a_slow_watcher_is_cut_off_and_stops_no_other(place: Place) -> None:
         place.paint(f"p{index}", "red")
         seen += read(quick)
     assert slow.cut == "the watcher is slow: 72 bytes wait for it"
-    assert slow.take() == ()
+    assert slow.take_items() == ()
     assert len(seen) == 10
     assert (quick.cut, place.hub.watchers, place.hub.held) == (None, 1, 0)
 
@@ -274,7 +274,7 @@ def test_a_start_of_many_objects_comes_in_pieces(place: Place) -> None:
             place.paint(f"p{index:04}", "red" * 100)
     watch = place.hub.open(place.present(), Lines())
     sizes = []
-    while items := watch.take():
+    while items := watch.take_items():
         sizes.append(sum(len(item) for item in items))
     assert max(sizes) < 70_000
     assert sum(sizes) > 300_000

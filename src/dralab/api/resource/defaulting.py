@@ -100,7 +100,7 @@ def _forget_deallocated(new: JsonDict, old: Mapping[str, Any]) -> None:
     if not entries:
         return
     gone = _allocated(old) - _allocated(new)
-    if kept := [entry for entry in entries if SharedDevice.of(entry) not in gone]:
+    if kept := [entry for entry in entries if SharedDevice.from_entry(entry) not in gone]:
         new["status"]["devices"] = kept
     else:
         del new["status"]["devices"]
@@ -109,7 +109,7 @@ def _forget_deallocated(new: JsonDict, old: Mapping[str, Any]) -> None:
 def _allocated(claim: Mapping[str, Any]) -> set[SharedDevice]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
-    return {SharedDevice.of(result) for result in results}
+    return {SharedDevice.from_entry(result) for result in results}
 
 
 def _operator(toleration: JsonDict) -> None:

@@ -62,7 +62,7 @@ def add_pool_problems(read: Manifests) -> None:
     """
     found = _repeated(read.objects)
     pools: dict[tuple[str, str], list[Manifest]] = {}
-    for item in read.of("ResourceSlice", GROUP):
+    for item in read.of_kind("ResourceSlice", GROUP):
         spec = item.object["spec"]
         pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(item)
     for slices in pools.values():

@@ -113,7 +113,7 @@ class InProcess:
         if question.seconds > 2:
             self.hub.bookmark(watch)
         lines: list[bytes] = []
-        while items := watch.take():
+        while items := watch.take_items():
             lines += b"".join(items).splitlines()
         watch.close()
         return Reply(200, dict(answer.headers), b"", [json.loads(line) for line in lines])

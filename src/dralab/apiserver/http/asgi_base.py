@@ -224,7 +224,7 @@ class AsgiBase(ABC):
             while not source.done:
                 await news.wait()
                 news.clear()
-                while items := source.take():
+                while items := source.take_items():
                     await pass_on(items)
         except asyncio.CancelledError:
             if not source.cut:

@@ -16,7 +16,7 @@ class Feed:
     >>> feed.put(b"line\n")
     True
     >>> feed.end()
-    >>> feed.take(), feed.done
+    >>> feed.take_items(), feed.done
     ((b'line\n',), True)
     """
 
@@ -85,7 +85,7 @@ class Feed:
         """Whether nothing more will come."""
         return self._closed or self.cut is not None or (self._ended and not self._items)
 
-    def take(self) -> Sequence[bytes]:
+    def take_items(self) -> Sequence[bytes]:
         """Return what has come."""
         with self._lock:
             found = tuple(self._items)

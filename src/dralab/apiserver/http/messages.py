@@ -78,7 +78,7 @@ class Source(Protocol):
         """Why the source has ended before its end; None while it has not."""
         ...
 
-    def take(self) -> Sequence[bytes]:
+    def take_items(self) -> Sequence[bytes]:
         """Return what has come; nothing where all has been taken."""
         ...
 

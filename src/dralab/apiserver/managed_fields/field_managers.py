@@ -91,7 +91,7 @@ def update(
         if not owners:
             # Nobody owned anything: upstream does not begin to track on an update.
             return []
-    form = Form.of(schema)
+    form = Form.from_schema(schema)
     more, less = _compared(live or {}, new, form)
     owner = Owner.updater(writer.manager, writer.api_version, writer.subresource)
     return written(_after_update(owners, owner, more, less, writer))
@@ -101,7 +101,7 @@ def _created(
     new: Mapping[str, Any], schema: Schema | None, writer: FieldManager
 ) -> list[dict[str, Any]]:
     """Return the one entry of a new object; the common case, without sets of anybody else's."""
-    form = Form.of(schema)
+    form = Form.from_schema(schema)
     trackable = _trackable(new)
     shape = shape_of(trackable, form)
     fields = None if shape is None else SHAPES.get(form, shape)
@@ -168,7 +168,7 @@ def apply(
     does not fit. Where nothing changes, neither do the times of the entries.
     """
     _check(config, schema, writer)
-    form = Form.of(schema)
+    form = Form.from_schema(schema)
     try:
         result = _applied(live, config, form, writer, force=force)
     except ConflictError as conflict:
@@ -216,7 +216,7 @@ def _check(config: Mapping[str, Any], schema: Schema | None, writer: FieldManage
             "Incorrect version specified in apply patch. "
             f"Specified patch version: {version}, expected: {writer.api_version}"
         )
-    wrong = list(typed.misfits(dict(config), Form.of(schema)))
+    wrong = list(typed.misfits(dict(config), Form.from_schema(schema)))
     if wrong:
         named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         listed = wrong[0] if len(wrong) == 1 else "errors:\n" + "".join(f"  {w}\n" for w in wrong)
@@ -269,7 +269,7 @@ def _applied(
 
 
 def _fresh(config: Mapping[str, Any]) -> JsonDict:
-    found = typed.merged(typed.MISSING, dict(config), Form.of(None))
+    found = typed.merged(typed.MISSING, dict(config), Form.from_schema(None))
     return dict(found)
 
 

@@ -70,7 +70,7 @@ class Form:
             self.zeros = Messages.standard().zeros(message_of(schema.name))
 
     @staticmethod
-    def of(schema: Schema | None) -> "Form":
+    def from_schema(schema: Schema | None) -> "Form":
         """Return a schema's form; the same one each time."""
         if schema is None:
             return DEDUCED
@@ -85,11 +85,13 @@ class Form:
         if found is None:
             fields = self._schema.properties if self._schema is not None else NOTHING
             if name in fields:
-                found = self._below[name] = Form.of(fields[name])
+                found = self._below[name] = Form.from_schema(fields[name])
             else:
                 found = self._rest
                 if found is None:
-                    found = Form.of(self._schema.values if self._schema is not None else None)
+                    found = Form.from_schema(
+                        self._schema.values if self._schema is not None else None
+                    )
                     self._rest = found
         return found
 
@@ -107,7 +109,9 @@ class Form:
     def element(self) -> "Form":
         """The form of what a list holds."""
         if self._element is None:
-            self._element = Form.of(self._schema.item if self._schema is not None else None)
+            self._element = Form.from_schema(
+                self._schema.item if self._schema is not None else None
+            )
         return self._element
 
     def seen(self, value: Any) -> Kind:

@@ -37,7 +37,7 @@ class FieldSetCache:
 def shape_of(value: Mapping[str, Any], form: Form) -> Shape | None:
     """Return the shape of a mapping; None for one that is not worth remembering.
 
-    >>> form = Form.of(None)
+    >>> form = Form.from_schema(None)
     >>> shape_of({"a": {"b": 1}}, form) == shape_of({"a": {"b": 2}}, form)
     True
     """

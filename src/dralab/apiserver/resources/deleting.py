@@ -134,7 +134,7 @@ def _delete(
     finalizers = _finalizers(meta, options)
     finalizers += [
         name
-        for name in context.rules.of(kind).deletion_finalizers()
+        for name in context.rules.strategy_of(kind).deletion_finalizers()
         if "deletionTimestamp" not in meta and name not in finalizers
     ]
     if finalizers != (meta.get("finalizers") or []):
@@ -182,7 +182,7 @@ def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
         value["metadata"] = meta = {**ordered, **marks}
         if "generation" in meta and _is_graceful(kind):
             meta["generation"] += 1
-    context.rules.of(kind).marked(value, rfc3339(now))
+    context.rules.strategy_of(kind).marked(value, rfc3339(now))
 
 
 CRDS = "apiextensions.k8s.io/customresourcedefinitions"

@@ -19,9 +19,9 @@ UNTRACKED: Final = frozenset({"binding", "eviction"})
 def schema_of(context: Context, kind: Kind) -> Schema | None:
     """Return the schema of a kind; None where nothing is known of it."""
     if kind.custom is not None:
-        found: Schema | None = context.rules.of(kind).schema(kind.version)
+        found: Schema | None = context.rules.strategy_of(kind).schema(kind.version)
         return found or schemas.custom(None)
-    return Schemas.standard().of(kind.api_version, kind.kind)
+    return Schemas.standard().schema_of(kind.api_version, kind.kind)
 
 
 def writer(
@@ -39,7 +39,7 @@ def writer(
 
 def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ...]:
     if subresource == "status":
-        kept = context.rules.of(kind).status_keeps
+        kept = context.rules.strategy_of(kind).status_keeps
         parts = ("labels", "annotations", "finalizers", "ownerReferences")
         return ("spec", *(f"metadata.{part}" for part in parts if part not in kept))
     return ("status",) if kind.has_status and not subresource else ()

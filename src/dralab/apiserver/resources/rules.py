@@ -57,13 +57,13 @@ class Rules:
         for kind in kinds:
             self.hub_types.setdefault(kind.hub, (kind.api_version, kind.kind))
 
-    def of(self, kind: Kind) -> Strategy:
+    def strategy_of(self, kind: Kind) -> Strategy:
         """Return the rules of a kind."""
         return self.strategies.get(kind.hub, PLAIN)
 
     def default(self, kind: Kind, value: JsonDict) -> None:
         """Fill in what the client left out."""
-        self.of(kind).default(value)
+        self.strategy_of(kind).default(value)
 
     def observe(self, hub: str, observer: Observer) -> None:
         """Call `observer` after each write to a collection, with the store's lock held."""

@@ -19,7 +19,7 @@ from dralab.values.json_types import JsonDict
 def scale_of(context: Context, kind: Kind, stored: Stored) -> JsonDict:
     """Return the Scale of an object."""
     value = context.rules.from_hub(kind, stored.value)
-    paths = context.rules.of(kind).scale_paths(kind.version)
+    paths = context.rules.strategy_of(kind).scale_paths(kind.version)
     meta = value["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     spec: JsonDict = {}
@@ -94,7 +94,7 @@ def put(
         why = "must be greater than or equal to 0"
         error = fields.invalid_value("spec.replicas", replicas, why)
         raise fields.invalid("Scale", name, [error], group="autoscaling")
-    paths = context.rules.of(kind).scale_paths(kind.version)
+    paths = context.rules.strategy_of(kind).scale_paths(kind.version)
 
     def edit(value: JsonDict) -> JsonDict:
         if revision := given.get("resourceVersion"):

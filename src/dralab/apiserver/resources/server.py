@@ -222,7 +222,7 @@ class Resources:
         `resources.extend(pods, {("spec", "deviceClaims"): {...}})`
         """
         rules = self.context.rules
-        rules.strategies[kind.hub] = Extended(rules.of(kind), kind, fields)
+        rules.strategies[kind.hub] = Extended(rules.strategy_of(kind), kind, fields)
 
     def on_kinds_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever kinds came or went."""

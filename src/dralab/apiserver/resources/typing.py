@@ -28,7 +28,7 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
 
 def typed(context: Context, kind: Kind, value: JsonDict) -> tuple[JsonDict, list[str]]:
     """Return an object in its typed form and the paths of unknown fields; DecodingError."""
-    custom = context.rules.of(kind).decode(value, kind.version)
+    custom = context.rules.strategy_of(kind).decode(value, kind.version)
     if custom is not None:
         return custom
     decoder = decoder_of(kind.api_version, kind.kind)

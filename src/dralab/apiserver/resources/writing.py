@@ -39,7 +39,7 @@ def create(
     context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
 ) -> Stored:
     """Store a new object. `value` is in the version of `kind` and belongs to the server now."""
-    rules = context.rules.of(kind)
+    rules = context.rules.strategy_of(kind)
     meta = _given_metadata(context, kind, value, options)
     _check_namespace(kind, meta, namespace)
     value = typing.decoded(context, kind, value, options)
@@ -230,7 +230,7 @@ def update(
             f"the name of the object ({given_name}) does not match the name on the URL ({name})"
         )
     _check_namespace(kind, meta, namespace)
-    rules = context.rules.of(kind)
+    rules = context.rules.strategy_of(kind)
     with context.store.lock:
         live = context.find(key_of(kind, namespace, name))
         if live is None:
@@ -286,7 +286,7 @@ def _replace(
     subresource: str,
 ) -> Stored:
     """Put `value` (fresh, in the stored form, defaulted) in the place of `live`."""
-    rules = context.rules.of(kind)
+    rules = context.rules.strategy_of(kind)
     old = live.value
     old_meta = old["metadata"]
     meta = metadata_of(value)
@@ -351,7 +351,7 @@ def _replace(
 
 
 def _invalid(context: Context, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
-    shown = context.rules.of(kind).in_version(kind.version, kind.kind, errors)
+    shown = context.rules.strategy_of(kind).in_version(kind.version, kind.kind, errors)
     return fields.invalid(kind.kind, name, shown, group=kind.group)
 
 
@@ -373,7 +373,7 @@ def _carried_over(
     context: Context, kind: Kind, value: JsonDict, old: JsonDict, subresource: str
 ) -> JsonDict:
     """Return the new object with what this path may not change taken from the old one."""
-    rules = context.rules.of(kind)
+    rules = context.rules.strategy_of(kind)
     given, before = value["metadata"], old["metadata"]
     if subresource == "status":
         meta = {

@@ -48,7 +48,7 @@ class Subscription(Generic[Item]):
         self._leave = leave
         self._ready: Callable[[], None] | None = None
 
-    def take(self) -> Sequence[Item]:
+    def take_items(self) -> Sequence[Item]:
         """Return the next items to send, about 64 KiB of them; nothing where all has been read."""
         with self.lock:
             if self.initial is not None:

@@ -114,7 +114,7 @@ class Allocations:
                 )
             taken = {device["uuid"] for each in _allocated(state).values() for device in each}
             if lost := sorted({device["uuid"] for device in devices} & taken):
-                self.forget(uid)
+                self.forget_claim(uid)
                 raise DriverError(f'"{lost[0]}" on node "{node}" was given to another claim')
             held = dict(spec_of(state).get("allocatedClaims") or {})
             held[uid] = {"fake": {"devices": [dict(device) for device in devices]}}
@@ -143,7 +143,7 @@ class Allocations:
         if held.pop(uid, None) is not None:
             self._write(state, held)
 
-    def forget(self, uid: str) -> None:
+    def forget_claim(self, uid: str) -> None:
         """Promise a claim nothing any more."""
         self.pending.pop(uid, None)
 

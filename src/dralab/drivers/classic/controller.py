@@ -76,7 +76,7 @@ class ClassicController:
         if new is not None:
             self.claim_queue.add(key_of(new))
         elif old is not None:
-            self.allocations.forget(uid_of(old))
+            self.allocations.forget_claim(uid_of(old))
 
     def _context(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
@@ -175,7 +175,7 @@ class ClassicController:
             # What the pod was promised elsewhere is for others again. Upstream keeps it until the
             # pod comes back: a few pods that wait then make every node look full.
             for _, claim, _ in wanted:
-                self.allocations.forget(uid_of(claim))
+                self.allocations.forget_claim(uid_of(claim))
         self._answer(context, unsuitable, selected)
 
     def _allocate(self, claim: JsonDict, node: str, pod: JsonDict | None = None) -> None:

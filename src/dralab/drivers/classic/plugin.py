@@ -67,7 +67,7 @@ class ClassicPlugin:
     def start(self) -> None:
         """Offer the node's devices, and go on with what was prepared before. ApiError."""
         self._state()
-        self.tell(NOT_READY)
+        self.write_status(NOT_READY)
         env = (f"FAKE_NODE_NAME={self.node}", f"DRA_RESOURCE_DRIVER_NAME={DRIVER}")
         common = CdiDevice("common", ContainerEdits(env=env))
         self.directory.write(file_name(KIND, "common"), Spec(kind=KIND, devices=(common,)))
@@ -99,13 +99,13 @@ class ClassicPlugin:
             return True
 
         self._change(change)
-        self.tell(READY)
+        self.write_status(READY)
 
     def stop(self) -> None:
         """Say that the node's devices are not to be had for now."""
-        self.tell(NOT_READY)
+        self.write_status(NOT_READY)
 
-    def tell(self, status: str) -> None:
+    def write_status(self, status: str) -> None:
         """Write whether the node is ready to prepare claims."""
 
         def change(state: JsonDict) -> bool:

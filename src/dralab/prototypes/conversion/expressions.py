@@ -282,7 +282,9 @@ def driver_word(dialect: str) -> str:
 def drivers_in(expression: NeutralExpression) -> tuple[tuple[str, ...], str]:
     """Return the drivers that an expression names as alternatives, and the text of what is left.
 
-    >>> drivers_in(NeutralExpression("device.driver == 'a' && device.attributes['a'].x == 1", "v1"))[0]
+    >>> drivers_in(
+    ...     NeutralExpression("device.driver == 'a' && device.attributes['a'].x == 1", "v1")
+    ... )[0]
     ('a',)
     """
     try:

@@ -328,7 +328,7 @@ class EvolutionCluster(SearchedCluster):
         return found | ({"nodeName": node} if local else {})
 
     def _of(self, kind: str) -> list[JsonDict]:
-        return self.of(API_VERSION, kind)
+        return self.objects_of_kind(API_VERSION, kind)
 
 
 def _for_driver(configs: Any, driver: str) -> list[Mapping[str, Any]]:

@@ -42,7 +42,7 @@ class K8srmCluster(SearchedCluster):
 
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
-        return self.of("v1", "Pod")
+        return self.objects_of_kind("v1", "Pod")
 
     def pool_nodes(self) -> set[str]:
         """Return the nodes that pools name."""
@@ -250,4 +250,4 @@ class K8srmCluster(SearchedCluster):
         }
 
     def _of(self, kind: str) -> list[JsonDict]:
-        return self.of(API_VERSION, kind)
+        return self.objects_of_kind(API_VERSION, kind)

@@ -166,7 +166,7 @@ def _from_manifests(fields: Fields, complaints: Complaints) -> Fleet:
     for problem in loaded.problems:
         complaints.about(InputError(path, str(problem.message), line=problem.origin.line))
     nodes: dict[str, GpuNode] = {}
-    for manifest in loaded.of("Node"):
+    for manifest in loaded.of_kind("Node"):
         line, title = manifest.origin.line, manifest.title
         if manifest.name in nodes:
             complaints.about(InputError(path, "is given twice", line=line, where=title))

@@ -57,7 +57,7 @@ class SharedDevice:
     share: str = ""
 
     @classmethod
-    def of(cls, entry: JsonObject) -> "SharedDevice":
+    def from_entry(cls, entry: JsonObject) -> "SharedDevice":
         """Return the identity of a result or of a device status."""
         driver, pool, device = (entry.get(name) or "" for name in ("driver", "pool", "device"))
         return cls(driver, pool, device, entry.get("shareID") or "")
@@ -84,7 +84,7 @@ def claim_status_errors(
         lambda item: item.get("uid") or "",
     )
     allocated = {
-        SharedDevice.of(result)
+        SharedDevice.from_entry(result)
         for result in ((allocation or {}).get("devices") or {}).get("results") or ()
     }
     found += set_errors(
@@ -92,7 +92,7 @@ def claim_status_errors(
         None,
         f"{path}.devices",
         lambda item, here: _device_errors(item, here, allocated),
-        SharedDevice.of,
+        SharedDevice.from_entry,
     )
     if reserved and allocation is None:
         text = "may not be specified when `allocated` is not set"
@@ -174,7 +174,7 @@ def _device_errors(device: JsonObject, path: str, allocated: set[SharedDevice]) 
     found += label_errors(f"{path}.device", device.get("device") or "")
     if device.get("shareID") is not None:
         found += share_id_errors(f"{path}.shareID", device["shareID"])
-    identity = SharedDevice.of(device)
+    identity = SharedDevice.from_entry(device)
     if identity not in allocated:
         found.append(invalid_value(path, identity, "must be an allocated device in the claim"))
     conditions = device.get("conditions") or ()

@@ -79,10 +79,10 @@ class EarlyCapacity:
         """How allocations name this capacity: `name;type=topology;…`, types sorted."""
         return key_of(self.name, self.topologies)
 
-    def take(self, request: CapacityRequest) -> tuple[Taken | None, Number]:
+    def take_request(self, request: CapacityRequest) -> tuple[Taken | None, Number]:
         """Return what this capacity gives to a request, and what is still missing.
 
-        >>> EarlyCapacity(name="cpu", kind="block", amount=7, size=3).take(
+        >>> EarlyCapacity(name="cpu", kind="block", amount=7, size=3).take_request(
         ...     CapacityRequest(capacity="cpu", kind="quantity", amount=7)
         ... )[1]
         3

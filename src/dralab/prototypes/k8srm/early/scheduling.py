@@ -255,7 +255,7 @@ def _offer(device: EarlyDevice, request: CapacityRequest) -> tuple[list[Taken], 
     parts: list[Taken] = []
     missing = request
     for capacity in named:
-        given, left = capacity.take(missing)
+        given, left = capacity.take_request(missing)
         if given is not None:
             parts.append(given)
         missing = CapacityRequest(capacity=request.capacity, kind=request.kind, amount=left)

@@ -82,7 +82,7 @@ class Containers:
         """Nothing of a pod listens."""
         return False
 
-    def forget(self, pod_uid: str) -> None:
+    def forget_pod(self, pod_uid: str) -> None:
         """A pod is gone."""
         self._fetched.discard(pod_uid)
         for timed in self._timed.pop(pod_uid, ()):
@@ -93,7 +93,7 @@ class Containers:
     def lose(self, node: str) -> None:
         """A node is down: what ran there is no more, and nobody is told."""
         for uid in sorted(self._by_node.pop(node, ())):
-            self.forget(uid)
+            self.forget_pod(uid)
 
     def _timed_one(
         self, start: ContainerStart, length: int, ended: Callable[[Exit], None]

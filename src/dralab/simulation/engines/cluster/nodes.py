@@ -64,7 +64,7 @@ class SimulatedNodes:
         self._written = {node.name: list(written(node.name)) for node in nodes}
         self._create_classes()
         for node in nodes:
-            self.kubelets.add(self._specs[node.name])
+            self.kubelets.add_node(self._specs[node.name])
 
     @property
     def devices(self) -> dict[str, list[str]]:
@@ -97,7 +97,7 @@ class SimulatedNodes:
     def restore(self, name: str) -> None:
         """Bring a node back; its pods that nobody has missed begin anew."""
         self.cluster.client.delete(LEASES, name, LEASE_NAMESPACE)
-        self.kubelets.add(self._specs[name])
+        self.kubelets.add_node(self._specs[name])
 
     def plugins_of(self, node: str, driver: str) -> list["SimulatedPlugin"]:
         """Return the plugins of a driver on a node; of all where a name is empty."""

@@ -132,7 +132,7 @@ def _pods(path: Path) -> Iterator[tuple[int, TickPod]]:
     loaded = load_manifests([str(path)])
     for problem in loaded.problems:
         raise InputError(path, problem.message, line=problem.origin.line)
-    for manifest in loaded.of("Pod"):
+    for manifest in loaded.of_kind("Pod"):
         metadata, spec = manifest.object.get("metadata") or {}, manifest.object.get("spec") or {}
         annotations = metadata.get("annotations") or {}
         try:
