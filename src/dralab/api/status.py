@@ -26,6 +26,7 @@ CODES: Final[Mapping[str, int]] = {
     "Invalid": 422,
     "TooManyRequests": 429,
     "InternalError": 500,
+    "ServerTimeout": 500,
     "StorageReadError": 500,
     "ServiceUnavailable": 503,
     "Timeout": 504,

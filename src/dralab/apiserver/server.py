@@ -65,7 +65,13 @@ class ApiServer:
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request."""
-        answer = self.application.handle(request)
+        return self._observed(request, self.application.handle(request))
+
+    def handle_apart(self, request: HttpRequest) -> Answer:
+        """Answer a request in a thread beside that of the loop, which may take seconds."""
+        return self._observed(request, self.application.handle_apart(request))
+
+    def _observed(self, request: HttpRequest, answer: Answer) -> Answer:
         for observe in self.observers:
             observe(request, answer)
         return answer

@@ -7,16 +7,18 @@ import time
 import orjson
 import pytest
 
+from dralab.apiserver.http import asgi
 from dralab.apiserver.http.asgi import AsgiApp
-from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.http.messages import HttpRequest, TakesLong
 from dralab.apiserver.server import ApiServer
-from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.storage import Key, MemoryStore
 from watchdog import watched
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 JSON, YAML = "application/json", "application/yaml"
 APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -56,6 +58,31 @@ def entries(count, **more):
     ]  # fmt: skip
 
 
+def definition(schema=None, **version):
+    """Return the definition of widgets."""
+    shape = schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        {
+            "name": "v1",
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": shape},
+            **version,
+        }
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.x.io"},
+        "spec": {
+            "group": "x.io",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "scope": "Namespaced",
+            "versions": versions,
+        },
+    }
+
+
 def duplicates(depth, count):
     head = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"x":'
     inner = b"{" + b",".join([b'"b":1'] * count) + b"}"
@@ -64,10 +91,11 @@ def duplicates(depth, count):
 
 def run(*requests):
     """Return the answers of a server, asked over its loop, which has turns all the while."""
-    server = ApiServer(MemoryStore())
-    server.handle(request("POST", CONFIG_MAPS, config_map("warm")))
+    store = MemoryStore()
 
     async def ask():
+        server = ApiServer(store)
+        server.handle(request("POST", CONFIG_MAPS, config_map("warm")))
         edge = AsgiApp(server)
         edge.loop = asyncio.get_running_loop()
         try:
@@ -75,7 +103,7 @@ def run(*requests):
         finally:
             edge.close()
 
-    with watched():
+    with watched(store):
         return asyncio.run(ask())
 
 
@@ -231,3 +259,172 @@ def test_more_updaters_than_fit_become_one_also_where_there_is_one_already():
     found = orjson.loads(made.content)["metadata"]["managedFields"]
     assert len(found) == 10
     assert sum(entry["manager"] == "ancient-changes" for entry in found) == 1
+
+
+def test_a_large_apply_is_tried_again_where_another_was_faster():
+    server = ApiServer(MemoryStore())
+    server.handle(request("POST", CONFIG_MAPS, config_map()))
+    tries = []
+
+    class Slow:
+        name = "Slow"
+
+        def admit(self, review):
+            """Let somebody else write while the object is looked at."""
+            tries.append(review.name)
+            if len(tries) <= 2:
+                with_label = {"metadata": {"labels": {"seen": str(len(tries))}}}
+                patch = request("PATCH", CONFIG_MAPS + "/c", with_label, MERGE)
+                admission.remove(self)
+                assert server.handle(patch).status == 200
+                admission.append(self)
+
+    admission = server.resources.context.admission
+    admission.append(Slow())
+    asked = request(
+        "PATCH", CONFIG_MAPS + "/c", config_map(data={"k": "v"}), APPLY, "fieldManager=x"
+    )
+    answer = server.handle_apart(asked)
+    assert (answer.status, len(tries)) == (200, 3)
+    found = orjson.loads(answer.content)
+    assert found["metadata"]["labels"] == {"seen": "2"}
+    assert found["data"] == {"k": "v"}
+
+
+def test_a_write_whose_object_never_rests_asks_the_client_to_come_back():
+    server = ApiServer(MemoryStore())
+    server.handle(request("POST", CONFIG_MAPS, config_map()))
+    context = server.resources.context
+
+    class Restless:
+        name = "Restless"
+
+        def admit(self, review):
+            """Change the object whenever somebody else does."""
+            key = Key("configmaps", "default", "c")
+            context.store.update(key, dict(context.store.get(key).value))
+
+    context.admission.append(Restless())
+    asked = request("PATCH", CONFIG_MAPS + "/c", {"data": {"k": "v"}}, MERGE)
+    answer = server.handle_apart(asked)
+    assert answer.status == 500
+    assert orjson.loads(answer.content)["reason"] == "ServerTimeout"
+    assert ("Retry-After", "1") in answer.headers
+
+
+def test_an_object_is_not_stored_once_its_kind_has_gone():
+    server = ApiServer(MemoryStore())
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert server.handle(request("POST", definitions, definition())).status == 201
+    widgets = "/apis/x.io/v1/namespaces/default/widgets"
+
+    class Late:
+        name = "Late"
+
+        def admit(self, review):
+            """Take the kind away while its object is looked at."""
+            admission.remove(self)
+            gone = request("DELETE", definitions + "/widgets.x.io")
+            assert server.handle(gone).status == 200
+
+    admission = server.resources.context.admission
+    admission.append(Late())
+    widget = {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    assert server.handle_apart(request("POST", widgets, widget)).status == 404
+    assert server.store.count("x.io/widgets") == 0
+
+
+LONG = {
+    "a patch of a large object": ("PATCH", CONFIG_MAPS + "/large", {"data": {"k": "v"}}, MERGE, ""),
+    "a replacement of a large object": ("PUT", CONFIG_MAPS + "/large", config_map("large"), JSON, ""),
+    "many objects by label": ("GET", CONFIG_MAPS, b"", JSON, "labelSelector=a%3Db"),
+    "many objects by field": ("GET", CONFIG_MAPS, b"", JSON, "fieldSelector=metadata.name!%3Dx"),
+    "a watch of many objects by label": ("GET", CONFIG_MAPS, b"", JSON, "watch=1&labelSelector=a%3Db"),
+    "the deletion of many objects": ("DELETE", CONFIG_MAPS, b"", JSON, ""),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def filled():
+    server = ApiServer(MemoryStore())
+    server.handle(request("POST", CONFIG_MAPS, config_map("large", data={"k": "v" * 200_000})))
+    for at in range(600):
+        server.handle(request("POST", CONFIG_MAPS, config_map(f"c{at}")))
+    return server
+
+
+@pytest.mark.parametrize(("method", "path", "body", "media", "query"), LONG.values(), ids=LONG)
+def test_what_takes_long_has_not_begun(filled, method, path, body, media, query):
+    asked = request(method, path, body, media, query)
+    asked.brief = True
+    before = filled.store.revision
+    with pytest.raises(TakesLong):
+        filled.handle(asked)
+    assert filled.store.revision == before
+
+
+@pytest.mark.parametrize(
+    "form", ["application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"]
+)
+@pytest.mark.parametrize("path", [CONFIG_MAPS, CONFIG_MAPS + "/large"])
+def test_a_large_answer_in_another_form_takes_long(filled, form, path):
+    asked = request("GET", path)
+    asked.headers = {"accept": form}
+    assert filled.handle(asked).status == 200
+    asked.brief = True
+    with pytest.raises(TakesLong):
+        filled.handle(asked)
+
+
+def test_what_is_small_does_not_take_long(filled):
+    for path, query in [
+        (CONFIG_MAPS, ""),
+        (CONFIG_MAPS + "/large", ""),
+        (CONFIG_MAPS, "fieldSelector=metadata.name%3Dc1"),
+        (CONFIG_MAPS, "watch=1&resourceVersion=1&labelSelector=a%3Db"),
+        (PODS, "labelSelector=a%3Db"),
+    ]:
+        asked = request("GET", path, query=query)
+        asked.brief = True
+        filled.handle(asked)
+
+
+def test_what_takes_long_is_answered_all_the_same(filled):
+    async def ask():
+        edge = AsgiApp(filled)
+        edge.loop = asyncio.get_running_loop()
+        answer = await edge.submit(request("GET", CONFIG_MAPS, query="labelSelector=!x"))
+        edge.close()
+        return answer
+
+    answer = asyncio.run(ask())
+    assert len(orjson.loads(answer.content)["items"]) >= 600
+
+
+def test_a_batch_that_takes_long_lets_the_loop_have_turns(monkeypatch):
+    monkeypatch.setattr(asgi, "HELD", 0.0)  # each takes longer than that
+    server = ApiServer(MemoryStore())
+    turns = []
+
+    async def ask():
+        edge = AsgiApp(server)
+        edge.loop = asyncio.get_running_loop()
+
+        async def count():
+            while True:
+                turns.append(server.store.revision)
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        names = [f"c{at}" for at in range(10)]
+        asked = [edge.submit(request("POST", CONFIG_MAPS, config_map(name))) for name in names]
+        answers = await asyncio.gather(*asked)
+        counting.cancel()
+        edge.close()
+        return answers
+
+    answers = asyncio.run(ask())
+    assert [answer.status for answer in answers] == [201] * 10
+    revisions = [int(orjson.loads(each.content)["metadata"]["resourceVersion"]) for each in answers]
+    assert revisions == sorted(revisions)
+    assert len(set(turns)) >= 10  # one was stored between two turns

@@ -9,7 +9,6 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
-from dralab.apiserver.storage import Store
 from dralab.objects import quota
 from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
@@ -27,8 +26,7 @@ class QuotaLimits:
 
     name = "ResourceQuota"
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self) -> None:
         self.namespaces: Counter[str] = Counter()
 
     def stored(self, before: JsonDict | None, after: JsonDict | None) -> None:
@@ -45,7 +43,7 @@ class QuotaLimits:
             return
         kind = review.kind
         asked = quota.usage(kind.plural, kind.group, review.value)
-        for stored in self.store.list(HUB, review.namespace).items:
+        for stored in review.all_of(HUB, review.namespace):
             spec = spec_of(stored.value)
             if quota.selects(spec, kind.plural, kind.group, review.value):
                 self._check(review, stored.value, spec.get("hard") or {}, asked)
@@ -83,7 +81,7 @@ class QuotaLimits:
         return [
             (plural, group, stored.value)
             for hub, (plural, group) in sorted(hubs.items())
-            for stored in self.store.list(hub, review.namespace).items
+            for stored in review.all_of(hub, review.namespace)
         ]
 
     def _must_say(self, review: Review, name: str, hard: JsonDict) -> None:

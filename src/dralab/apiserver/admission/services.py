@@ -54,6 +54,8 @@ class ServiceAddresses:
         kind = spec.get("type")
         if kind == "ExternalName":
             return
+        # What is free depends on every service there is.
+        review.all_of("services", "")
         before = ((review.old or {}).get("spec") or {}) if review.old else {}
         self._address(review, spec, before)
         self._families(spec)

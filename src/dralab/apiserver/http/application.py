@@ -5,6 +5,8 @@ transport.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -12,17 +14,27 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
 from dralab.apiserver.http import bodies, negotiation, routing
 from dralab.apiserver.http.authentication import Authenticator, Everyone, bearer, unauthorized
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
 from dralab.apiserver.http.guard import Guard, name_of
-from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.messages import (
+    HEAVY,
+    YAML_WRITTEN,
+    Answer,
+    HttpRequest,
+    HttpResponse,
+    TakesLong,
+    WatchStream,
+)
 from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.pages import Pages, ServerVersion
 from dralab.apiserver.http.routing import NoSuchGroup, Route
-from dralab.apiserver.resources.context import shown
+from dralab.apiserver.resources.context import key_of, shown
 from dralab.apiserver.resources.options import (
+    ListOptions,
     Query,
     User,
     WriteOptions,
@@ -34,7 +46,14 @@ from dralab.apiserver.resources.options import (
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.server import Resources, success
-from dralab.apiserver.storage import StorageUnavailable, Stored
+from dralab.apiserver.storage import (
+    Changed,
+    Damaged,
+    Key,
+    OptimisticStore,
+    StorageUnavailable,
+    Stored,
+)
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.tabular import TableEncoder
@@ -70,6 +89,14 @@ SHOWN_WHEN_DELETED: Final = frozenset(
     }
 )  # fmt: skip
 WARNINGS: Final = 20  # damaged objects that a list names one by one
+WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
+MANY: Final = 500  # objects that may be looked at one by one without a thought
+TYPICAL: Final = 1024  # bytes of one object
+DELETED: Final = 512  # bytes of JSON whose reading takes as long as a deletion
+COPIED: Final = 200  # times as fast as reading
+SAMPLES: Final = 16  # objects of a list whose size is guessed
+PRETTY: Final = 4  # times as fast as checking what was read
+TRIES: Final = 8  # of a write whose object others keep changing
 # Kinds that are asked and never stored.
 ASKED: Final = ("create",)
 Connector = Callable[[HttpRequest, Route, User], Answer]
@@ -123,8 +150,53 @@ class Application:
             text = f"the store takes no writes: {error}"
             return refusal(ApiError("ServiceUnavailable", text, details=details))
         if wants_pretty(request) and isinstance(answer, HttpResponse):
+            if request.method == "GET":
+                _check_brief(request, len(answer.content) // PRETTY)
             return pretty(answer)
         return answer
+
+    def handle_apart(self, request: HttpRequest) -> Answer:
+        """Answer one request in a thread beside that of the loop, which may take seconds.
+
+        What it writes is thought of outside of the store's lock, and thought of again where
+        others have changed what it had read.
+        """
+        if request.method not in WRITES:
+            return self.handle(request)
+        below = self.resources.context.store
+        for _ in range(TRIES):
+            store = OptimisticStore(below)
+            found = copy(self)
+            found.resources = self.resources.over(store)
+            try:
+                self._keep_kind(request, store)
+                return found.handle(request)
+            except Changed:
+                continue
+        return refusal(
+            ApiError(
+                "ServerTimeout",
+                f"The {request.method} operation against {request.path} could not be completed at "
+                "this time, please try again.",
+                details={"retryAfterSeconds": 1},
+            )
+        )
+
+    def _keep_kind(self, request: HttpRequest, store: OptimisticStore) -> None:
+        """Have a request see the definition of its kind: where that changes, all of it does."""
+        route = self._route(request)
+        if route is not None and route.kind.custom is not None:
+            with suppress(Damaged):
+                store.get(Key(DEFINITIONS, "", f"{route.kind.plural}.{route.kind.group}"))
+
+    def _route(self, request: HttpRequest) -> Route | None:
+        """Return where a request goes; None where it is not for a resource."""
+        parts = routing.segments_of(request.path)
+        depth = len(parts)
+        if (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis"):
+            with suppress(ApiError, NoSuchGroup):
+                return routing.route(parts, self.resources.kinds)
+        return None
 
     def _user(self, request: HttpRequest) -> User:
         header = request.headers.get("authorization", "")
@@ -184,6 +256,8 @@ class Application:
         revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
         form = form_for(request, listing=False)
         stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
+        if not self._is_plain(route, form):
+            _check_brief(request, len(stored.encoded) * _times(form))
         return self._object(route, stored, form, query=query)
 
     def _list(self, request: HttpRequest, route: Route, query: Query) -> Answer:
@@ -191,7 +265,11 @@ class Application:
             return self._watch(request, route, query)
         options = list_options(query, watch=False)
         form = form_for(request, listing=True)
+        if request.brief:
+            self._check_selection(request, route, options)
         page = self.resources.list(route.kind, route.namespace, options)
+        if request.brief and not (len(page.items) < MANY and self._is_plain(route, form)):
+            self._check_page(request, route, form, page)
         body: bytes | Sequence[bytes]
         if form.as_ == "Table":
             body = self._tables(route, form, query).page(page)
@@ -204,6 +282,8 @@ class Application:
     def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
         form = form_for(request, listing=True)
         options = list_options(query, watch=True)
+        if request.brief and (options.revision in {"", "0"} or options.send_initial_events):
+            self._check_selection(request, route, options)
         try:
             watching = self.resources.watch(route.kind, route.namespace, options, name=route.name)
         except ApiError as error:
@@ -218,6 +298,43 @@ class Application:
         elif form.as_ == "PartialObjectMetadata":
             encoder = PartialEncoder(form.version)
         return WatchStream(watching=watching, encoder=encoder, headers=JSON)
+
+    def _is_plain(self, route: Route, form: AnswerForm) -> bool:
+        """Whether objects are sent as they are kept."""
+        return not form.as_ and form.encoding == "json" and self.encoder(route).plain
+
+    def _check_selection(self, request: HttpRequest, route: Route, options: ListOptions) -> None:
+        """Raise TakesLong where a selector has to look into much, and no index helps."""
+        if not options.label_selector and not options.field_selector:
+            return
+        kind = route.kind
+        within = route.namespace if kind.namespaced else ""
+        store = self.resources.context.store
+        if self.resources.indexed(kind, options):
+            return
+        count = store.count(kind.hub, within)
+        if count > MANY:
+            raise TakesLong(count * TYPICAL)
+        _check_brief(request, sum(len(each.encoded) for each in store.list(kind.hub, within).items))
+
+    def _check_page(
+        self, request: HttpRequest, route: Route, form: AnswerForm, page: ListPage
+    ) -> None:
+        """Raise TakesLong where writing a list takes long."""
+        if self._is_plain(route, form):
+            step = len(page.items) // SAMPLES
+            weight = step * sum(len(each.encoded) for each in page.items[::step])
+            _check_brief(request, weight // COPIED)
+        else:
+            _check_brief(request, _times(form) * sum(len(each.encoded) for each in page.items))
+
+    def _check_change(self, request: HttpRequest, route: Route, form: AnswerForm) -> None:
+        """Raise TakesLong where what is about to be changed is large already."""
+        key = key_of(route.kind, route.namespace, route.name)
+        with suppress(Damaged):
+            found = self.resources.context.store.get(key)
+            size = len(request.body) if found is None else len(found.encoded)
+            _check_brief(request, size * _times(form))
 
     def _tables(self, route: Route, form: AnswerForm, query: Query) -> "TableEncoder":
         from dralab.apiserver.http.tabular import TableEncoder, included
@@ -262,6 +379,7 @@ class Application:
     def _create(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
         kind = route.kind
         form = form_for(request, listing=False)
+        _check_brief(request, len(request.body) * _times(form))
         options = write_options(query, "CreateOptions", user=user, agent=agent_of(request))
         value = self._body(request, route, options)
         if kind.verbs == ASKED:
@@ -283,6 +401,8 @@ class Application:
 
     def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, listing=False)
+        if request.brief:
+            self._check_change(request, route, form)
         options = write_options(query, "UpdateOptions", user=user, agent=agent_of(request))
         value = self._body(request, route, options)
         stored, created = self.resources.put(
@@ -300,6 +420,8 @@ class Application:
 
     def _patch(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, listing=False)
+        if request.brief:
+            self._check_change(request, route, form)
         patch_type, patch, options = self._patch_body(request, route, user, query)
         stored, created = self.resources.patch(
             route.kind,
@@ -361,6 +483,8 @@ class Application:
         form = form_for(request, listing=False)
         options = delete_options(query, self._delete_options(request))
         chosen = list_options(query, watch=False)
+        count = self.resources.context.store.count(route.kind.hub, route.namespace)
+        _check_brief(request, count * DELETED)
         page = self.resources.delete_collection(
             route.kind, route.namespace, chosen, options, user=user
         )
@@ -377,6 +501,8 @@ class Application:
                 return self._get(request, route, query)
             return (self._update if verb == "update" else self._patch)(request, route, user, query)
         form = form_for(request, listing=False)
+        if request.brief:
+            self._check_change(request, route, form)
         patch_type: PatchType = "merge"
         body: Any = None
         if verb == "patch":
@@ -406,6 +532,17 @@ class Application:
 
 
 # --- small steps ------------------------------------------------------------------------------
+
+
+def _check_brief(request: HttpRequest, weight: int) -> None:
+    """Raise TakesLong where a request is heavy, and others wait behind it."""
+    if request.brief and weight > HEAVY:
+        raise TakesLong(weight)
+
+
+def _times(form: AnswerForm) -> int:
+    """Return how many times as long as reading JSON it takes to write a form."""
+    return YAML_WRITTEN if form.encoding == "yaml" else 1
 
 
 @lru_cache(maxsize=4096)

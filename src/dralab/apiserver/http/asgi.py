@@ -7,6 +7,7 @@ here runs in parallel; other threads of the process share the store through its 
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,14 @@ from dralab.apiserver.http.asgi_base import (
     refused,
     started,
 )
-from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.messages import (
+    HEAVY,
+    Answer,
+    HttpRequest,
+    HttpResponse,
+    TakesLong,
+    WatchStream,
+)
 from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 
@@ -33,8 +41,10 @@ logger = logging.getLogger(__name__)
 SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a real server's does
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
-HEAVY: Final = 128 * 1024  # bytes of a body whose reading may take a tenth of a second
+LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
+HELD: Final = 0.05  # seconds of CPU time after which a batch lets the loop have a turn
 EVENTS: Final = "/events"  # in the path of records, which nobody waits for
+Asked = tuple[HttpRequest, "asyncio.Future[Outcome]"]
 
 
 class Served(Protocol):
@@ -48,7 +58,11 @@ class Served(Protocol):
         ...
 
     def handle(self, request: HttpRequest) -> Answer:
-        """Answer a request; it raises nothing that a client could cause."""
+        """Answer a request; it raises nothing that a client could cause, but for TakesLong."""
+        ...
+
+    def handle_apart(self, request: HttpRequest) -> Answer:
+        """Answer a request in a thread beside that of the loop, which may take seconds."""
         ...
 
     def tick(self) -> None:
@@ -62,9 +76,9 @@ class AsgiApp(AsgiBase):
     def __init__(self, served: Served, limits: AsgiLimits | None = None) -> None:
         super().__init__(limits)
         self.served = served
-        self._waiting: list[tuple[HttpRequest, asyncio.Future[Outcome]]] = []
+        self._waiting: list[Asked] = []
         self._bookmarks: asyncio.TimerHandle | None = None
-        self._heavy: ThreadPoolExecutor | None = None
+        self._apart: dict[str, ThreadPoolExecutor] = {}
         self._under_way: set[asyncio.Future[Outcome]] = set()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -77,9 +91,9 @@ class AsgiApp(AsgiBase):
         if self._bookmarks is not None:
             self._bookmarks.cancel()
         self._bookmarks = None
-        if self._heavy is not None:
-            self._heavy.shutdown(wait=False, cancel_futures=True)
-            self._heavy = None
+        for lane in self._apart.values():
+            lane.shutdown(wait=False, cancel_futures=True)
+        self._apart.clear()
         super().close()
 
     def admit(self, request: HttpRequest) -> None:
@@ -91,25 +105,28 @@ class AsgiApp(AsgiBase):
     def submit(self, request: HttpRequest) -> asyncio.Future[Outcome]:
         """Have a request answered in the batch of this turn; a large one in a thread of its own."""
         loop = asyncio.get_running_loop()
-        if len(request.body) > HEAVY:
-            return self._heavily(request, loop)
+        if request.body and (weight := request.weight) > HEAVY:
+            return self._answered_apart(request, weight)
+        request.brief = True
         future: asyncio.Future[Outcome] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._turn)
         self._waiting.append((request, future))
         return future
 
-    def _heavily(
-        self, request: HttpRequest, loop: asyncio.AbstractEventLoop
-    ) -> asyncio.Future[Outcome]:
-        """Have a request answered in the one thread for large bodies.
+    def _answered_apart(self, request: HttpRequest, weight: int) -> asyncio.Future[Outcome]:
+        """Have a request answered in a thread for such, while the loop has its turns.
 
-        Reading megabytes takes seconds, during which the loop has its turns. The thread shares the
-        server with the loop as any other thread of the process does: through the store's lock.
+        There are two: what takes seconds does not keep waiting what takes tenths of a second. They
+        share the server with the loop through the store's lock, which they hold for moments.
         """
-        if self._heavy is None:
-            self._heavy = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-bodies")
-        answered: asyncio.Future[Outcome] = loop.run_in_executor(self._heavy, self._answer, request)
+        lane = "large-requests" if weight > LARGE else "heavy-requests"
+        if lane not in self._apart:
+            self._apart[lane] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=lane)
+        request.brief = False
+        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().run_in_executor(
+            self._apart[lane], self._answer_apart, request
+        )
         self._under_way.add(answered)
         answered.add_done_callback(self._under_way.discard)
         return answered
@@ -121,20 +138,21 @@ class AsgiApp(AsgiBase):
 
     def _turn(self) -> None:
         waiting = self._next()
-        outcomes = self._batch([one for one in waiting if "watch" not in one[0].query])
-        outcomes += [
-            (future, self._open(request)) for request, future in waiting if "watch" in request.query
-        ]
-        for future, outcome in outcomes:
-            if not future.done():
-                future.set_result(outcome)
-            else:
+        answered = self._batch([one for one in waiting if "watch" not in one[0].query])
+        answered += [(one, self._open(one[0])) for one in waiting if "watch" in one[0].query]
+        for (request, future), outcome in answered:
+            if isinstance(outcome, TakesLong):
+                if not future.done():
+                    _follow(future, self._answered_apart(request, outcome.weight))
+            elif future.done():
                 abandon(outcome)
+            else:
+                future.set_result(outcome)
         # After the answers: they are sent before the next batch begins.
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._turn)
 
-    def _next(self) -> list[tuple[HttpRequest, asyncio.Future[Outcome]]]:
+    def _next(self) -> list[Asked]:
         """Take the requests of the next batch, in their order, but for events.
 
         A scheduler records an event for each decision, hundreds at a time, and decides one by one:
@@ -149,24 +167,34 @@ class AsgiApp(AsgiBase):
         self._waiting = others[limits.batch :] + records[limits.records :]
         return others[: limits.batch] + records[: limits.records]
 
-    def _batch(
-        self, waiting: Sequence[tuple[HttpRequest, asyncio.Future[Outcome]]]
-    ) -> list[tuple[asyncio.Future[Outcome], Outcome]]:
+    def _batch(self, waiting: Sequence[Asked]) -> list[tuple[Asked, Outcome | TakesLong]]:
+        """Answer requests, as many as there is time for; the others are taken first next time."""
+        answered: list[tuple[Asked, Outcome | TakesLong]] = []
+        until = time.thread_time() + HELD
         try:
             with self.served.store.batch():
-                return [(future, self._answer(request)) for request, future in waiting]
+                for one in waiting:
+                    answered.append((one, self._answer(one[0])))
+                    if time.thread_time() > until:
+                        break
         except StorageUnavailable as error:
             # None of the batch's writes has happened; what only reads is answered anew.
             refusal = _unavailable(error)
-            return [
-                (future, self._answer(request) if request.method == "GET" else refusal)
-                for request, future in waiting
+            answered = [
+                (one, self._answer(one[0]) if one[0].method == "GET" else refusal)
+                for one, _ in answered
             ]
+        if len(answered) < len(waiting):
+            self._waiting[:0] = waiting[len(answered) :]
+        return answered
 
-    def _answer(self, request: HttpRequest) -> Outcome:
+    def _answer(self, request: HttpRequest) -> Outcome | TakesLong:
         """Answer a request; a watch that has no `watch=` in its query begins here too."""
+        served = self.served
         try:
-            answer = self.served.handle(request)
+            answer = served.handle(request) if request.brief else served.handle_apart(request)
+        except TakesLong as condition:
+            return condition
         except StorageUnavailable as error:
             return _unavailable(error)
         except (RecursionError, Unstorable):
@@ -178,7 +206,11 @@ class AsgiApp(AsgiBase):
             return self._watch(answer)
         return answer
 
-    def _open(self, request: HttpRequest) -> Outcome:
+    def _answer_apart(self, request: HttpRequest) -> Outcome:
+        outcome = self._answer(request)
+        return failed() if isinstance(outcome, TakesLong) else outcome  # nothing does, apart
+
+    def _open(self, request: HttpRequest) -> Outcome | TakesLong:
         with self.served.store.lock:
             return self._answer(request)
 
@@ -235,6 +267,20 @@ def _finish(hub: Hub, watch: Subscription[bytes], bookmark: bool) -> None:  # no
     if bookmark:
         hub.bookmark(watch)
     watch.finish()
+
+
+def _follow(future: asyncio.Future[Outcome], other: asyncio.Future[Outcome]) -> None:
+    """Let a future come to what another comes to."""
+
+    def done(_: object) -> None:
+        if other.cancelled():
+            future.cancel()
+        elif future.done():
+            abandon(other.result())
+        else:
+            future.set_result(other.result())
+
+    other.add_done_callback(done)
 
 
 def _unavailable(error: StorageUnavailable) -> HttpResponse:

@@ -130,7 +130,7 @@ class AsgiBase(ABC):
         outcome = await self._outcome(request)
         if isinstance(outcome, HttpResponse):
             if "accept-encoding" in headers:
-                outcome = _compressed(request, outcome)
+                outcome = await _compressed(request, outcome)
             await _respond(outcome, send)
         elif isinstance(outcome, ByteStream):
             await self.stream(
@@ -389,7 +389,7 @@ def _too_large(limit: int) -> HttpResponse:
     return refused(ApiError("RequestEntityTooLarge", text), CLOSE)
 
 
-def _compressed(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+async def _compressed(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
     """Return an answer compressed where that is worth it: never for a client on this machine."""
     if request.peer.startswith(LOOPBACK) or "gzip" not in request.headers["accept-encoding"]:
         return answer
@@ -399,8 +399,10 @@ def _compressed(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
         return answer
     import gzip
 
+    # In a thread, which the interpreter lets run beside this one.
+    packed = await asyncio.to_thread(gzip.compress, content, compresslevel=1)
     return HttpResponse(
         status=answer.status,
         headers=(*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding")),
-        body=gzip.compress(content, compresslevel=1),
+        body=packed,
     )

@@ -14,6 +14,21 @@ from dralab.apiserver.watching.seams import Spelling
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message
 
 
+HEAVY: Final = 128 * 1024
+"""Bytes of JSON whose reading, checking and writing may take a tenth of a second."""
+
+YAML_READ: Final = 10  # times as long as JSON
+YAML_WRITTEN: Final = 20
+
+
+class TakesLong(Exception):  # noqa: N818 - a condition, which no client sees
+    """A request that is to be answered apart: about so many bytes of JSON go through it."""
+
+    def __init__(self, weight: int) -> None:
+        super().__init__(weight)
+        self.weight = weight
+
+
 # Not frozen, as values are elsewhere: they are made for every request, and that takes three times
 # as long. Nobody changes them.
 @dataclass(slots=True, kw_only=True)
@@ -21,7 +36,8 @@ class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
 
     `peer` is the address of the client, for what is written about it alone. `user` is who asks,
-    where the edge has found out before it read the body.
+    where the edge has found out before it read the body. Where others wait, `brief` is set: what
+    would take long raises TakesLong instead, and has not begun.
     """
 
     method: str
@@ -31,6 +47,15 @@ class HttpRequest:
     body: bytes = b""
     peer: str = ""
     user: User | None = None
+    brief: bool = False
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of JSON would take as long to read as the body."""
+        size = len(self.body)
+        if self.body[:1] != b"{" and "yaml" in self.headers.get("content-type", ""):
+            return size * YAML_READ
+        return size
 
 
 @dataclass(slots=True, kw_only=True)

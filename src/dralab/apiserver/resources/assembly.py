@@ -49,7 +49,7 @@ def new_resources(
     rules.adopt(found)
     addresses = ServiceAddresses(randomness.stream("services"))
     rules.observe("services", addresses.stored)
-    limits = QuotaLimits(store)
+    limits = QuotaLimits()
     rules.observe(QUOTAS, limits.stored)
     plugins = built_in_admission() if admission is None else list(admission)
     context = Context(

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -48,8 +49,17 @@ class Context:
         self.indexes = Indexes(self.store, self.rules)
         self._second, self._text = -1, ""
         self._last = 0
+        self.below: Context | None = None
         # Make anew what was derived from objects, after writes were taken back.
         self.reloads: list[Callable[[], None]] = []
+
+    def over(self, store: Store) -> "Context":
+        """Return the same parts over another view of the store, for the verbs of one request."""
+        found = copy(self)
+        found.store = store
+        found.reloads = []  # what was derived belongs to the parts below
+        found.below = self
+        return found
 
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Tell whoever observes a collection that an object of it was written."""
@@ -59,6 +69,8 @@ class Context:
     def wrote(self) -> None:
         """Remember that there was a write."""
         self._last = self.store.revision
+        if self.below is not None:
+            self.below.wrote()
 
     def catch_up(self) -> None:
         """Notice that the store took writes back: its medium failed, and its revision fell.

@@ -21,6 +21,7 @@ from dralab.values.json_types import JsonDict
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+STEP = 64  # deletions at a time
 
 
 def delete(
@@ -55,17 +56,23 @@ def delete_collection(
     user: User = ADMIN,
 ) -> ListPage:
     """Delete what a list shows; return the page, with the objects as they were left."""
-    with context.store.lock, context.store.batch():
-        page = reading.list_page(context, kind, namespace, chosen)
-        found = []
-        for item in page.items:
-            _admit(context, kind, (item.key, item.value), options, user)
-            each = replace(options, uid="", revision="")
-            found.append(_delete(context, kind, item, each)[0])
-        if not chosen.label_selector and not chosen.field_selector:
+    page = reading.list_page(context, kind, namespace, chosen)
+    found: list[Stored] = []
+    each = replace(options, uid="", revision="")
+    # In steps, between which others have their turns. What has gone by then is left out, as in
+    # k8s.io/apiserver `registry/generic/registry` (DeleteCollection).
+    for start in range(0, len(page.items), STEP):
+        with context.store.lock, context.store.batch():
+            for item in page.items[start : start + STEP]:
+                live = context.store.get(item.key)
+                if live is not None:
+                    _admit(context, kind, (live.key, live.value), options, user)
+                    found.append(_delete(context, kind, live, each)[0])
+    if not chosen.label_selector and not chosen.field_selector:
+        with context.store.lock, context.store.batch():
             for key in page.damaged:
-                _erase(context, kind, key, replace(options, uid="", revision=""), user)
-        return ListPage(items=found, revision=page.revision)
+                _erase(context, kind, key, each, user)
+    return ListPage(items=found, revision=page.revision)
 
 
 def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions, user: User) -> Stored:

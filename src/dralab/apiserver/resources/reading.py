@@ -10,6 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import continuation
 from dralab.apiserver.resources.context import Context, key_of, revision_of, too_large
+from dralab.apiserver.resources.indexes import INDEXED
 from dralab.apiserver.resources.options import ListOptions, check_list_options
 from dralab.apiserver.resources.selectors import Selection, selection
 from dralab.apiserver.resources.watches import Watching
@@ -112,6 +113,18 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
     )
 
 
+def is_indexed(kind: Kind, options: ListOptions) -> bool:
+    """Return whether what a list chooses is found without looking at the other objects."""
+    chosen = selection(kind, options.label_selector, options.field_selector)
+    if chosen.name:
+        return True
+    return (
+        chosen.exact is not None
+        and bool(chosen.exact[2])
+        and chosen.exact[0] in INDEXED.get(kind.hub, ())
+    )
+
+
 def _indexed(
     context: Context, kind: Kind, namespace: str, chosen: Selection
 ) -> list[Stored] | None:
@@ -168,9 +181,7 @@ def watch(
                 initial = (one,) if one is not None and wanted else ()
             else:
                 indexed = _indexed(context, kind, within, chosen)
-                if indexed is None:
-                    indexed = list(store.list(kind.hub, within, where=chosen.accepts).items)
-                initial = indexed
+                initial = store.list(kind.hub, within).items if indexed is None else indexed
         elif asked:
             since = asked
             try:
@@ -179,6 +190,9 @@ def watch(
                 raise ApiError(
                     "Expired", f"too old resource version: {asked} ({error.compacted})"
                 ) from error
+    # Outside of the lock; what changes from here on comes after `since`.
+    if chosen.accepts is not None:
+        initial = [stored for stored in initial if chosen.accepts(stored)]
     return Watching(
         resource=kind.hub,
         namespace=within,

@@ -1,6 +1,7 @@
 """The verbs as one object: what in-process clients and the HTTP edge call."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Final
 
 import orjson
@@ -21,7 +22,7 @@ from dralab.apiserver.resources.options import (
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.watches import Watching
-from dralab.apiserver.storage import Stored
+from dralab.apiserver.storage import Store, Stored
 from dralab.values.json_types import JsonDict
 
 EVERYTHING: Final = ListOptions()
@@ -41,6 +42,12 @@ class Resources:
         self.customs = CustomResources(context)
         self.customs.load()
         context.reloads.append(self.customs.load)
+
+    def over(self, store: Store) -> "Resources":
+        """Return the verbs over another view of the store, for one request."""
+        found = copy(self)
+        found.context = self.context.over(store)
+        return found
 
     @property
     def kinds(self) -> Kinds:
@@ -73,6 +80,10 @@ class Resources:
     def list(self, kind: Kind, namespace: str = "", options: ListOptions = EVERYTHING) -> ListPage:
         """Return a page of a collection, of all namespaces where `namespace` is empty."""
         return reading.list_page(self.context, kind, namespace, options)
+
+    def indexed(self, kind: Kind, options: ListOptions) -> bool:
+        """Return whether what a list chooses is found without looking at the other objects."""
+        return reading.is_indexed(kind, options)
 
     def watch(
         self,

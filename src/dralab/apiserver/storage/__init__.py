@@ -21,10 +21,12 @@ from dralab.apiserver.storage.errors import (
 )
 from dralab.apiserver.storage.memory import MemoryStore
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
+from dralab.apiserver.storage.optimistic import Changed, OptimisticStore
 from dralab.apiserver.storage.store import Store
 
 __all__ = [
     "Change",
+    "Changed",
     "Compacted",
     "Damaged",
     "FutureRevision",
@@ -33,6 +35,7 @@ __all__ = [
     "KeyMissing",
     "Listing",
     "MemoryStore",
+    "OptimisticStore",
     "RevisionConflict",
     "StorageError",
     "StorageUnavailable",

@@ -213,7 +213,10 @@ class MemoryStore:
                 collection = collection.at(shown) if collection is not None else None
             if collection is None:
                 return Listing([], shown)
-            return _page(collection.pages(namespace), shown, after, limit, where)
+            pages = collection.pages(namespace)
+            found = _page(pages, shown, after, limit if where is None else None)
+        # Outside of the lock, where nobody waits: looking into objects takes its time.
+        return found if where is None else _chosen(found, where, limit)
 
     def count(self, resource: str, namespace: str = "") -> int:
         """Return how many objects there are."""
@@ -432,7 +435,6 @@ def _page(
     revision: int,
     after: tuple[str, str] | None,
     limit: int | None,
-    where: Filter | None,
 ) -> Listing:
     items: list[Stored] = []
     remaining = 0
@@ -445,17 +447,21 @@ def _page(
                 continue
             if mine == last:
                 start = bisect_right(names, after[1])
-        if limit is None and where is None:
-            items.extend([objects[name] for name in (names[start:] if start else names)])
-            continue
-        for position in range(start, len(names)):
-            if limit is not None and len(items) == limit:
-                remaining += len(names) - position
-                break
-            stored = objects[names[position]]
-            if where is None or where(stored):
-                items.append(stored)
-    if where is None:
-        return Listing(items, revision, remaining, remaining > 0)
-    # A filter hides how many of the rest match; whether any does costs a look at the next page.
-    return Listing(items, revision, None if remaining else 0, remaining > 0)
+        end = len(names) if limit is None else min(len(names), start + limit - len(items))
+        items.extend([objects[name] for name in (names[start:end] if start or limit else names)])
+        remaining += len(names) - end
+    return Listing(items, revision, remaining, remaining > 0)
+
+
+def _chosen(page: Listing, where: Filter, limit: int | None) -> Listing:
+    """Return what a filter lets through.
+
+    It hides how many of the rest match; whether any does costs a look at the next page.
+    """
+    items: list[Stored] = []
+    for stored in page.items:
+        if limit is not None and len(items) == limit:
+            return Listing(items, page.revision, None, more=True)
+        if where(stored):
+            items.append(stored)
+    return Listing(items, page.revision)

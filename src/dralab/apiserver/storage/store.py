@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from threading import RLock
-from typing import Protocol
+from typing import Any, Protocol
 
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
 from dralab.values.json_types import JsonDict
@@ -22,7 +21,10 @@ class Store(Protocol):
     ranges at a revision, watches from a revision, compaction.
     """
 
-    lock: RLock
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What whoever reads or writes in several steps holds; it may be taken again within."""
+        ...
 
     @property
     def revision(self) -> int:

@@ -2,9 +2,10 @@
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
-from dralab.apiserver.storage import Change, Store
+from dralab.apiserver.storage import Change, Store, Stored
 from dralab.apiserver.watching.groups import Groups, pieces_of
 from dralab.apiserver.watching.seams import Spelling, WatchScope
 from dralab.apiserver.watching.subscription import Piece, Subscription
@@ -14,7 +15,8 @@ Item = TypeVar("Item")
 
 # k8s.io/apiserver sends a bookmark about once a minute.
 BOOKMARK_EVERY: Final = 60 * SECOND
-INITIAL_RUN: Final = 64  # initial events made at a time
+INITIAL_RUN: Final = 64  # initial events made at a time,
+INITIAL_WEIGHT: Final = 256 * 1024  # and bytes of their objects, but for the last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,18 +170,34 @@ def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Pi
     if not wanted.initial and not wanted.initial_end and not missed:
         return None
     pieces = _run(watch, missed)
-    # A spelling with a state of its own (a Table sends its columns once) sets out in order.
-    return pieces if watch.spelling.shared else iter(list(pieces))
+    if watch.spelling.shared:
+        return pieces
+    # A spelling with a state of its own (a Table sends its columns once) spells its first event
+    # before any that comes later.
+    return chain(list(islice(pieces, 1)), pieces)
 
 
 def _run(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[Item]]:
     wanted, spelling = watch.wanted, watch.spelling
     initial = wanted.initial
-    for start in range(0, len(initial), INITIAL_RUN):
-        run = initial[start : start + INITIAL_RUN]
+    for run in _runs(initial):
         yield from pieces_of([spelling.event("ADDED", stored) for stored in run])
     if wanted.initial_end:
         yield from pieces_of([spelling.bookmark(wanted.since, initial_end=True)])
     for start in range(0, len(missed), INITIAL_RUN):
         seen = [wanted.seen(change) for change in missed[start : start + INITIAL_RUN]]
         yield from pieces_of([spelling.event(*event) for event in seen if event is not None])
+
+
+def _runs(initial: Sequence[Stored]) -> Iterator[list[Stored]]:
+    """Yield objects in runs that are soon spelled."""
+    run: list[Stored] = []
+    weight = 0
+    for stored in initial:
+        run.append(stored)
+        weight += len(stored.encoded)
+        if len(run) == INITIAL_RUN or weight > INITIAL_WEIGHT:
+            yield run
+            run, weight = [], 0
+    if run:
+        yield run

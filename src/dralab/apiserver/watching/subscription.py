@@ -2,8 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from threading import RLock
-from typing import Generic, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, Generic, TypeVar
 
 from dralab.apiserver.watching.seams import Spelling, WatchScope
 
@@ -30,7 +30,7 @@ class Subscription(Generic[Item]):
 
     def __init__(
         self,
-        lock: RLock,
+        lock: AbstractContextManager[Any],
         wanted: WatchScope,
         spelling: Spelling[Item],
         leave: "Callable[[Subscription[Item]], None]",
