@@ -29,6 +29,14 @@ def test_a_program_that_does_not_exist():
         supervisor.start(["/no/such"])
 
 
+def test_children_of_somebody_else_are_neither_waited_for_nor_ended():
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        with Supervisor(start=START) as supervisor:
+            supervisor.start(["sh", "-c", "sleep 1000 & sleep 1000"])
+        assert other.poll() is None
+        other.kill()
+
+
 def test_exit_codes_and_signals_are_those_of_the_program():
     assert clocked(["sh", "-c", "exit 3"]).code == 3
     assert clocked(["sh", "-c", "kill -TERM $$"]).code == -signal.SIGTERM

@@ -9,6 +9,7 @@ import os
 import signal
 import struct
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,18 +160,15 @@ class Tracer:
         raise StartError(name, "it ended before it was loaded", errno.ECHILD)
 
     def kill(self) -> None:
-        """End everything at once, and wait for it."""
-        while True:
-            for pid in [*self.processes, *self._early]:
+        """End everything at once, and wait for it; children of somebody else run on."""
+        while traced := _traced_by_this_thread():
+            for pid in traced:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             try:
                 tid, status = os.waitpid(-1, WAIT_FOR_OURS)
             except ChildProcessError:
                 break
-            if os.WIFSTOPPED(status) and tid not in self.threads:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(tid, signal.SIGKILL)
             self.event(tid, status)
         self.timers.close()
 
@@ -496,6 +494,12 @@ def _process_of(tid: int) -> int:
     status = read_file(f"/proc/{tid}/status")
     at = status.find(b"\nTgid:")
     return tid if at < 0 else int(status[at + 6 :].split(None, 1)[0])
+
+
+def _traced_by_this_thread() -> list[int]:
+    tracer = b"\nTracerPid:\t%d\n" % threading.get_native_id()
+    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
+    return [pid for pid in pids if tracer in read_file(f"/proc/{pid}/status")]
 
 
 def _image_size(pid: int, base: int) -> int:
