@@ -305,7 +305,7 @@ class Cluster:
         if not self._token:
             return None
         from dralab.apiserver.http.authentication import Tokens
-        from dralab.apiserver.resources.options import ADMIN
+        from dralab.apiserver.users import ADMIN
 
         return Tokens({self._token: ADMIN})
 

@@ -125,7 +125,7 @@ def test_every_kind_that_can_be_listed_is_listed(application):
 
 def test_nobody_gets_in_without_a_token_where_tokens_are_asked_for():
     from dralab.apiserver.http.authentication import Tokens
-    from dralab.apiserver.resources.options import ADMIN
+    from dralab.apiserver.users import ADMIN
 
     resources = new_resources(MemoryStore(), ManualClock(), Randomness(1))
     application = Application(resources, authenticator=Tokens({"tok": ADMIN}))

@@ -19,8 +19,9 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.application import Connector, query_of
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
 from dralab.apiserver.http.routing import Route
-from dralab.apiserver.resources.options import Query, User
+from dralab.apiserver.resources.options import Query
 from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.users import User
 from dralab.objects.metadata import status_of
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 from dralab.api.kinds import Kind
 from dralab.apiserver.storage import Key, Stored
+from dralab.apiserver.users import User
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
@@ -27,8 +28,7 @@ class Review:
     subresource: str
     value: dict[str, Any] | None
     old: dict[str, Any] | None
-    user: str
-    groups: tuple[str, ...]
+    user: User
     dry_run: bool
     find: Callable[[Key], Stored | None]
     all_of: Callable[[str, str], Sequence[Stored]]

@@ -16,8 +16,8 @@ from dralab.apiserver.http.authentication import Tokens
 from dralab.apiserver.http.messages import ByteStream, HttpRequest, Proxied, Upgrade, WatchStream
 from dralab.apiserver.nodes import NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
-from dralab.apiserver.resources.options import User
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.users import User
 from dralab.apiserver.watching import Hub
 from dralab.kernel.clock import SECOND, ManualClock, WallClock
 from dralab.kernel.randomness import Randomness

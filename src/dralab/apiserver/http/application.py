@@ -36,7 +36,6 @@ from dralab.apiserver.resources.context import key_of, shown
 from dralab.apiserver.resources.options import (
     ListOptions,
     Query,
-    User,
     WriteOptions,
     check_patch_options,
     delete_options,
@@ -54,6 +53,7 @@ from dralab.apiserver.storage import (
     StorageUnavailable,
     Stored,
 )
+from dralab.apiserver.users import User
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.tabular import TableEncoder

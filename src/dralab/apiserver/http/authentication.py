@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from dralab.api.status import ApiError
-from dralab.apiserver.resources.options import ADMIN, User
+from dralab.apiserver.users import ADMIN, User
 
 
 class Authenticator(Protocol):

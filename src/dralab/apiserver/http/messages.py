@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.watches import Watching
+from dralab.apiserver.users import User
 from dralab.apiserver.watching.seams import Spelling
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message

@@ -10,10 +10,10 @@ from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.resources.indexes import Indexes
-from dralab.apiserver.resources.options import User
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.tokens import TokenIssuer
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
+from dralab.apiserver.users import User
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.values.json_types import JsonDict

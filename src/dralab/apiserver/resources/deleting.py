@@ -11,9 +11,10 @@ from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import reading
 from dralab.apiserver.resources.context import Context, key_of, raise_conflict
-from dralab.apiserver.resources.options import ADMIN, DeleteOptions, ListOptions, User
+from dralab.apiserver.resources.options import DeleteOptions, ListOptions
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.storage import Key, RevisionConflict, Stored
+from dralab.apiserver.users import ADMIN, User
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects import pods
 from dralab.objects.metadata import spec_of
@@ -103,8 +104,7 @@ def _admit(
         subresource="",
         value=None,
         old=old,
-        user=user.name,
-        groups=user.groups,
+        user=user,
         dry_run=options.dry_run,
         find=context.find,
         all_of=context.all_of,

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.status import ApiError
+from dralab.apiserver.users import ADMIN, User
 
 Query = Mapping[str, Sequence[str]]
 FieldValidation = Literal["", "Ignore", "Warn", "Strict"]
@@ -20,18 +21,6 @@ INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 POLICIES: Final = ("Foreground", "Background", "Orphan")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """Who asks."""
-
-    name: str = "admin"
-    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
-    uid: str = ""
-
-
-ADMIN: Final = User(uid="admin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import ownership, subresources, typing
 from dralab.apiserver.resources.context import Context
-from dralab.apiserver.resources.options import User, WriteOptions
+from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.tokens import ISSUER
+from dralab.apiserver.users import User
 from dralab.values.json_types import JsonDict
 
 Answer = Callable[[Context, JsonDict, User], JsonDict]

@@ -13,16 +13,15 @@ from dralab.apiserver.resources import deleting, patching, reading, reviews, sub
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.crds import CustomResources
 from dralab.apiserver.resources.options import (
-    ADMIN,
     DeleteOptions,
     ListOptions,
-    User,
     WriteOptions,
 )
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Store, Stored
+from dralab.apiserver.users import ADMIN, User
 from dralab.values.json_types import JsonDict
 
 EVERYTHING: Final = ListOptions()

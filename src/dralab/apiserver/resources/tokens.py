@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from dralab.apiserver.resources.options import User
+from dralab.apiserver.users import User, service_account, service_account_name
 from dralab.kernel.clock import SECOND, Clock
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TokenIssuer:
                 "serviceaccount": {"name": account, "uid": uid},
             },
             "nbf": now,
-            "sub": f"system:serviceaccount:{namespace}:{account}",
+            "sub": service_account_name(namespace, account),
         }
         head = _text(orjson.dumps({"alg": "ES256", "kid": self.key_id}))
         signed = f"{head}.{_text(orjson.dumps(claims))}"
@@ -79,13 +79,8 @@ class TokenIssuer:
         if claims is None or claims.get("exp", 0) * SECOND <= self.clock.now():
             return None
         _, _, namespace, account = claims["sub"].split(":")
-        groups = (
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{namespace}",
-            "system:authenticated",
-        )
         uid = claims["kubernetes.io"]["serviceaccount"]["uid"]
-        return User(name=f"system:serviceaccount:{namespace}:{account}", groups=groups, uid=uid)
+        return service_account(namespace, account, uid)
 
     def _claims(self, token: str) -> dict[str, Any] | None:
         head, _, rest = token.partition(".")

@@ -1,0 +1,77 @@
+"""Who asks: what authentication finds out, and authorization, admission and audit go by.
+
+How a request proves it is left to authentication. Source of the names:
+k8s.io/apiserver `authentication/user`, `authentication/serviceaccount`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+MASTERS: Final = "system:masters"  # they may do everything, whatever the roles say
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+NODES: Final = "system:nodes"
+NODE_PREFIX: Final = "system:node:"
+SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
+SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+NOTHING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Who asks. `extra` is what an authenticator adds: keys are lower case, as in headers.
+
+    >>> User(name="jane", groups=("team-a",)).is_superuser
+    False
+    """
+
+    name: str = "admin"
+    groups: tuple[str, ...] = (MASTERS, AUTHENTICATED)
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default=NOTHING, hash=False)
+
+    @property
+    def is_superuser(self) -> bool:
+        """Whether no authorizer is asked about what this user does."""
+        return MASTERS in self.groups
+
+
+ADMIN: Final = User(uid="admin")
+ANONYMOUS: Final = User(name="system:anonymous", groups=(UNAUTHENTICATED,))
+
+
+def service_account_name(namespace: str, name: str) -> str:
+    """Return the user name of a service account.
+
+    >>> service_account_name("default", "robot")
+    'system:serviceaccount:default:robot'
+    """
+    return f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"
+
+
+def service_account(namespace: str, name: str, uid: str = "") -> User:
+    """Return a service account as a user, with the groups that every one has."""
+    groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}", AUTHENTICATED)
+    return User(name=service_account_name(namespace, name), groups=groups, uid=uid)
+
+
+def node_user(name: str) -> User:
+    """Return the user that the kubelet of a node is.
+
+    >>> node_user("node-0").name
+    'system:node:node-0'
+    """
+    return User(name=f"{NODE_PREFIX}{name}", groups=(NODES, AUTHENTICATED))
+
+
+def node_of(user: User) -> str | None:
+    """Return the node whose kubelet a user is, or None; empty where it does not say which.
+
+    >>> node_of(node_user("node-0")), node_of(User(name="system:node:node-0", groups=()))
+    ('node-0', None)
+    """
+    if NODES not in user.groups or not user.name.startswith(NODE_PREFIX):
+        return None
+    return user.name.removeprefix(NODE_PREFIX)
