@@ -498,7 +498,7 @@ def _process_of(tid: int) -> int:
 
 def _traced_by_this_thread() -> list[int]:
     tracer = b"\nTracerPid:\t%d\n" % threading.get_native_id()
-    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
     return [pid for pid in pids if tracer in read_file(f"/proc/{pid}/status")]
 
 
