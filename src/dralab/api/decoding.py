@@ -83,7 +83,7 @@ class Decoder:
 
         The value is changed in place where it can be. DecodingError in Go's words.
 
-        >>> Decoder(Schemas.standard().of("v1", "ConfigMap"), "ConfigMap").decode(
+        >>> Decoder(Schemas.standard().schema_of("v1", "ConfigMap"), "ConfigMap").decode(
         ...     {"data": {}, "bogus": 1}
         ... )
         ({'metadata': {}}, ['bogus'])

@@ -30,7 +30,7 @@ class User:
     name: str = "admin"
     groups: tuple[str, ...] = (MASTERS, AUTHENTICATED)
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default=NOTHING, hash=False)
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING, hash=False)
 
     @property
     def is_superuser(self) -> bool:
