@@ -309,8 +309,8 @@ def _copy(value: Any) -> Any:
 def pattern_problem(pattern: str) -> str:
     """Return why a pattern is none, in the words of Go's regexp as far as RE2 has them.
 
-    >>> pattern_problem("^a+$"), pattern_problem("(?<!a)b")
-    ('', 'error parsing regexp: invalid perl operator: (?<')
+    >>> pattern_problem("^a+$"), pattern_problem("a(b")
+    ('', 'error parsing regexp: missing ): a(b')
     """
     import re2
 
