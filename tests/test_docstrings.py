@@ -22,7 +22,8 @@ def modules():
 
 def test_every_example_runs():
     finder = doctest.DocTestFinder(exclude_empty=True)
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    runner = doctest.DocTestRunner(optionflags=flags)
     examples = 0
     for name in modules():
         with warnings.catch_warnings():

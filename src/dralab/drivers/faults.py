@@ -1,7 +1,7 @@
 """Faults on purpose: what a kubelet and a cluster must live with, made to happen.
 
 >>> parse("prepare=slow:2.5x3")
-Fault(call='prepare', kind='slow', seconds=2.5, times=3)
+CallFault(call='prepare', kind='slow', seconds=2.5, times=3)
 """
 
 import re

@@ -58,4 +58,5 @@ def main() -> None:
     os._exit(127)
 
 
-main()
+if __name__ == "__main__":
+    main()
