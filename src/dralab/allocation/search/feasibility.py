@@ -27,6 +27,7 @@ from dralab.allocation.search.matching import Shortfall, matched
 from dralab.allocation.search.node_devices import Consumption, DeviceState, Remaining, bits, mask_of
 from dralab.allocation.search.rules import Distinct, Match, Rule, Total
 from dralab.allocation.search.setup import Setup
+from dralab.values.quantity import Number
 
 # Beyond these sizes the dynamic programme gives up, and the search looks for itself.
 MOST_VECTORS: Final = 300
@@ -255,7 +256,10 @@ class Feasibility:
                 continue
             rule = each.rule
             if isinstance(rule, Total):
-                complete = False
+                least, most = self._reach(rule, [result[place] for place in covered])
+                if most < rule.constraint.amount:
+                    result[covered[0]] = replace(result[covered[0]], mask=0)
+                complete = complete and least >= rule.constraint.amount
                 continue
             if isinstance(rule, Distinct) and sum(result[place].need for place in covered) > 1:
                 complete = False
@@ -267,6 +271,15 @@ class Feasibility:
                 # Nothing can be served: let the caller's count of devices see it.
                 result[covered[0]] = replace(result[covered[0]], mask=0)
         return complete and self._settled(result, state), result
+
+    def _reach(self, rule: Total, covered: Sequence[OpenRequest]) -> tuple[Number, Number]:
+        """Return the least and the most that covered demands can bring a total to."""
+        least = most = rule.reached or 0
+        for demand in covered:
+            offered = sorted(rule.offered(self.eligibility, n) for n in bits(demand.mask))
+            least += sum(offered[: demand.need])
+            most += sum(offered[-demand.need :])
+        return least, most
 
     def _exclusive(self, demands: Sequence[OpenRequest]) -> bool:
         """Return whether any two demands exclude each other from any device."""

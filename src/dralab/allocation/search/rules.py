@@ -54,21 +54,28 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The devices add up to an amount: earlier generations of the device API ask so."""
+    """The devices add up to an amount: earlier generations of the device API ask so.
+
+    `reached` is None while none of the alternatives that the rule covers has a device: an amount
+    asked of an alternative binds only where that alternative is chosen.
+    """
 
     constraint: Constraint
-    reached: Number = 0
+    reached: Number | None = None
 
     @property
     def met(self) -> bool:
-        """Whether the amount is reached."""
-        return self.reached >= self.constraint.amount
+        """Whether the amount is reached, or was not asked of what is chosen."""
+        return self.reached is None or self.reached >= self.constraint.amount
 
     def after(self, eligibility: Eligibility, _: Alternative, number: int) -> Self:
         """Add the capacity of one more device."""
-        device = eligibility.node_devices.offers[number].device
-        offered = device.capacity.get(self.constraint.name)
-        return replace(self, reached=self.reached + (offered.value if offered else 0))
+        return replace(self, reached=(self.reached or 0) + self.offered(eligibility, number))
+
+    def offered(self, eligibility: Eligibility, number: int) -> Number:
+        """Return what one device adds."""
+        offered = eligibility.node_devices.offers[number].device.capacity.get(self.constraint.name)
+        return offered.value if offered else 0
 
 
 Rule = Match | Distinct | Total

@@ -5,8 +5,9 @@ first; `oneOf` becomes alternatives in the order of priority; totals become cons
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from dralab.allocation import problem as core
 from dralab.prototypes.k8srm.expressions import K8srmExpression, K8srmExpressions
@@ -14,7 +15,9 @@ from dralab.prototypes.k8srm.model import ConfigRef, Detail, Instance, K8srmClai
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number
 
-ANY_CLASS = ""
+# A detail without a class is of one of these: the blank keeps the names apart from DeviceClasses'.
+ANY_CLASS: Final = "of any kind"
+TYPE: Final = "of type {}"
 MANY = 1 << 20
 
 
@@ -97,21 +100,34 @@ class ConstraintReader:
 
 
 class Classes:
-    """The classes that there are, and what each of them accepts."""
+    """The classes that there are, and what each of them accepts.
+
+    `drivers` maps a driver to the device types that it handles. No node can use more than `most`
+    devices: larger counts need not be tried.
+    """
 
     def __init__(
         self,
         classes: Sequence[K8srmClass],
         drivers: Mapping[str, tuple[str, ...]],
         expressions: K8srmExpressions,
+        most: int = MANY,
     ) -> None:
+        self.most = most
         self.by_name = {each.name: each for each in classes}
         self.drivers = drivers
         self.expressions = expressions
-        self.everything = {ANY_CLASS: core.DeviceClass(name=ANY_CLASS)} | {
-            name: core.DeviceClass(name=name, selectors=(self._condition(each),))
-            for name, each in self.by_name.items()
-        }
+        self.everything = (
+            {ANY_CLASS: core.DeviceClass(name=ANY_CLASS)}
+            | {
+                name: core.DeviceClass(name=name, selectors=(self.condition(self.leaves(each)),))
+                for name, each in self.by_name.items()
+            }
+            | {
+                name: core.DeviceClass(name=name, selectors=(self.condition(leaves),))
+                for name, leaves in self._types().items()
+            }
+        )
 
     def asked(self, claim: K8srmClaim, item: JsonDict | None = None) -> AskedClaim:
         """Return a claim in the problem's form; UnallocatableError where it cannot be met."""
@@ -147,13 +163,33 @@ class Classes:
                 yield other
 
     def of_type(self, device_type: str) -> list[K8srmClass]:
-        """Return the classes of a device type (stage K3)."""
-        return [each for each in self.by_name.values() if each.device_type == device_type]
+        """Return the classes of a device type (stage K3).
 
-    def _condition(self, each: K8srmClass) -> ClassCondition:
-        return self.condition(list(self.leaves(each)))
+        Beside ordinary classes those with administrative access do not count.
+        """
+        found = [each for each in self.by_name.values() if each.device_type == device_type]
+        return [each for each in found if not each.admin] or found
 
-    def condition(self, classes: Sequence[K8srmClass]) -> ClassCondition:
+    def is_admin(self, detail: Detail) -> bool:
+        """Return whether a detail, or every class that it means, has administrative access."""
+        leaves: list[K8srmClass] = []
+        if detail.class_name in self.by_name:
+            leaves = list(self.leaves(self.by_name[detail.class_name]))
+        elif detail.device_type:
+            leaves = self.of_type(detail.device_type)
+        return detail.admin or (bool(leaves) and all(leaf.admin for leaf in leaves))
+
+    def with_access(self, detail: Detail) -> Detail:
+        """Return a detail with the access of its class; with admin access no amount counts."""
+        if not self.is_admin(detail):
+            return detail
+        return replace(detail, admin=True, minimum=1, maximum=None, totals={})
+
+    def _types(self) -> dict[str, list[K8srmClass]]:
+        types = {each.device_type for each in self.by_name.values() if each.device_type}
+        return {TYPE.format(name): self.of_type(name) for name in sorted(types)}
+
+    def condition(self, classes: Iterable[K8srmClass]) -> ClassCondition:
         """Return the selector of some leaf classes."""
         leaves = tuple(
             Leaf(
@@ -200,13 +236,15 @@ class _Writer:
     def request(self, name: str, details: Sequence[Detail]) -> None:
         """Add one request; more than one detail, or a range of counts, makes alternatives."""
         subrequests: list[core.SubRequest] = []
-        for rank, detail in enumerate(details):
+        for rank, written in enumerate(details):
+            detail = self.classes.with_access(written)
             least, most = self.bounds(detail)
             # More devices than the least help only where their resources are added up.
-            counts = range(least, most + 1) if detail.totals else range(least, least + 1)
+            most = max(least, min(most, self.classes.most)) if detail.totals else least
+            counts = range(least, most + 1)
             for count in counts:
-                written = f"{name}/{rank}.{count}" if len(details) * len(counts) > 1 else name
-                subrequests.append(self.subrequest(written, detail, count))
+                way = f"{name}/{rank}.{count}" if len(details) * len(counts) > 1 else name
+                subrequests.append(self.subrequest(way, detail, count))
         self.requests.append(
             core.Request(
                 name=name, subrequests=tuple(subrequests), prioritized=len(subrequests) > 1
@@ -227,8 +265,6 @@ class _Writer:
         self.class_configs += [config for leaf in leaves for config in leaf.configs]
         self.claim_configs += [c for c in detail.configs if c not in self.claim_configs]
         selectors: list[core.DeviceSelector | None] = []
-        if detail.device_type:
-            selectors.append(self.classes.condition(leaves))
         if detail.driver:
             leaf = Leaf(frozenset({detail.driver}), None)
             reads: frozenset[core.DevicePath] = frozenset({("driver",)})
@@ -236,9 +272,10 @@ class _Writer:
         if detail.constraints:
             expression = self.classes.expressions.get(detail.constraints)
             selectors.append(ConstraintReader(detail.constraints, expression.reads, expression))
+        type_name = TYPE.format(detail.device_type) if detail.device_type else ANY_CLASS
         return core.SubRequest(
             name=name,
-            class_name=detail.class_name or ANY_CLASS,
+            class_name=detail.class_name or type_name,
             selectors=tuple(selectors),
             mode="All" if detail.admin else "ExactCount",
             count=count,
@@ -272,16 +309,19 @@ class _Writer:
     def bounds(self, detail: Detail) -> tuple[int, int]:
         """Return the least and the most devices of a detail, within its class's own bounds."""
         named = self.classes.by_name.get(detail.class_name)
-        least = max(detail.minimum, named.minimum if named else 1)
-        most = detail.maximum if detail.maximum is not None else least
-        if named and named.maximum is not None:
-            if least > named.maximum:
-                raise UnallocatableError(
-                    f"claim {self.claim}: {least} devices are more than the {named.maximum} that "
-                    f"class {named.name} allows"
-                )
-            most = min(most, named.maximum)
-        return least, max(least, most)
+        low, high = (named.minimum, named.maximum) if named else (1, None)
+        least, most = max(detail.minimum, low), detail.maximum
+        if high is not None and (wanted := most or least) > high:
+            raise UnallocatableError(
+                f"claim {self.claim}: {wanted} devices are more than the {high} that class "
+                f"{detail.class_name} allows"
+            )
+        if most is not None and most < least:
+            raise UnallocatableError(
+                f"claim {self.claim}: at most {most} devices are fewer than the {least} that class "
+                f"{detail.class_name} asks for"
+            )
+        return least, least if most is None else most
 
 
 def instance_of(request: str) -> str:

@@ -1,5 +1,6 @@
 """Classes, pools and claims of k8srm as one allocation problem, and its result as their status."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -12,7 +13,7 @@ from dralab.prototypes.k8srm import claim_reader, pool_reader, reading
 from dralab.prototypes.k8srm.claim_reader import AskedClaim, UnallocatableError
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.k8srm.kinds import API_VERSION
-from dralab.prototypes.k8srm.model import ConfigRef, K8srmClaim, PodEntry
+from dralab.prototypes.k8srm.model import ConfigRef, K8srmClaim, K8srmPool, PodEntry
 from dralab.prototypes.k8srm.normalize import MAX_CONFIGS
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
@@ -29,6 +30,7 @@ class K8srmCluster(SearchedCluster):
     def __init__(self, objects: Iterable[JsonDict]) -> None:
         super().__init__(objects)
         self.expressions = K8srmExpressions()
+        self.pools = [reading.read_pool(item) for item in self._of("DevicePool")]
         self.catalog = claim_reader.Classes(
             [reading.read_class(item) for item in self._of("DeviceClass")],
             {
@@ -36,8 +38,8 @@ class K8srmCluster(SearchedCluster):
                 for item in self._of("DeviceDriver")
             },
             self.expressions,
+            most=_most_devices(self.pools),
         )
-        self.pools = [reading.read_pool(item) for item in self._of("DevicePool")]
         self.slices = tuple(pool_reader.slices(self.pools))
 
     def pods(self) -> list[JsonDict]:
@@ -162,7 +164,7 @@ class K8srmCluster(SearchedCluster):
         for item in self._of("DeviceClaim"):
             claim = reading.read_claim(item)
             details = [d for i in claim.spec.instances for d in (*i.all_of, *i.one_of)]
-            if details and all(detail.admin for detail in details):
+            if details and all(self.catalog.is_admin(detail) for detail in details):
                 continue  # Administrative access uses nothing up.
             for part in claim.status.get("allocations") or ():
                 if part["devicePoolName"] in numbers and part.get("deviceName"):
@@ -251,3 +253,12 @@ class K8srmCluster(SearchedCluster):
 
     def _of(self, kind: str) -> list[JsonDict]:
         return self.objects_of_kind(API_VERSION, kind)
+
+
+def _most_devices(pools: Iterable[K8srmPool]) -> int:
+    """Return how many devices the richest node can use."""
+    by_node = Counter[str]()
+    for pool in pools:
+        by_node[pool.node] += len(pool.devices)
+    remote = by_node.pop("", 0)
+    return remote + max(by_node.values(), default=0)

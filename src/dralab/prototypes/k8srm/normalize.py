@@ -3,7 +3,7 @@
 Nothing is guessed silently: what is renamed, moved or dropped says so, with its field path.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from dralab.api import structural
@@ -18,10 +18,10 @@ from dralab.prototypes.findings import (
     warning,
 )
 from dralab.prototypes.k8srm import expressions
-from dralab.prototypes.k8srm.kinds import API_VERSION, KINDS
+from dralab.prototypes.k8srm.kinds import API_VERSION, CLAIM_SPEC, KINDS
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
-from dralab.values.quantity import is_quantity
+from dralab.values.quantity import is_quantity, parse_any
 
 SCHEMAS: Final[Mapping[str, JsonDict]] = {kind["kind"]: kind["schema"] for kind in KINDS}
 MAX_CONFIGS: Final = 32
@@ -101,7 +101,7 @@ def _mend_class(item: JsonDict, found: list[Finding]) -> None:
             legacy(f"spec.{name}", f"read as spec.definition.{name}") for name in sorted(inner)
         ]
     elif "selector" not in spec and spec.get("deviceType"):
-        spec["definition"] = {}
+        spec.setdefault("definition", {})
     elif "selector" not in spec and "definition" not in spec:
         found.append(invalid("spec", "one of selector and definition is wanted"))
     definition = spec.get("definition", {})
@@ -240,8 +240,7 @@ def _mend_detail(detail: JsonDict, path: str, found: list[Finding]) -> None:
     limits = detail.pop("limits", None) or {}
     if limits:
         if "count" in limits:
-            detail["maxDevices"] = limits.pop("count")
-            found.append(legacy(f"{path}.limits.count", "read as maxDevices"))
+            _mend_limit(detail, limits.pop("count"), path, found)
         found += [
             warning(f"{path}.limits.{name}", "the model enforces no limit but count")
             for name in sorted(limits)
@@ -251,18 +250,63 @@ def _mend_detail(detail: JsonDict, path: str, found: list[Finding]) -> None:
         found.append(legacy(f"{path}.allowShared", "not in the model: it has no effect"))
     if requests:
         detail["requests"] = requests
-    found += [
-        invalid(f"{path}.requests.{key}", f'"{value}" is no quantity')
-        for key, value in requests.items()
-        if not is_quantity(str(value))
-    ]
+    found += _wrong_amounts(requests, f"{path}.requests")
     if not detail.get("class") and not detail.get("deviceType") and not detail.get("driver"):
         found.append(invalid(f"{path}.class", "a class is wanted"))
-    least, most = requests.get("devices", 1), detail.get("maxDevices")
-    if most is not None and str(least).isdigit() and int(most) < int(least):
+    if detail.get("class") and detail.get("deviceType"):
+        found.append(invalid(f"{path}.deviceType", "stands for a class: set one of the two"))
+    if detail.get("adminAccess"):
+        found += [
+            warning(f"{path}.{field}", "has no effect: adminAccess gives all devices that match")
+            for field in ("requests", "maxDevices")
+            if field in detail
+        ]
+    least, most = whole_number(requests.get("devices", 1)), detail.get("maxDevices")
+    if most is not None and least is not None and most < least:
         found.append(invalid(f"{path}.maxDevices", f"{most} is less than the {least} requested"))
     if len(detail.get("configs") or ()) > MAX_CONFIGS:
         found.append(invalid(f"{path}.configs", f"more than the {MAX_CONFIGS} allowed"))
+
+
+def _mend_limit(detail: JsonDict, limit: Any, path: str, found: list[Finding]) -> None:
+    """Stage K3 wrote the most devices as a quantity among others."""
+    where = f"{path}.limits.count"
+    most = whole_number(limit)
+    if most is None:
+        found.append(invalid(where, _not_a_count(limit)))
+    elif "maxDevices" in detail:
+        found.append(invalid(where, "means the same as maxDevices: set one of them"))
+    else:
+        detail["maxDevices"] = most
+        found.append(legacy(where, "read as maxDevices"))
+
+
+def _wrong_amounts(requests: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    """Yield what is wrong with the number of devices and the totals of a detail."""
+    for name, amount in requests.items():
+        if not is_quantity(str(amount)):
+            yield invalid(f"{path}.{name}", f'"{amount}" is not a quantity')
+        elif name == "devices":
+            if whole_number(amount) is None:
+                yield invalid(f"{path}.{name}", _not_a_count(amount))
+        elif parse_any(amount) < 0:
+            yield invalid(f"{path}.{name}", f'"{amount}" must not be negative')
+
+
+def whole_number(amount: Any) -> int | None:
+    """Return a quantity that counts devices, None where it is not a whole number from 1.
+
+    >>> whole_number("2k"), whole_number("1500m"), whole_number(0)
+    (2000, None, None)
+    """
+    if not is_quantity(str(amount)):
+        return None
+    number = parse_any(amount)
+    return int(number) if number >= 1 and number == int(number) else None
+
+
+def _not_a_count(amount: Any) -> str:
+    return f'"{amount}" is not a number of devices: a whole number from 1 is wanted'
 
 
 def _mend_pool(item: JsonDict, found: list[Finding]) -> None:
@@ -301,11 +345,27 @@ def _mend_capacities(part: JsonDict, field: str, path: str, found: list[Finding]
         if not isinstance(entry, dict) or "name" not in entry or "capacity" not in entry:
             found.append(invalid(where, "name and capacity are wanted"))
             continue
-        found += [
-            invalid(f"{where}.{key}", f'"{entry[key]}" is no quantity')
-            for key in ("capacity", "blockSize")
-            if key in entry and not is_quantity(str(entry[key]))
-        ]
+        found += _wrong_capacity(entry, where)
+
+
+def _wrong_capacity(entry: JsonDict, path: str) -> Iterator[Finding]:
+    """Yield what is wrong with one capacity and its block."""
+    wrong = [key for key in ("capacity", "blockSize") if not is_quantity(str(entry.get(key, 1)))]
+    for key in wrong:
+        yield invalid(f"{path}.{key}", f'"{entry[key]}" is not a quantity')
+    if wrong:
+        return
+    capacity, block = parse_any(entry["capacity"]), parse_any(entry.get("blockSize", 1))
+    if capacity < 0:
+        yield invalid(f"{path}.capacity", f'"{entry["capacity"]}" must not be negative')
+    if block <= 0:
+        yield invalid(f"{path}.blockSize", f'"{entry["blockSize"]}" must be greater than zero')
+    elif capacity % block:
+        said = f"blockSize {entry['blockSize']}" if "blockSize" in entry else "the default block 1"
+        yield warning(
+            f"{path}.capacity",
+            f'"{entry["capacity"]}" is not a multiple of {said}: the rest cannot be allocated',
+        )
 
 
 def _check_attributes(items: list[JsonDict], path: str, found: list[Finding]) -> None:
@@ -339,9 +399,12 @@ def _mend_consumed(device: JsonDict, names: list[str], path: str, found: list[Fi
         else:
             found.append(invalid(field, "the pool has no such shared resource"))
     found += [
-        invalid(f"{path}.sharedResourcesConsumed.{name}", f'"{amount}" is no quantity')
+        invalid(
+            f"{path}.sharedResourcesConsumed.{name}",
+            f'"{amount}" is not a quantity from zero upwards',
+        )
         for name, amount in consumed.items()
-        if not is_quantity(str(amount))
+        if not is_quantity(str(amount)) or parse_any(amount) < 0
     ]
 
 
@@ -358,6 +421,8 @@ def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
                         path, "one of claim, claimName, claimTemplateName and template is wanted"
                     )
                 )
+            for field in {"claim", "template"} & how:
+                _check_embedded(entry[field], f"{path}.{field}", found)
     elif isinstance(claims, dict):
         how = {"devices", "claimName", "template"} & claims.keys()
         if len(how) != 1:
@@ -374,6 +439,21 @@ def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
                 )
     elif claims is not None:
         found.append(invalid("spec.deviceClaims", "a struct is wanted"))
+
+
+def _check_embedded(spec: Any, path: str, found: list[Finding]) -> None:
+    """Report what is wrong with a claim inside a pod; it is read again when the pod is placed."""
+    if not isinstance(spec, dict):
+        found.append(invalid(path, "the spec of a claim is wanted"))
+        return
+    errors = structural.errors(CLAIM_SPEC, spec)
+    found += [invalid(f"{path}.{error.field}", error.body) for error in errors]
+    found += [
+        invalid(f"{path}.{field}", "unknown field of a claim")
+        for field in structural.unknown_fields(CLAIM_SPEC, spec)
+    ]
+    if not errors:
+        normalized_claim_spec(spec, "claim", path, found)
 
 
 def _normalize_config_map(item: JsonDict, found: list[Finding]) -> None:

@@ -1,0 +1,153 @@
+"""What counts, totals, types and access mean in k8srm, on a few devices of our own."""
+
+import pytest
+
+from dralab.prototypes.k8srm.cluster import K8srmCluster
+from dralab.prototypes.k8srm.normalize import normalize
+from dralab.prototypes.placement import PlacedPod
+
+API = "devmgmtproto.k8s.io/v1alpha1"
+
+
+def pool(*memories, node="node-a", driver="toys"):
+    devices = [
+        {
+            "name": f"d{number}",
+            "claimResourcesProvided": [{"name": "memory", "capacity": amount}],
+        }
+        for number, amount in enumerate(memories)
+    ]
+    spec = {"driver": driver, "nodeName": node, "devices": devices}
+    return item("DevicePool", "pool", spec)
+
+
+def item(kind, name, spec):
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def device_class(name="toy", **spec):
+    return item("DeviceClass", name, {"definition": {"driver": "toys"}, **spec})
+
+
+def claim(*details, one_of=(), name="shape"):
+    instance = {"name": "toy", "allOf": list(details), "oneOf": list(one_of)}
+    return item("DeviceClaim", name, {"devices": [{k: v for k, v in instance.items() if v}]})
+
+
+def pod(name="p", **claims):
+    spec = {"containers": [{"name": "c"}], "deviceClaims": claims or {"claimName": "shape"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def cluster(*objects):
+    reports = [normalize(each) for each in objects]
+    assert [str(f) for r in reports for f in r.findings if f.level == "invalid"] == []
+    return K8srmCluster([report.document for report in reports])
+
+
+def devices(world, of=None):
+    """The devices that a pod gets, or why it gets none."""
+    placed = world.place(of or world.pods()[0])
+    if not isinstance(placed, PlacedPod):
+        return placed.reason or "unschedulable"
+    world.apply(placed)
+    return [device.device for device in placed.devices]
+
+
+def findings(of, level="invalid"):
+    return [str(finding) for finding in normalize(of).findings if finding.level == level]
+
+
+def test_a_total_counts_only_the_devices_that_are_chosen_from_a_range():
+    wanted = claim({"class": "toy", "maxDevices": 2, "requests": {"memory": "60Gi"}})
+    assert devices(cluster(pool("40Gi", "40Gi"), device_class(), wanted, pod())) == ["d0", "d1"]
+    assert devices(cluster(pool("40Gi", "64Gi"), device_class(), wanted, pod())) == ["d1"]
+    assert devices(cluster(pool("20Gi", "32Gi"), device_class(), wanted, pod())) == "unschedulable"
+
+
+def test_a_total_of_one_alternative_does_not_bind_another():
+    ways = [{"class": "toy", "requests": {"memory": size}} for size in ("60Gi", "30Gi")]
+    wanted = claim(one_of=ways)
+    assert devices(cluster(pool("20Gi", "40Gi"), device_class(), wanted, pod())) == ["d1"]
+
+
+def test_a_range_far_larger_than_any_node_ends_at_the_devices_of_a_node():
+    wanted = claim({"class": "toy", "maxDevices": 10**9, "requests": {"memory": "60Gi"}})
+    assert devices(cluster(pool("40Gi", "40Gi"), device_class(), wanted, pod())) == ["d0", "d1"]
+
+
+@pytest.mark.parametrize("definition", [{"driver": "toys"}, {}])
+def test_a_claim_for_a_type_gets_a_device_of_any_class_of_the_type(definition):
+    driver = {"apiVersion": API, "kind": "DeviceDriver", "metadata": {"name": "toys"}}
+    driver["deviceTypes"] = ["gpu"]
+    gpus = device_class(deviceType="gpu", definition=definition)
+    world = cluster(driver, pool("1Gi"), gpus, claim({"deviceType": "gpu"}), pod())
+    assert devices(world) == ["d0"]
+
+
+def test_a_claim_for_a_type_without_a_class_says_so():
+    world = cluster(pool("1Gi"), device_class(), claim({"deviceType": "nic"}), pod())
+    assert devices(world) == 'claim default/shape: no DeviceClass has type "nic"'
+
+
+def test_a_limit_may_be_written_as_any_quantity():
+    wanted = claim({"class": "toy", "limits": {"count": "2"}, "requests": {"memory": "60Gi"}})
+    assert devices(cluster(pool("40Gi", "40Gi"), device_class(), wanted, pod())) == ["d0", "d1"]
+
+
+@pytest.mark.parametrize("count", [-1, 0, "1500m", "-1", "x"])
+@pytest.mark.parametrize("field", ["requests", "limits"])
+def test_a_number_of_devices_is_a_whole_number_from_one(field, count):
+    name = "devices" if field == "requests" else "count"
+    [found] = findings(claim({"class": "toy", field: {name: count}}))
+    assert found.startswith(f'spec.devices[0].allOf[0].{field}.{name}: "{count}" is not a ')
+
+
+def test_a_claim_embedded_in_a_pod_is_checked_like_any_other():
+    embedded = {
+        "devices": [{"name": "x", "allOf": [{"class": "toy", "requests": {"devices": -1}}]}]
+    }
+    entry = {"name": "gpu", "claim": embedded}
+    of = pod() | {"spec": {"containers": [{"name": "c"}], "deviceClaims": [entry]}}
+    [found] = findings(of)
+    assert found.startswith("spec.deviceClaims[0].claim.devices[0].allOf[0].requests.devices: ")
+
+
+def test_bounds_of_a_class_and_a_claim_that_exclude_each_other_are_said():
+    def answer(wanted, **bounds):
+        return devices(cluster(pool("1Gi", "1Gi", "1Gi"), device_class(**bounds), wanted, pod()))
+
+    most = claim({"class": "toy", "maxDevices": 1})
+    assert "at most 1 devices are fewer than the 2 that" in answer(most, minDeviceCount=2)
+    more = claim({"class": "toy", "requests": {"devices": 2}, "maxDevices": 3})
+    assert "3 devices are more than the 2 that class toy allows" in answer(more, maxDeviceCount=2)
+
+
+def test_a_class_with_admin_access_gives_all_its_devices_whoever_has_them():
+    plain, admin = claim({"class": "toy"}, name="plain"), claim({"class": "admin"})
+    first, second = pod("first", claimName="plain"), pod("second", claimName="shape")
+    watching = device_class("admin", adminAccess=True)
+    objects = (pool("1Gi", "1Gi"), device_class(), watching, plain, admin)
+    world = cluster(*objects, first, second)
+    assert devices(world, first) == ["d0"]
+    assert devices(world, second) == ["d0", "d1"]
+    third = pod("third", template={"claimName": "plain"})
+    assert devices(world, third) == ["d1"]
+
+
+def test_naming_a_type_gives_no_admin_access_beside_ordinary_classes():
+    watching = device_class("admin", deviceType="gpu", adminAccess=True)
+    gpus = device_class(deviceType="gpu")
+    world = cluster(pool("1Gi", "1Gi"), watching, gpus, claim({"deviceType": "gpu"}), pod())
+    assert devices(world) == ["d0"]
+
+
+def test_a_capacity_that_blocks_cannot_divide_is_said():
+    offered = pool("1Gi")
+    [part] = offered["spec"]["devices"][0]["claimResourcesProvided"]
+    path = "spec.devices[0].claimResourcesProvided[0]"
+    part["blockSize"] = "0"
+    assert findings(offered) == [f'{path}.blockSize: "0" must be greater than zero']
+    part |= {"capacity": "1500m", "blockSize": "1"}
+    [found] = findings(offered, "warning")
+    assert found.startswith(f'{path}.capacity: "1500m" is not a multiple of blockSize 1')
