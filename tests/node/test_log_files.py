@@ -27,7 +27,7 @@ class Nothing:
     def start(self, start, ended):
         return None
 
-    def forget(self, pod_uid):
+    def forget_pod(self, pod_uid):
         pass
 
 

@@ -79,6 +79,7 @@ class SimulatedCluster:
     def wait(self, seconds: float) -> None:
         """Let that much simulated time pass, with all that happens in it."""
         self.engine.run(self.now + int(seconds * SECOND))
+        self.server.tick()
 
     def settle(self) -> None:
         """Let everything happen that needs no more than a moment."""

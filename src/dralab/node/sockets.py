@@ -60,7 +60,9 @@ class SocketPlugin:
         self._clock = clock
         self._health: dict[tuple[str, str], tuple[int, DeviceHealth]] = {}
         self._closed = threading.Event()
+        self._asked = threading.Event()  # gRPC's thread has asked for the state once
         self._stream: Any = None
+        self._opened = False
         self._channel = wire.grpc().insecure_channel(wire.address(endpoint), options=CHANNEL)
 
     @property
@@ -70,6 +72,7 @@ class SocketPlugin:
 
     def open(self) -> None:
         """Connect, and begin to listen for health."""
+        self._opened = True
         self._channel.subscribe(self._connection, try_to_connect=True)
         threading.Thread(target=self._listen, name=f"health-{self.name}", daemon=True).start()
 
@@ -82,6 +85,9 @@ class SocketPlugin:
     def close(self) -> None:
         """End the connection."""
         self._closed.set()
+        if self._opened:
+            # gRPC's thread fails where the channel is closed before its first question.
+            self._asked.wait(DIAL)
         self._channel.unsubscribe(self._connection)
         if self._stream is not None:
             self._stream.cancel()
@@ -117,6 +123,7 @@ class SocketPlugin:
             raise PluginError(text_of(error)) from error
 
     def _connection(self, state: Any) -> None:
+        self._asked.set()
         connected = state is wire.grpc().ChannelConnectivity.READY
         if connected != self.connected and not self._closed.is_set():
             self.connected = connected

@@ -226,7 +226,7 @@ def test_a_campaign_may_ask_the_whole_cluster(files):
         (GRID.replace("busy", "lost"), "there is no file"),
         (GRID.replace("busy.yaml", "../x.yaml"), "outside the folder"),
         (GRID.replace("{from: 1, count: 3}", "[one]"), "whole numbers"),
-        (GRID + "baseline: random\n", "none of the schedulers"),
+        (GRID + "baseline: random\n", "is not one of the schedulers"),
         (GRID + "colour: red\n", "not known"),
         (GRID + "compare: [wait]\n", "'wait' is no number of a run"),
         ("schedulers: [fgd]\nseeds: [1]\n", "has 0 runs"),

@@ -75,11 +75,11 @@ def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twi
                     parse(given["consumedCapacity"]["share"])
                 )
         most |= held
-        if all(seen.over or seen.name == "other" for seen in run.tasks.seen):
+        if all(seen.over or seen.name == "other" for seen in run.tasks.records):
             break
     assert set(most.values()) == {1000}
     assert len(most) == 4
-    (other,) = (seen for seen in run.tasks.seen if seen.name == "other")
+    (other,) = (seen for seen in run.tasks.records if seen.name == "other")
     assert "cannot allocate all claims" in other.reason
     run._explain()
     assert "cannot allocate claim" in other.reason

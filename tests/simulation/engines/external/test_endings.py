@@ -192,7 +192,7 @@ def test_ctrl_c_leaves_a_result_and_a_checkpoint_that_the_command_goes_on_from(
         patch.setattr(Watcher, "stop", lambda _: bool(over) and over[-1] >= 10)
         stopped = CliRunner().invoke(main, words)
     assert stopped.exit_code == 1
-    assert f"go on with --resume {report / 'checkpoint'}" in stopped.stderr
+    assert f"resume with --resume {report / 'checkpoint'}" in stopped.stderr
     found = json.loads((report / "summary.json").read_text())
     assert (found["complete"], found["metrics"]["succeeded"]) == (False, 10)
     resumed = CliRunner().invoke(main, [*words, "--resume", str(report / "checkpoint")])
