@@ -28,7 +28,9 @@ class Guard:
     >>> guard.check(HttpRequest(method="GET", path="/", headers={"host": "lab.example:8080"}))
     >>> guard.check(HttpRequest(method="GET", path="/", headers={"host": "rebound.example"}))
     Traceback (most recent call last):
-    dralab.api.status.ApiError: the Host "rebound.example" is not a name of this server: ...
+    dralab.api.status.ApiError: the Host "rebound.example" is not a name of this server:
+      without credentials it answers on the loopback alone;
+      --accept-hosts rebound.example accepts the name
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
