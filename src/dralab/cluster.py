@@ -21,6 +21,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
 from dralab.apiserver.http.guard import is_loopback
 from dralab.apiserver.nodes import LOOPBACK
+from dralab.apiserver.resources.expiry import TTL
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits
@@ -64,7 +65,8 @@ class Options:
     which gates of it are on; None stands for those of 1.36.
     In `node_networks` (CIDR), beside the loopback, nodes of other processes may be asked.
     `accept_hosts` are names by which clients call the server, beside those of the loopback: where
-    no token is asked for, requests for any other name are refused.
+    no token is asked for, requests for any other name are refused. Events are deleted `event_ttl`
+    nanoseconds after their last write.
     """
 
     host: str = "127.0.0.1"
@@ -80,6 +82,7 @@ class Options:
     features: Features | None = None
     node_networks: Sequence[str] = ()
     accept_hosts: Sequence[str] = ()
+    event_ttl: int = TTL
 
 
 class Cluster:
@@ -296,6 +299,7 @@ class Cluster:
             features=self.options.features,
             networks=[*LOOPBACK, *map(ipaddress.ip_network, self.options.node_networks)],
             accept_hosts=self.options.accept_hosts,
+            event_ttl=self.options.event_ttl,
         )
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)

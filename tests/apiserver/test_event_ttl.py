@@ -1,4 +1,4 @@
-"""Events end an hour after they were last written, with or without controllers."""
+"""Events end an hour after their last write, with or without controllers."""
 
 from pathlib import Path
 
@@ -15,9 +15,9 @@ START = 1_700_000_000 * SECOND
 
 
 class Lab:
-    def __init__(self, store: Store | None = None, now: int = START) -> None:
+    def __init__(self, store: Store | None = None, now: int = START, **more: int) -> None:
         self.clock = ManualClock(now)
-        self.server = ApiServer(store or MemoryStore(), clock=self.clock)
+        self.server = ApiServer(store or MemoryStore(), clock=self.clock, **more)
         self.client = LocalClient(self.server.resources, self.server.hub)
 
     def record(self, name: str, **fields: object) -> None:
@@ -92,3 +92,22 @@ def test_what_was_deleted_and_made_anew_is_another_event():
     lab.wait(1000)
     lab.server.tick()
     assert lab.events == ["a"]
+
+
+def test_the_operator_says_how_long_events_are_kept():
+    lab = Lab(event_ttl=60 * SECOND)
+    lab.record("a")
+    lab.wait(61)
+    lab.server.tick()
+    assert lab.events == []
+
+
+def test_an_event_costs_the_same_however_often_it_is_written():
+    lab = Lab()
+    for name in ("a", "b"):
+        lab.record(name)
+        for count in range(50):
+            lab.client.patch(EVENTS, name, {"count": count}, "default")
+    assert len(lab.server.leases) == 2
+    lab.client.delete(EVENTS, "a", "default")
+    assert len(lab.server.leases) == 1

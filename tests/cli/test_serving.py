@@ -144,7 +144,7 @@ def test_a_copy_of_a_running_server_can_be_restored(start: Starter, tmp_path: Pa
     assert (code, out) == (1, "")
     assert errors.count("\n") == 1
     assert str(note) in errors
-    assert not list((tmp_path / "newer").iterdir())
+    assert list((tmp_path / "newer").iterdir()) == []
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
@@ -214,8 +214,10 @@ def test_nobody_comes_without_the_token_of_the_kubeconfig(
 
 
 def test_a_token_that_is_given_is_the_only_one(start: Starter, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    server = start("apiserver", "--listen", "127.0.0.1:0", "--data", str(data), "--token", "mine")
+    data, file = tmp_path / "data", tmp_path / "token"
+    file.write_text("mine\n")
+    options = ("--data", str(data), "--token-file", str(file), "--event-ttl", "90s")
+    server = start("apiserver", "--listen", "127.0.0.1:0", *options)
     assert read(server.kubeconfig).token == "mine"
     assert server.ask("/version")["major"] == "1"
     assert not (data / "tls" / "token").exists()
@@ -239,7 +241,11 @@ def test_plain_asks_for_nothing_and_says_so(start: Starter, tmp_path: Path) -> N
         (["up", "--plain", "--runtime", "process"], "--runtime process lets clients run commands"),
         (["up", "--plain", "--listen", "0.0.0.0:0"], "on loopback only, not on 0.0.0.0"),
         (["apiserver", "--plain", "--listen", "[::]:0"], "on loopback only, not on ::"),
-        (["apiserver", "--plain", "--token", "x"], "--token needs TLS"),
+        (["apiserver", "--plain", "--token-file", "x"], "--token-file needs TLS"),
+        (["up", "--token-file", "/dev/null"], "/dev/null must hold one line: a token"),
+        (["up", "--token-file", "/no/file"], "cannot read the token file /no/file: no such file"),
+        (["up", "--event-ttl", "soon"], "'soon' is not a duration such as 90s"),
+        (["up", "--event-ttl", "0"], "'0' is shorter than a second"),
     ],
 )
 def test_what_strangers_could_use_is_refused(arguments: list[str], why: str) -> None:

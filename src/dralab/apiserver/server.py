@@ -9,7 +9,7 @@ from dralab.apiserver.http.authentication import Authenticator
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
-from dralab.apiserver.resources.expiry import EventLeases
+from dralab.apiserver.resources.expiry import TTL, EventLeases
 from dralab.apiserver.storage import Store
 from dralab.apiserver.watching import Hub, Limits
 from dralab.kernel.clock import Clock, WallClock
@@ -39,6 +39,7 @@ class ApiServer:
         features: Features | None = None,
         networks: Sequence[Network] = LOOPBACK,
         accept_hosts: Sequence[str] = (),
+        event_ttl: int = TTL,
     ) -> None:
         clock = clock or WallClock()
         self.store = store
@@ -51,7 +52,7 @@ class ApiServer:
             admission=built_in_admission(service_accounts=service_accounts),
             features=features,
         )
-        self.leases = EventLeases(self.resources.context)
+        self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(
             self.resources, authenticator=authenticator, address=address, accept_hosts=accept_hosts

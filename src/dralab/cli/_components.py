@@ -68,6 +68,18 @@ def address_of(text: str, example: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def duration_of(text: str, option: str) -> int:
+    """Return the nanoseconds of a duration such as 1h30m or, in seconds, 90. BadParameter."""
+    from dralab.simulation.scenario.fields import duration
+
+    try:
+        return duration(float(text) if text.isdigit() else text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not a duration such as 90s, 1h30m or 7d", param_hint=option
+        ) from None
+
+
 def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:
     """Run a manager until Ctrl-C or SIGTERM; print `ready: NAME` once its caches have synced."""
     manager.caches.when_synced(lambda: click.echo(f"ready: {name}"))

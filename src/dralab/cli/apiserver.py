@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from dralab.cli._components import address_of
+from dralab.cli._components import address_of, duration_of
 from dralab.cli.errors import Unusable
+from dralab.kernel.clock import SECOND
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster, Component, Options
@@ -77,6 +78,16 @@ def server_options(command: Command) -> Command:
                 "--plain, requests for other names are refused.",
             ),
             click.option(
+                "--token-file",
+                type=click.Path(path_type=Path),
+                help="Require the token in this file instead of a generated one.",
+            ),
+            click.option(
+                "--event-ttl",
+                metavar="DURATION",
+                help="How long an event is kept after its last write.  [default: 1h]",
+            ),
+            click.option(
                 "--node-network",
                 "node_networks",
                 multiple=True,
@@ -92,7 +103,6 @@ def server_options(command: Command) -> Command:
 
 @click.command()
 @server_options
-@click.option("--token", default="", help="Require this token instead of a generated one.")
 @click.option(
     "--service-accounts/--no-service-accounts",
     default=True,
@@ -106,7 +116,7 @@ def server_options(command: Command) -> Command:
     show_default=True,
     help="Serve all API versions, or only those that a real server serves by default.",
 )
-def apiserver(*, token: str, service_accounts: bool, api_versions: str, **options: Any) -> None:
+def apiserver(*, service_accounts: bool, api_versions: str, **options: Any) -> None:
     """Serve only the Kubernetes API: no scheduler, no controllers, no nodes.
 
     Prints `ready: URL` when it accepts clients. Stops on Ctrl-C or SIGTERM.
@@ -115,7 +125,6 @@ def apiserver(*, token: str, service_accounts: bool, api_versions: str, **option
     """
     serve(
         **options,
-        token=token,
         service_accounts=service_accounts,
         all_versions=api_versions == "all",
     )
@@ -131,7 +140,8 @@ def serve(
     feature_gates: str = "",
     node_networks: Sequence[str] = (),
     accept_hosts: str = "",
-    token: str = "",
+    token_file: Path | None = None,
+    event_ttl: str | None = None,
     service_accounts: bool = True,
     all_versions: bool = True,
     profiles: Sequence[str] = ("v1", "k8srm"),
@@ -141,6 +151,7 @@ def serve(
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`."""
     from dralab.api.resource.features import GateError, with_gates
     from dralab.apiserver.http.serving import AddressInUse, ServingError
+    from dralab.apiserver.resources.expiry import TTL
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.cluster import MEMORY, Cluster, Options
 
@@ -150,7 +161,7 @@ def serve(
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     host, port = address_of(listen or DEFAULT, DEFAULT)
     if not tls:
-        _check_plain(host, token)
+        _check_plain(host, token_file)
     place = data or str(default_data())
     options = Options(
         host=host,
@@ -158,13 +169,14 @@ def serve(
         data=place,
         durability=durability,  # type: ignore[arg-type]  # checked by click
         tls=tls,
-        token=token,
+        token=_token_in(token_file) if token_file else "",
         service_accounts=service_accounts,
         all_versions=all_versions,
         profiles=profiles,
         features=features,
         node_networks=[_network(text) for text in node_networks],
         accept_hosts=[name.strip() for name in accept_hosts.split(",") if name.strip()],
+        event_ttl=TTL if event_ttl is None else _ttl(event_ttl),
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"
@@ -225,19 +237,41 @@ def _tell(options: "Options", kubeconfig: Path) -> None:
     note(f"try: kubectl --kubeconfig {kubeconfig} get namespaces")
 
 
-def _check_plain(host: str, token: str) -> None:
+def _check_plain(host: str, token_file: Path | None) -> None:
     """Refuse options that are only safe with TLS and a token. UsageError."""
     from dralab.apiserver.http.guard import is_loopback
 
-    if token:
+    if token_file:
         raise click.UsageError(
-            "--token needs TLS (kubectl sends no token over plain HTTP): omit --plain"
+            "--token-file needs TLS (kubectl sends no token over plain HTTP): omit --plain"
         )
     if not is_loopback(host):
         raise click.UsageError(
             f"--plain listens on loopback only, not on {host}, where anyone would have full "
             f"access. Omit --plain"
         )
+
+
+def _token_in(file: Path) -> str:
+    """Return the token in a file, which no list of processes shows. Unusable, BadParameter."""
+    try:
+        found = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8"
+        raise Unusable(f"cannot read the token file {file}: {why.lower()}") from error
+    if not found or not found.isascii() or not found.isprintable() or " " in found:
+        raise click.BadParameter(
+            f"{file} must hold one line: a token of ASCII characters, without spaces",
+            param_hint="--token-file",
+        )
+    return found
+
+
+def _ttl(text: str) -> int:
+    found = duration_of(text, "--event-ttl")
+    if found < SECOND:
+        raise click.BadParameter(f"{text!r} is shorter than a second", param_hint="--event-ttl")
+    return found
 
 
 def _network(text: str) -> str:

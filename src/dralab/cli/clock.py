@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from dralab.cli._components import duration_of
 from dralab.cli.errors import Unusable
 from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
 
@@ -67,7 +68,7 @@ def run(
     from dralab.virtualtime import ClockUnavailableError, StartError, Supervisor
 
     begin = _start(start)
-    end = None if until is None else begin + _duration(until)
+    end = None if until is None else begin + duration_of(until, "--until")
     factor = _speed(speed)
     interruption = _Interruption()
     try:
@@ -167,17 +168,6 @@ def _start(text: str | None) -> int:
     if not 0 <= start < 1 << 62:
         raise click.BadParameter(f"{text!r} is before 1970 or after 2116", param_hint="--start")
     return start
-
-
-def _duration(text: str) -> int:
-    from dralab.simulation.scenario.fields import duration
-
-    try:
-        return duration(float(text) if text.isdigit() else text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is not a duration such as 90s, 1h30m or 7d", param_hint="--until"
-        ) from None
 
 
 def _speed(text: str) -> float | None:

@@ -3,12 +3,16 @@
 import http.client
 import json
 import socket
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
+from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.guard import is_loopback, name_of
+from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.serving import ServingError, listen
+from dralab.apiserver.resources.options import ADMIN, User
 from dralab.cluster import Cluster, Options
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -163,6 +167,51 @@ def test_with_a_token_there_is_no_guard_and_without_it_nothing_at_all() -> None:
         # As Kubernetes: a body without a Content-Type is JSON.
         shown = {"authorization": "Bearer secret", **strange}
         assert client.ask("POST", CONFIGMAPS, CONFIGMAP, **shown)[0] == 201
+
+
+class Certified(Application):
+    """Knows everybody by what a browser adds to the requests of every page: a certificate."""
+
+    def _user(self, request: HttpRequest) -> User:
+        return ADMIN
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"user_agent": "Mozilla/5.0"}, 415),
+        ({"user_agent": "kubectl/1.36"}, 201),
+        ({"authorization": "Bearer secret", "origin": "https://evil.example"}, 201),
+    ],
+)
+def test_a_certificate_of_the_browser_is_no_credential_of_the_page(
+    headers: dict[str, str], status: int
+) -> None:
+    with Cluster(Options(token="secret")) as cluster:
+        cluster.server.application.__class__ = Certified
+        assert Client(cluster).ask("POST", CONFIGMAPS, CONFIGMAP, **headers)[0] == status
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": JSON}])
+def test_what_comes_with_python_gets_in_or_is_told_how(headers: dict[str, str]) -> None:
+    """http.client names no program; urllib says that each body is a form."""
+    with Cluster() as cluster:
+        connection = http.client.HTTPConnection(Client(cluster).host, timeout=20)
+        connection.request("POST", CONFIGMAPS, CONFIGMAP, headers)
+        by_http = connection.getresponse()
+        request = urllib.request.Request(f"{cluster.url}{SECRETS}", CONFIGMAP, headers)
+        plain = urllib.request.OpenerDirector()  # which takes no answer for an error
+        plain.add_handler(urllib.request.HTTPHandler())
+        by_urllib = plain.open(request)
+        assert by_urllib is not None
+        for answer in (by_http, by_urllib):
+            assert answer.status == (201 if headers else 415)
+            assert headers or b"application/json" in answer.read()
+            answer.close()
+        connection.close()
 
 
 def test_a_stranger_is_refused_before_the_body_is_read() -> None:

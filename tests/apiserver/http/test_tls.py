@@ -56,3 +56,30 @@ def test_a_place_that_cannot_be_used_is_told_in_one_line(tmp_path: Path) -> None
     for make in (lambda place: certificate(place, NOW), token):
         with pytest.raises(ServingError, match=r"cannot keep .* in .*/file/tls: "):
             make(tmp_path / "file" / "tls")
+
+
+def test_a_token_that_was_lost_is_not_taken_for_none(tmp_path: Path) -> None:
+    """An empty token would let everybody in."""
+    token(tmp_path)
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(ServingError, match=r"/token is empty: delete it"):
+        token(tmp_path)
+    (tmp_path / "token").unlink()
+    assert len(token(tmp_path)) > 30
+
+
+def test_a_key_is_not_written_into_a_file_of_somebody_else(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("x")
+    theirs.chmod(0o666)
+    (tmp_path / "server.key").symlink_to(theirs)
+    files = certificate(tmp_path, NOW)
+    assert theirs.read_text() == "x"
+    assert files.key.stat().st_mode & 0o077 == 0
+
+
+def test_an_authority_that_was_damaged_is_named(tmp_path: Path) -> None:
+    certificate(tmp_path, NOW)
+    (tmp_path / "ca.key").write_text("x")
+    with pytest.raises(ServingError, match=r"/ca.key is damaged: delete it"):
+        certificate(tmp_path, NOW, ["other.example"])

@@ -135,6 +135,10 @@ class Application:
         if self.anonymous:
             self.guard.check(request)
         request.user = self._user(request)
+        if not self.anonymous and not bearer(request.headers.get("authorization", "")):
+            # A page cannot add a token that it does not know. A client's certificate a browser
+            # adds by itself; which name is the server's the browser knows by the server's.
+            self.guard.check_page(request)
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer one request; every refusal is a Status."""

@@ -39,8 +39,7 @@ class Guard:
 
     def check(self, request: HttpRequest) -> None:
         """Refuse a request by its head. ApiError: 403; 415 for a browser's untyped body."""
-        headers = request.headers
-        host = headers.get("host", "")
+        host = request.headers.get("host", "")
         name = name_of(host)
         if name not in self.hosts and not is_loopback(name):
             shown = name[:LONGEST_NAME] or host[:LONGEST_NAME]
@@ -48,8 +47,13 @@ class Guard:
                 f'the Host "{shown}" is not a name of this server: without credentials it answers '
                 f"on the loopback alone; --accept-hosts {shown or 'NAME'} accepts the name"
             )
-        origin = headers.get("origin")
         # Only now: a rebound name is Host and Origin at once.
+        self.check_page(request)
+
+    def check_page(self, request: HttpRequest) -> None:
+        """Refuse what a page of elsewhere sent, by whatever name it calls the server. ApiError."""
+        headers = request.headers
+        host, origin = headers.get("host", ""), headers.get("origin")
         if origin is not None and not _is_of(origin, host):
             raise _forbidden(f'pages of "{origin}" may not use this server')
         site = headers.get("sec-fetch-site")
@@ -60,7 +64,11 @@ class Guard:
         # The official Python client sends JSON without one, and says that it is no browser.
         untyped = has_body(request) and not headers.get("content-type")
         if untyped and (headers.get("user-agent") or BROWSER).startswith(BROWSER):
-            raise ApiError("UnsupportedMediaType", "a body needs a Content-Type", details={})
+            raise ApiError(
+                "UnsupportedMediaType",
+                "a body needs a Content-Type, such as application/json",
+                details={},
+            )
 
 
 def has_body(request: HttpRequest) -> bool:

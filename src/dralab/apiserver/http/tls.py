@@ -7,6 +7,7 @@ is imported here alone: plain HTTP starts without it.
 import ipaddress
 import os
 import secrets
+import tempfile
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,10 +62,14 @@ def token(directory: Path) -> str:
         if not file.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(file, secrets.token_urlsafe(32).encode())
-        return file.read_text(encoding="utf-8").strip()
+        found = file.read_text(encoding="utf-8").strip()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot keep the token in {directory}: {why}") from error
+    if not found:
+        # Without a token, everybody would be the administrator.
+        raise ServingError(f"{file} is empty: delete it, and a new token is made")
+    return found
 
 
 def _make(directory: Path, files: Certificate, now: datetime, names: Iterable[str]) -> None:
@@ -98,7 +103,11 @@ def _authority(directory: Path, files: Certificate, now: datetime) -> "EllipticC
 
     file = directory / "ca.key"
     if file.exists() and files.ca.exists():
-        found = load_pem_private_key(file.read_bytes(), password=None)
+        try:
+            found = load_pem_private_key(file.read_bytes(), password=None)
+        except ValueError as error:
+            told = f"{file} is damaged: delete it, and a new authority is made"
+            raise ServingError(told) from error
         if isinstance(found, ec.EllipticCurvePrivateKey):
             return found
     key = ec.generate_private_key(ec.SECP256R1())
@@ -168,6 +177,14 @@ def _name(text: str) -> "x509.GeneralName":
 
 
 def _write(path: Path, content: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+    # Written aside and moved: whole or not at all, and never into a file of somebody else.
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

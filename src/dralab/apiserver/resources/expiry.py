@@ -1,10 +1,10 @@
-"""Events are forgotten an hour after they were last written (kube-apiserver --event-ttl).
+"""Events are deleted an hour after their last write (kube-apiserver --event-ttl).
 
 The lease of an event begins with each write of it, as an etcd lease does. Of the events that a
 server finds when it starts, the event's own times tell when that was.
 """
 
-from collections import deque
+from collections import OrderedDict
 from typing import Final
 
 from dralab.apiserver.resources import deleting
@@ -19,6 +19,7 @@ TTL: Final = 3600 * SECOND
 # simulation. A look at the clock takes more.
 AT_A_WRITE: Final = 8
 AT_A_TIME: Final = 500
+NEVER: Final = 1 << 63
 
 
 class EventLeases:
@@ -27,26 +28,36 @@ class EventLeases:
     def __init__(self, context: Context, *, ttl: int = TTL) -> None:
         self.context = context
         self.ttl = ttl
-        self._written: deque[tuple[int, Key, int]] = deque()  # when, what, at which revision
+        # One entry an event, however often it is written: when, and at which revision.
+        self._written: OrderedDict[Key, tuple[int, int]] = OrderedDict()
         self._busy = False
         self._begin()
         context.rules.observe(HUB, self._follow)
         context.reloads.append(self._begin)
 
+    def __len__(self) -> int:
+        """Return how many events have a lease."""
+        return len(self._written)
+
     def expire(self, most: int = AT_A_TIME) -> None:
         """Delete events that nobody has written for too long, but no more than `most`."""
         store, oldest = self.context.store, self.context.clock.now() - self.ttl
         with store.lock:
-            if self._busy or not self._written or self._written[0][0] >= oldest:
+            if self._busy or self._first() >= oldest:
                 return
             self._busy = True
             try:
                 with store.batch():
-                    while most and self._written and self._written[0][0] < oldest:
-                        self._end(*self._written.popleft()[1:])
+                    while most and self._first() < oldest:
+                        key, (_, revision) = self._written.popitem(last=False)
+                        self._end(key, revision)
                         most -= 1
             finally:
                 self._busy = False
+
+    def _first(self) -> int:
+        """Return when the event was written that was not written for longest."""
+        return self._written[next(iter(self._written))][0] if self._written else NEVER
 
     def _end(self, key: Key, revision: int) -> None:
         if key in self.context.store.damaged(HUB):
@@ -56,21 +67,19 @@ class EventLeases:
             kind = self.context.kinds.find("", "v1", "events")
             deleting.remove(self.context, kind, found)
 
-    def _follow(self, _: JsonDict | None, after: JsonDict | None) -> None:
-        if after is None:
-            return
-        metadata = after["metadata"]
+    def _follow(self, before: JsonDict | None, after: JsonDict | None) -> None:
+        metadata = (after or before or {})["metadata"]
         key = Key(HUB, metadata["namespace"], metadata["name"])
-        revision = int(metadata["resourceVersion"])
-        self._written.append((self.context.clock.now(), key, revision))
-        self.expire(AT_A_WRITE)
+        self._written.pop(key, None)
+        if after is not None:
+            self._written[key] = (self.context.clock.now(), int(metadata["resourceVersion"]))
+            self.expire(AT_A_WRITE)
 
     def _begin(self) -> None:
         now = self.context.clock.now()
         found = self.context.store.list(HUB).items
-        self._written = deque(
-            sorted((last_seen(event.value, now), event.key, event.revision) for event in found)
-        )
+        seen = sorted((last_seen(event.value, now), event.revision, event.key) for event in found)
+        self._written = OrderedDict((key, (when, revision)) for when, revision, key in seen)
 
 
 def last_seen(event: JsonDict, now: int) -> int:
