@@ -265,7 +265,9 @@ def test_the_token_that_is_given_is_the_only_one():
     with Cluster(Options(tls=True, token="mine")) as cluster:
         assert cluster.token == "mine"
         assert "    token: mine\n" in cluster.kubeconfig.read_text()
-        assert list(cluster.server.application.authenticator.users) == ["mine"]
+        authentication = cluster.server.application.authentication
+        assert authentication.known("mine", ()).user.name == "admin"
+        assert authentication.known("", ()) is None
 
 
 def test_processes_of_pods_need_a_server_that_asks_for_a_token():

@@ -19,6 +19,11 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
+from dralab.apiserver.authentication.settings import (
+    AuthenticationFlags,
+    AuthenticationSettings,
+    settings_of,
+)
 from dralab.apiserver.http.guard import is_loopback
 from dralab.apiserver.nodes import LOOPBACK
 from dralab.apiserver.resources.expiry import TTL
@@ -31,13 +36,13 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.local import LocalClient
 
 if TYPE_CHECKING:
-    from dralab.apiserver.http.authentication import Authenticator
     from dralab.apiserver.http.serving import HttpServer
     from dralab.apiserver.storage.files import Durability
 
 MEMORY: Final = ":memory:"
 # Turns of the loop from a request in a socket to its answer, and some more.
 TURNS: Final = 6
+NO_FLAGS: Final = AuthenticationFlags()
 
 
 class Component(Protocol):
@@ -67,6 +72,7 @@ class Options:
     `accept_hosts` are names by which clients call the server, beside those of the loopback: where
     no token is asked for, requests for any other name are refused. Events are deleted `event_ttl`
     nanoseconds after their last write.
+    `authentication` says who is known beside the administrator.
     """
 
     host: str = "127.0.0.1"
@@ -83,13 +89,15 @@ class Options:
     node_networks: Sequence[str] = ()
     accept_hosts: Sequence[str] = ()
     event_ttl: int = TTL
+    authentication: AuthenticationFlags = NO_FLAGS
 
 
 class Cluster:
     """A cluster in this process.
 
     `with Cluster() as cluster:` serves it from a thread of its own, `async with` on the caller's
-    loop. Errors of the start (StorageUnavailable, ServingError) are raised where it is entered.
+    loop. Errors of the start (StorageUnavailable, ServingError, UnusableSetting) are raised where
+    it is entered.
     """
 
     def __init__(
@@ -113,6 +121,7 @@ class Cluster:
         self._place: Path | None = None
         self._token = ""
         self._ca: Path | None = None
+        self._authentication = AuthenticationSettings()
 
     # --- what callers use -----------------------------------------------------------------
 
@@ -274,9 +283,17 @@ class Cluster:
                     self._token = options.token or tls.token(place)
                     self._ca = certificate.ca
                 self._address = "{}:{}".format(*address(listener))
+                self._authentication = settings_of(
+                    options.authentication, self.clock, token=self._token, own_ca=self._ca
+                )
                 self._server = self._new_server(store)
                 self._edge = AsgiApp(self._server)
-                self._http = HttpServer(self._edge, listener, certificate)
+                self._http = HttpServer(
+                    self._edge,
+                    listener,
+                    certificate,
+                    client_authorities=self._authentication.client_authorities,
+                )
             except BaseException:
                 listener.close()
                 raise
@@ -291,7 +308,7 @@ class Cluster:
             store,
             clock=self.clock,
             randomness=randomness,
-            authenticator=self._authenticator(),
+            authentication=self._authentication,
             address=self._address,
             limits=self.options.limits,
             kinds=None if self.options.all_versions else Kinds.standard(also=()),
@@ -304,14 +321,6 @@ class Cluster:
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)
         return server
-
-    def _authenticator(self) -> "Authenticator | None":
-        if not self._token:
-            return None
-        from dralab.apiserver.http.authentication import Tokens
-        from dralab.apiserver.users import ADMIN
-
-        return Tokens({self._token: ADMIN})
 
     def _serving(self) -> "HttpServer":
         if self._http is None:

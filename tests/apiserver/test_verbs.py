@@ -124,11 +124,14 @@ def test_every_kind_that_can_be_listed_is_listed(application):
 
 
 def test_nobody_gets_in_without_a_token_where_tokens_are_asked_for():
-    from dralab.apiserver.http.authentication import Tokens
+    from dralab.apiserver.authentication.chain import Authentication
+    from dralab.apiserver.authentication.tokens import TokenTable
     from dralab.apiserver.users import ADMIN
 
     resources = new_resources(MemoryStore(), ManualClock(), Randomness(1))
-    application = Application(resources, authenticator=Tokens({"tok": ADMIN}))
+    application = Application(
+        resources, authentication=Authentication(tokens=[TokenTable({"tok": ADMIN})])
+    )
     assert ask(application, "GET", MAPS)[0] == 401
     assert ask(application, "GET", MAPS, authorization="Bearer nope")[0] == 401
     assert ask(application, "GET", MAPS, authorization="Bearer tok")[0] == 200

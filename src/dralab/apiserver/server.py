@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
+from dralab.apiserver.authentication.chain import Authentication
+from dralab.apiserver.authentication.settings import AuthenticationSettings
 from dralab.apiserver.http.application import Application
-from dralab.apiserver.http.authentication import Authenticator
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
@@ -31,7 +32,7 @@ class ApiServer:
         *,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
-        authenticator: Authenticator | None = None,
+        authentication: AuthenticationSettings | None = None,
         address: str = "127.0.0.1:6443",
         limits: Limits | None = None,
         kinds: Kinds | None = None,
@@ -54,8 +55,17 @@ class ApiServer:
         )
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
+        settings = authentication or AuthenticationSettings()
         self.application = Application(
-            self.resources, authenticator=authenticator, address=address, accept_hosts=accept_hosts
+            self.resources,
+            authentication=Authentication(
+                tokens=settings.tokens,
+                certificates=settings.certificates,
+                service_accounts=self.resources.context.issuer,
+                audiences=[self.resources.context.issuer.issuer],
+            ),
+            address=address,
+            accept_hosts=accept_hosts,
         )
         self.nodes = NodeProxy(self.resources, networks)
         self.application.connectors.update(self.nodes.connectors())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from dralab.cli._authentication import authentication_options, check_plain, flags_of
 from dralab.cli._components import address_of, duration_of
 from dralab.cli.errors import Unusable
 from dralab.kernel.clock import SECOND
@@ -98,7 +99,7 @@ def server_options(command: Command) -> Command:
         ]
     ):
         command = option(command)
-    return command
+    return authentication_options(command)
 
 
 @click.command()
@@ -147,9 +148,14 @@ def serve(
     profiles: Sequence[str] = ("v1", "k8srm"),
     components: Sequence["Component"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
+    **authentication: Any,
 ) -> None:
-    """Serve until stopped; `begin` is called once with the running cluster, before `ready`."""
+    """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
+
+    `authentication` are the options of `cli._authentication`.
+    """
     from dralab.api.resource.features import GateError, with_gates
+    from dralab.apiserver.authentication.errors import UnusableSetting
     from dralab.apiserver.http.serving import AddressInUse, ServingError
     from dralab.apiserver.resources.expiry import TTL
     from dralab.apiserver.storage import StorageUnavailable
@@ -162,6 +168,7 @@ def serve(
     host, port = address_of(listen or DEFAULT, DEFAULT)
     if not tls:
         _check_plain(host, token_file)
+        check_plain(authentication)
     place = data or str(default_data())
     options = Options(
         host=host,
@@ -177,6 +184,7 @@ def serve(
         node_networks=[_network(text) for text in node_networks],
         accept_hosts=[name.strip() for name in accept_hosts.split(",") if name.strip()],
         event_ttl=TTL if event_ttl is None else _ttl(event_ttl),
+        authentication=flags_of(authentication),
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"
@@ -190,7 +198,7 @@ def serve(
             note(f"{DEFAULT} is in use: serving on a free port instead")
             free = replace(options, port=0)
             _run(_serve(Cluster(free, components=components), kubeconfig, begin))
-    except (StorageUnavailable, ServingError) as error:
+    except (StorageUnavailable, ServingError, UnusableSetting) as error:
         raise Unusable(str(error)) from error
 
 

@@ -98,7 +98,7 @@ class Nodes:
         """Begin beside a server that answers. ValueError: strangers could run commands there."""
         from dralab.node.streams import PodStreams
 
-        if self.wanted.runtime == PROCESS and cluster.server.application.anonymous:
+        if self.wanted.runtime == PROCESS and cluster.server.application.authentication.is_open:
             raise ValueError("runtime `process` needs a server that asks for a token: use TLS")
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)

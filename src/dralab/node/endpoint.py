@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from dralab.api.status import ApiError
+from dralab.apiserver.authentication.chain import bearer, unauthorized
 from dralab.apiserver.http import tls
 from dralab.apiserver.http.application import JSON, TEXT, query_of
 from dralab.apiserver.http.asgi_base import AsgiBase, Outcome, refused
-from dralab.apiserver.http.authentication import bearer, unauthorized
 from dralab.apiserver.http.guard import Guard
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.routing import not_found, segments_of

@@ -129,7 +129,7 @@ def test_tokens_are_known_again_until_they_end(ask):
 def test_a_changed_token_is_unknown(ask):
     issuer = ask.resources.context.issuer
     token, _ = issuer.issue("default", "robot", "u", ["a"], 600)
-    assert issuer.user_of(token).name == "system:serviceaccount:default:robot"
+    assert issuer.known(token).user.name == "system:serviceaccount:default:robot"
     head, body, signature = token.split(".")
     for wrong in (
         f"{head}.{body}x.{signature}",
@@ -138,7 +138,7 @@ def test_a_changed_token_is_unknown(ask):
         "a.b.c",
         f"{head}..{signature}",
     ):
-        assert issuer.user_of(wrong) is None
+        assert issuer.known(wrong) is None
 
 
 def test_a_namespace_goes_when_its_finalizers_are_gone(ask):

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dralab.api.kinds import Kinds
+from dralab.apiserver.authentication.chain import Authentication
+from dralab.apiserver.authentication.tokens import TokenTable
 from dralab.apiserver.http.application import Application
-from dralab.apiserver.http.authentication import Tokens
 from dralab.apiserver.http.messages import ByteStream, HttpRequest, Proxied, Upgrade, WatchStream
 from dralab.apiserver.nodes import NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
+from dralab.apiserver.resources.tokens import ISSUER
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import User
 from dralab.apiserver.watching import Hub
@@ -82,7 +84,12 @@ class InProcess:
             admission=built_in_admission(service_accounts=False),
         )
         self.hub = Hub(store, clock)
-        self.application = Application(resources, authenticator=Tokens({TOKEN: ADMIN}))
+        authentication = Authentication(
+            tokens=[TokenTable({TOKEN: ADMIN})],
+            service_accounts=resources.context.issuer,
+            audiences=[ISSUER],
+        )
+        self.application = Application(resources, authentication=authentication)
         self.application.connectors.update(NodeProxy(resources).connectors())
 
     def send(self, question: Question) -> Reply:

@@ -16,8 +16,8 @@ import orjson
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
+from dralab.apiserver.authentication.chain import Authentication, is_added_by_browsers
 from dralab.apiserver.http import bodies, negotiation, routing
-from dralab.apiserver.http.authentication import Authenticator, Everyone, bearer, unauthorized
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
 from dralab.apiserver.http.guard import Guard, name_of
 from dralab.apiserver.http.messages import (
@@ -114,17 +114,16 @@ class Application:
         self,
         resources: Resources,
         *,
-        authenticator: Authenticator | None = None,
+        authentication: Authentication | None = None,
         version: ServerVersion | None = None,
         address: str = "127.0.0.1:6443",
         accept_hosts: Sequence[str] = (),
     ) -> None:
         self.resources = resources
         self.guard = Guard([name_of(address), *accept_hosts])
-        self.authenticator = authenticator or Everyone()
-        self.anonymous = isinstance(self.authenticator, Everyone)
-        if not self.anonymous:
-            resources.context.authenticate = self.authenticator.user_of
+        if authentication is not None:
+            resources.context.authentication = authentication
+        self.authentication = resources.context.authentication
         self.pages = Pages(resources, version or ServerVersion(), address)
         self.connectors: dict[tuple[str, str], Connector] = {}
         self._encoders: dict[int, ObjectEncoder] = {}
@@ -132,12 +131,13 @@ class Application:
 
     def admit(self, request: HttpRequest) -> None:
         """Find out by its head who sends a request from a socket. ApiError: it is refused."""
-        if self.anonymous:
+        if self.authentication.is_open:
             self.guard.check(request)
         request.user = self._user(request)
-        if not self.anonymous and not bearer(request.headers.get("authorization", "")):
-            # A page cannot add a token that it does not know. A client's certificate a browser
-            # adds by itself; which name is the server's the browser knows by the server's.
+        if not self.authentication.is_open and is_added_by_browsers(
+            request.headers, request.certificate
+        ):
+            # Which name is the server's the browser knows by the server's certificate.
             self.guard.check_page(request)
 
     def handle(self, request: HttpRequest) -> Answer:
@@ -203,16 +203,7 @@ class Application:
         return None
 
     def _user(self, request: HttpRequest) -> User:
-        header = request.headers.get("authorization", "")
-        if self.anonymous and not header:
-            return Everyone().user_of("") or User()
-        token = bearer(header)
-        user = self.authenticator.user_of(token)
-        if user is None and token:
-            user = self.resources.context.issuer.user_of(token)
-        if user is None:
-            raise unauthorized()
-        return user
+        return self.authentication.user_of(request.headers, request.certificate)
 
     def _answer(self, request: HttpRequest, user: User) -> Answer:
         self.resources.context.catch_up()

@@ -35,6 +35,8 @@ JSON: Final = ("content-type", "application/json")
 CLOSE: Final = ("connection", "close")
 GZIP_FROM: Final = 128 * 1024  # as k8s.io/apiserver: smaller answers are sent as they are
 LOOPBACK: Final = ("127.", "::1")
+# In the `state` of ASGI's scope: the certificate (DER) of a client that TLS has verified.
+CLIENT_CERTIFICATE: Final = "client_certificate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +339,7 @@ def _request(scope: Message, headers: dict[str, str], *, method: str = "") -> Ht
         query=scope["query_string"].decode("latin-1"),
         headers=headers,
         peer=client[0] if client else "",
+        certificate=(scope.get("state") or {}).get(CLIENT_CERTIFICATE, b""),
     )
 
 

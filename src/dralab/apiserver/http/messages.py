@@ -36,7 +36,8 @@ class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
 
     `peer` is the address of the client, for what is written about it alone. `user` is who asks,
-    where the edge has found out before it read the body. Where others wait, `brief` is set: what
+    where the edge has found out before it read the body; `certificate` (DER) is the client's, which
+    TLS has verified. Where others wait, `brief` is set: what
     would take long raises TakesLong instead, and has not begun.
     """
 
@@ -47,6 +48,7 @@ class HttpRequest:
     body: bytes = b""
     peer: str = ""
     user: User | None = None
+    certificate: bytes = b""
     brief: bool = False
 
     @property

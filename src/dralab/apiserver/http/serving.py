@@ -11,7 +11,8 @@ import logging
 import os
 import resource
 import socket
-from collections.abc import Generator
+import ssl
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dralab.apiserver.http.asgi_base import AsgiBase
+from dralab.apiserver.http.asgi_base import CLIENT_CERTIFICATE, AsgiBase
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 
 logger = logging.getLogger(__name__)
@@ -81,10 +82,19 @@ def address(listener: socket.socket) -> tuple[str, int]:
 
 
 class HttpServer:
-    """One listening socket, served on the running loop until `stop`."""
+    """One listening socket, served on the running loop until `stop`.
+
+    With TLS and `client_authorities` (DER) it asks clients for a certificate, which they need not
+    have; one that none of these has signed ends the connection.
+    """
 
     def __init__(
-        self, edge: AsgiBase, listener: socket.socket, certificate: Certificate | None = None
+        self,
+        edge: AsgiBase,
+        listener: socket.socket,
+        certificate: Certificate | None = None,
+        *,
+        client_authorities: Sequence[bytes] = (),
     ) -> None:
         self.edge = edge
         self.listener = listener
@@ -106,6 +116,12 @@ class HttpServer:
             ssl_certfile=str(certificate.certificate) if certificate else None,
             ssl_keyfile=str(certificate.key) if certificate else None,
         )
+        config.load()
+        if config.ssl is not None and client_authorities:
+            config.ssl.load_verify_locations(cadata=b"".join(client_authorities))
+            config.ssl.verify_mode = ssl.CERT_OPTIONAL
+            # An authority of the list is trusted, whoever has signed its own certificate.
+            config.ssl.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         self._server = _Server(config)
         self._serving: asyncio.Task[None] | None = None
 
@@ -249,6 +265,10 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and (shown := tls.getpeercert(binary_form=True)):
+            # uvicorn copies it into the scope of each request, and of the WebSocket.
+            self.app_state = {**self.app_state, CLIENT_CERTIFICATE: shown}
         self.head_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:

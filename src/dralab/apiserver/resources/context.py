@@ -9,11 +9,11 @@ from typing import Any, Final, NoReturn
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.tokens import TokenIssuer
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
-from dralab.apiserver.users import User
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.values.json_types import JsonDict
@@ -30,8 +30,7 @@ class Context:
     """The parts of a server that the verbs use.
 
     `rules` says what each kind's objects must be; `admission` is asked in order about every
-    write. `managed_fields` can be switched off where nobody reads them. `authenticate` knows
-    the tokens that the server did not sign itself.
+    write. `managed_fields` can be switched off where nobody reads them.
     """
 
     store: Store
@@ -41,11 +40,13 @@ class Context:
     rules: Rules
     admission: list[Admission] = field(default_factory=list)
     managed_fields: bool = True
-    authenticate: Callable[[str], User | None] | None = None
     on_kinds_changed: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.issuer = TokenIssuer(self.clock)
+        self.authentication = Authentication(
+            service_accounts=self.issuer, audiences=[self.issuer.issuer]
+        )
         self.indexes = Indexes(self.store, self.rules)
         self._second, self._text = -1, ""
         self._last = 0
@@ -82,13 +83,6 @@ class Context:
             self._last = revision
             for reload in self.reloads:
                 reload()
-
-    def user_of_token(self, token: str) -> User | None:
-        """Return who has a token: an account that we signed it for, or one the server knows."""
-        found = self.issuer.user_of(token)
-        if found is None and self.authenticate is not None:
-            found = self.authenticate(token)
-        return found
 
     def now(self) -> str:
         """Return the time as objects carry it."""

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from dralab.apiserver.users import User, service_account, service_account_name
+from dralab.apiserver.authentication.chain import Known
+from dralab.apiserver.authentication.errors import Rejected
+from dralab.apiserver.users import service_account, service_account_name
 from dralab.kernel.clock import SECOND, Clock
 
 if TYPE_CHECKING:
@@ -73,14 +75,16 @@ class TokenIssuer:
         signature = r.to_bytes(32, "big") + s.to_bytes(32, "big")
         return f"{signed}.{_text(signature)}", (now + seconds) * SECOND
 
-    def user_of(self, token: str) -> User | None:
-        """Return the account that a token is for; None where it is none of ours, or over."""
+    def known(self, token: str) -> Known | None:
+        """Return whose a token is; None where it is none of ours. Rejected: it is over."""
         claims = self._claims(token)
-        if claims is None or claims.get("exp", 0) * SECOND <= self.clock.now():
+        if claims is None:
             return None
+        if claims.get("exp", 0) * SECOND <= self.clock.now():
+            raise Rejected("service account token has expired")
         _, _, namespace, account = claims["sub"].split(":")
         uid = claims["kubernetes.io"]["serviceaccount"]["uid"]
-        return service_account(namespace, account, uid)
+        return Known(user=service_account(namespace, account, uid), audiences=claims["aud"])
 
     def _claims(self, token: str) -> dict[str, Any] | None:
         head, _, rest = token.partition(".")

@@ -1,0 +1,188 @@
+"""The chain of authenticators: which one knows the sender of a request.
+
+In the order of a real server: the client certificate, then the bearer token, which may be one of a
+table, of a service account or of an OpenID provider. A credential that is not good counts only
+where no other is.
+Sources: k8s.io/kubernetes `pkg/kubeapiserver/authenticator`, k8s.io/apiserver
+`authentication/request/{union,bearertoken,websocket}`.
+"""
+
+import base64
+import binascii
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from dralab.api.status import ApiError
+from dralab.apiserver.authentication.certificates import ClientCertificates
+from dralab.apiserver.authentication.errors import Rejected
+from dralab.apiserver.users import ADMIN, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+
+logger = logging.getLogger(__name__)
+
+WEBSOCKET_TOKEN: Final = "base64url.bearer.authorization.k8s.io."
+INVALID: Final = "invalid bearer token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Whose a token is. `audiences` are those it is for; None where it is for every audience."""
+
+    user: User
+    audiences: Sequence[str] | None = None
+
+
+class TokenAuthenticator(Protocol):
+    """Knows the owners of tokens of one kind."""
+
+    def known(self, token: str) -> Known | None:
+        """Return whose a token is; None for a token of another kind.
+
+        Rejected: it is of this kind, and is forged, over, or of somebody who is gone.
+        """
+        ...
+
+
+class Authentication:
+    """Finds out who sends a request.
+
+    Without `tokens` and `certificates` nobody is asked for a credential: whoever reaches the
+    server is its administrator, but for the tokens of `service_accounts`, which are honoured.
+    `audiences` are the names under which this server accepts tokens. With `anonymous`, requests
+    without a credential are `system:anonymous`.
+
+    >>> from dralab.apiserver.authentication.tokens import TokenTable
+    >>> chain = Authentication(tokens=[TokenTable({"t0ken": User(name="jane", groups=())})])
+    >>> chain.user_of({"authorization": "Bearer t0ken"}).groups
+    ('system:authenticated',)
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: Sequence[TokenAuthenticator] = (),
+        certificates: ClientCertificates | None = None,
+        service_accounts: TokenAuthenticator | None = None,
+        audiences: Sequence[str] = (),
+        anonymous: bool = False,
+    ) -> None:
+        self.is_open = not tokens and certificates is None
+        self.certificates = certificates
+        self.audiences = tuple(audiences)
+        self.anonymous = anonymous
+        self._tokens = [*tokens, *([service_accounts] if service_accounts else [])]
+
+    def user_of(self, headers: Mapping[str, str], certificate: bytes = b"") -> User:
+        """Return who sends a request with these headers, and this certificate (DER) of TLS.
+
+        ApiError Unauthorized.
+        """
+        problems: list[str] = []
+        if certificate and self.certificates is not None:
+            try:
+                if (user := self.certificates.user_of(certificate)) is not None:
+                    return authenticated(user)
+            except Rejected as error:
+                problems.append(error.why)
+        token = bearer(headers.get("authorization", "")) or _offered(headers)
+        if token:
+            try:
+                found = self.known(token, self.audiences)
+            except Rejected as error:
+                problems.append(error.why)
+            else:
+                if found is not None:
+                    return found.user
+                problems.append(INVALID)
+        if self.is_open and (not problems or problems == [INVALID]):
+            return ADMIN
+        if problems:
+            logger.debug("a request is refused: %s", "; ".join(problems))
+        elif self.anonymous:
+            return ANONYMOUS
+        raise unauthorized()
+
+    def known(self, token: str, audiences: Sequence[str]) -> Known | None:
+        """Return whose a token is, and for which of `audiences`; None where nobody knows it.
+
+        Rejected, with what each authenticator says that recognised it.
+        """
+        problems = []
+        for authenticator in self._tokens:
+            try:
+                found = authenticator.known(token)
+            except Rejected as error:
+                problems.append(error.why)
+                continue
+            if found is None:
+                continue
+            meant = _meant(found, self.audiences, audiences)
+            if meant is None:
+                problems.append(
+                    f"token audiences {_quoted(found.audiences or self.audiences)} is invalid for "
+                    f"the target audiences {_quoted(audiences)}"
+                )
+                continue
+            return Known(user=authenticated(found.user), audiences=meant)
+        if problems:
+            raise Rejected("; ".join(problems))
+        return None
+
+
+def _meant(found: Known, own: Sequence[str], wanted: Sequence[str]) -> Sequence[str] | None:
+    """Return for which of the wanted audiences a token is; None where for none of them."""
+    offered = own if found.audiences is None else found.audiences
+    if not wanted:
+        return ()
+    meant = [name for name in wanted if name in offered]
+    return meant or None
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return "[{}]".format(" ".join(f'"{name}"' for name in names))
+
+
+def authenticated(user: User) -> User:
+    """Return a user with the group of all who have proved who they are."""
+    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+def bearer(header: str) -> str:
+    """Return the token of an Authorization header; empty where it has none."""
+    scheme, _, token = header.strip().partition(" ")
+    # As a real server reads it: what follows a second space is ignored.
+    return token.partition(" ")[0] if scheme.lower() == "bearer" else ""
+
+
+def is_added_by_browsers(headers: Mapping[str, str], certificate: bytes) -> bool:
+    """Return whether a request of a web page could have the credential that this one has.
+
+    A page cannot add a token that it does not know; a browser adds a certificate by itself.
+    """
+    if bearer(headers.get("authorization", "")):
+        return False
+    return bool(certificate) or not _offered(headers)
+
+
+def _offered(headers: Mapping[str, str]) -> str:
+    """Return the token that a page's WebSocket names among its protocols, having no headers."""
+    for protocol in headers.get("sec-websocket-protocol", "").split(","):
+        if (name := protocol.strip()).startswith(WEBSOCKET_TOKEN):
+            text = name.removeprefix(WEBSOCKET_TOKEN)
+            try:
+                return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+            except (binascii.Error, ValueError):
+                return ""
+    return ""
+
+
+def unauthorized() -> ApiError:
+    """Return what a client gets whom nobody knows."""
+    return ApiError("Unauthorized", "Unauthorized")
+
+
+Review = Callable[[str, Sequence[str]], Known | None]
+"""How TokenReview asks: a token and the audiences that it should be for. Rejected."""

@@ -1,0 +1,23 @@
+"""What goes wrong while somebody proves who they are, or while an operator says how.
+
+Exception
+├── Rejected          a credential was recognised, and is not good: the request gets 401
+└── UnusableSetting   a flag or a file of the operator's; raised before the server starts
+"""
+
+
+class Rejected(Exception):  # noqa: N818 - a verdict, which clients see as 401
+    """A credential is not good; `why` goes to TokenReview and to the log, never to the client."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class UnusableSetting(Exception):  # noqa: N818 - a fact about what an operator gave
+    """What an operator gave cannot be used: `flag` is the option, `why` says what is wrong."""
+
+    def __init__(self, flag: str, why: str) -> None:
+        super().__init__(f"{flag}: {why}")
+        self.flag = flag
+        self.why = why
