@@ -27,7 +27,7 @@ from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.workloads import openb
-from dralab.simulation.workloads.openb import GpuNode, Shape
+from dralab.simulation.workloads.openb import GpuNode, PodRequest
 
 TESTDATA = Path(__file__).parents[1] / ".." / "shared" / "testdata"
 SECOND = 1_000_000_000
@@ -62,18 +62,18 @@ def rows_fleet() -> Iterator[Row]:
     chance = random.Random(1)
     week = 7 * 86_400 * SECOND
     nodes = [GpuNode(f"n{i}", 64_000, 256 << 30, 8, "A100", 110) for i in range(10_000)]
-    shapes = [
-        Shape(4000, 1000, 1, ""),
-        Shape(8000, 1000, 2, ""),
-        Shape(32_000, 1000, 8, ""),
-        Shape(2000, 500, 1, ""),
-        Shape(1000, 0, 0, ""),
-        Shape(16_000, 1000, 4, ""),
+    requests = [
+        PodRequest(4000, 1000, 1, ""),
+        PodRequest(8000, 1000, 2, ""),
+        PodRequest(32_000, 1000, 8, ""),
+        PodRequest(2000, 500, 1, ""),
+        PodRequest(1000, 0, 0, ""),
+        PodRequest(16_000, 1000, 4, ""),
     ]
     pods = [
         Pod(
             name=f"p{i}",
-            shape=chance.choices(shapes, [4, 2, 1, 4, 3, 1])[0],
+            request=chance.choices(requests, [4, 2, 1, 4, 3, 1])[0],
             memory=chance.choice([4, 8, 16]) << 30,
             arrives=int(chance.random() * week),
             duration=int(chance.expovariate(1 / (100 * 3600 * SECOND))),

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from dralab.simulation.engines.batch.engine import Simulation
+from dralab.simulation.engines.batch.engine import BatchSimulation
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Delay
@@ -25,6 +25,6 @@ def test_the_scheduler_of_the_guide_fills_the_machines():
         Job(id=str(i), submitted=0, width=width, profile="d") for i, width in enumerate((3, 2, 1))
     )
     work = Workload(jobs=jobs, profiles={"d": Delay(duration=10)}, machines=4)
-    run = Simulation(plain(4), [work], names["Filler"]())
+    run = BatchSimulation(plain(4), [work], names["Filler"]())
     run.run()
     assert [record.started for record in run.records.values()] == [0, 10, 0]

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import click
 
 from dralab.cli._progress import watching
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -60,9 +60,9 @@ def bad_input() -> Iterator[None]:
         raise SystemExit(2) from None
 
 
-def report_skipped(complaints: Complaints) -> None:
+def report_skipped(problems: InputProblems) -> None:
     """Report on stderr what --lenient skipped."""
-    for error in complaints.skipped[:10]:
+    for error in problems.skipped[:10]:
         click.echo(f"skipped: {error}", err=True)
-    if len(complaints.skipped) > 10:
-        click.echo(f"skipped: {len(complaints.skipped) - 10} more", err=True)
+    if len(problems.skipped) > 10:
+        click.echo(f"skipped: {len(problems.skipped) - 10} more", err=True)

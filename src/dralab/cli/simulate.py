@@ -21,7 +21,7 @@ from dralab.cli._runs import (
 )
 from dralab.cli.simulate_compare import compare
 from dralab.cli.simulate_jobs import batsim, swf
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 
 
 @click.group()
@@ -77,23 +77,23 @@ def openb(
     from dralab.simulation.reproductions.fgd import experiment
     from dralab.simulation.workloads import openb as traces
 
-    complaints = Complaints(lenient=lenient)
+    problems = InputProblems(lenient=lenient)
     with bad_input():
-        fleet = traces.read_nodes(nodes, complaints=complaints)
-        workload = traces.read_pods(pods, complaints=complaints)
+        fleet = traces.read_nodes(nodes, problems=problems)
+        workload = traces.read_pods(pods, problems=problems)
         if not any(node.gpus for node in fleet):
             raise InputError(nodes, "no node has a GPU")
         if not workload:
             raise InputError(pods, "there are no pods")
         key = checkpoints.digest((policy, inflate, seed, lenient), [nodes, pods])
         placing = (
-            experiment.Placing(
+            experiment.PlacementRun(
                 fleet, workload, policy=policy, seed=seed, ratio=inflate, workload=pods.stem
             )
             if resume is None
-            else checkpoints.read(resume, key, experiment.Placing)
+            else checkpoints.read(resume, key, experiment.PlacementRun)
         )
-    report_skipped(complaints)
+    report_skipped(problems)
     complete = watched(pods.stem, placing)
     outcome = placing.outcome()
     if curve is not None:
@@ -154,16 +154,16 @@ def run(
     from dralab.simulation.results import outputs
     from dralab.simulation.scenario import scenario as scenarios
 
-    complaints = Complaints(lenient=lenient)
+    problems = InputProblems(lenient=lenient)
     with bad_input():
-        loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, complaints=complaints)
+        loaded = scenarios.load(scenario, seed=seed, scheduler=scheduler, problems=problems)
         wanted = loaded.outputs.but(report=report, parquet=parquet, picture=picture)
         checkpoint = (wanted.report or Path()) / "checkpoint"
         outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
         work = dispatch.begin(
             loaded, resume, command=command, say=lambda text: click.echo(text, err=True)
         )
-    report_skipped(complaints)
+    report_skipped(problems)
     result = watched(loaded.name, work)
     result = dispatch.measured(loaded, result)
     for note in result.notes:
@@ -203,7 +203,7 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
 
     with bad_input():
         found = configs.read(config)
-        writer = configs.Writer(found)
+        writer = configs.MetricsWriter(found)
         try:
             simulator = TickSimulator(
                 found.nodes,

@@ -17,10 +17,10 @@ from dralab.cli._runs import (
     report_skipped,
     watched,
 )
-from dralab.simulation.errors import Complaints
+from dralab.simulation.errors import InputProblems
 
 if TYPE_CHECKING:
-    from dralab.simulation.engines.batch.runs import JobRun
+    from dralab.simulation.engines.batch.runs import ResumableSimulation
 
 SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 
@@ -82,9 +82,9 @@ def batsim(
     """
     from dralab.simulation import checkpoints
     from dralab.simulation.engines.batch import outputs, runs
-    from dralab.simulation.engines.batch.engine import Options
+    from dralab.simulation.engines.batch.engine import BatchOptions
 
-    complaints = Complaints(lenient=lenient)
+    problems = InputProblems(lenient=lenient)
     with bad_input():
         made = runs.of_batsim(
             list(workloads),
@@ -93,7 +93,7 @@ def batsim(
             events=events,
             master=master,
             hosts=hosts,
-            options=Options(
+            options=BatchOptions(
                 energy=energy,
                 dynamic_jobs=dynamic,
                 forward_unknown_events=unknown,
@@ -101,17 +101,17 @@ def batsim(
                 settings={"profiles-forwarded-on-submission": profiles},
             ),
             socket=socket,
-            complaints=complaints,
+            problems=problems,
         )
         files = [*workloads, *(path for path in (platform, events) if path is not None)]
         parts = (scheduler, master, hosts, energy, sharing, lenient, [str(w) for w in workloads])
-        run = runs.JobRun(made, checkpoints.digest(parts, files), resume)
-    report_skipped(complaints)
+        run = runs.ResumableSimulation(made, checkpoints.digest(parts, files), resume)
+    report_skipped(problems)
     complete = watched(workloads[0].stem, run)
     with bad_input():
         outputs.write(run.simulation, prefix, dialect=int(dialect))
     _tell(run, report, workloads[0].stem, socket or scheduler, complete=complete)
-    skipped = {"nb_entries_skipped": len(complaints.skipped)}
+    skipped = {"nb_entries_skipped": len(problems.skipped)}
     echo_values(outputs.summary(run.simulation) | skipped, output)
     if not complete:
         keep(run.save, Path(f"{prefix}_checkpoint"))
@@ -162,10 +162,10 @@ def swf(
     """
     from dralab.simulation import checkpoints
     from dralab.simulation.engines.batch import outputs, runs
-    from dralab.simulation.workloads.swf import Conversion
+    from dralab.simulation.workloads.swf import SwfConversion
 
-    complaints = Complaints(lenient=lenient)
-    conversion = Conversion(
+    problems = InputProblems(lenient=lenient)
+    conversion = SwfConversion(
         walltime_factor=walltime_factor, requested_only=requested_only, grain=grain
     )
     with bad_input():
@@ -174,18 +174,18 @@ def swf(
             hosts=hosts,
             scheduler=scheduler,
             conversion=conversion,
-            complaints=complaints,
+            problems=problems,
         )
         parts = (scheduler, hosts, conversion, lenient)
-        run = runs.JobRun(made, checkpoints.digest(parts, [trace]), resume)
-    report_skipped(complaints)
+        run = runs.ResumableSimulation(made, checkpoints.digest(parts, [trace]), resume)
+    report_skipped(problems)
     complete = watched(trace.stem, run)
     if prefix is not None:
         outputs.write(run.simulation, prefix)
     _tell(run, report, trace.stem, scheduler, complete=complete)
     (workload,) = run.simulation.workloads.values()
     counts = {
-        "nb_entries_skipped": len(complaints.skipped),
+        "nb_entries_skipped": len(problems.skipped),
         "nb_entries_dropped": sum(workload.dropped.values()),
     }
     echo_values(outputs.summary(run.simulation) | counts, output)
@@ -196,7 +196,9 @@ def swf(
         raise SystemExit(1)
 
 
-def _tell(run: "JobRun", report: Path | None, name: str, scheduler: str, *, complete: bool) -> None:
+def _tell(
+    run: "ResumableSimulation", report: Path | None, name: str, scheduler: str, *, complete: bool
+) -> None:
     """Print notes about the numbers, and write the report if one is requested."""
     from dralab.simulation.engines.batch import runs
 

@@ -37,7 +37,7 @@ class DecisionError(InputError):
 
 
 @dataclass(slots=True)
-class Complaints:
+class InputProblems:
     """Strict: the first error stops the reading. Lenient: the broken entry is skipped, counted."""
 
     lenient: bool = False

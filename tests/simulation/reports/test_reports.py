@@ -12,7 +12,7 @@ from dralab.simulation.reports import charts
 from dralab.simulation.reports import run as reports
 from dralab.simulation.reports.page import Page
 from dralab.simulation.results import outputs
-from dralab.simulation.results.result import Sample
+from dralab.simulation.results.result import StateSample
 from dralab.simulation.scenario import scenario as scenarios
 
 TEXT = (
@@ -55,7 +55,9 @@ def test_every_rectangle_of_the_gantt_is_a_stay_of_a_task_on_a_lane(result):
 
 
 def test_a_long_series_is_thinned_but_keeps_the_longest_queue_and_the_end():
-    samples = [Sample(i * 10, 7777 if i == 4321 else i % 5, 0, 0, 0, 0.0) for i in range(10_000)]
+    samples = [
+        StateSample(i * 10, 7777 if i == 4321 else i % 5, 0, 0, 0, 0.0) for i in range(10_000)
+    ]
     thinned = charts.thin(samples, 100)
     assert len(thinned) <= 103
     assert max(sample.waiting for sample in thinned) == 7777

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from dralab.cli.main import main
 from dralab.simulation.engines.gpu.cluster import GpuCluster
 from dralab.simulation.engines.gpu.fragmentation import Fragmentation, allows, typical_pods
-from dralab.simulation.engines.gpu.policies import POLICIES, Chooser, Scores
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.engines.gpu.policies import POLICIES, Chooser, NodeScores
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.workloads import openb
-from dralab.simulation.workloads.openb import GpuNode, GpuPod, Shape
+from dralab.simulation.workloads.openb import GpuNode, GpuPod, PodRequest
 
 PUBLISHED = {
     "01-Random": ("random", 0.8, 1.0),
@@ -29,30 +29,30 @@ PUBLISHED = {
     "06-FGD": ("fgd", 0.5, 1.0),
 }
 SHAPES = st.one_of(
-    st.builds(Shape, st.integers(0, 40_000), st.integers(1, 999), st.just(1), st.just("")),
+    st.builds(PodRequest, st.integers(0, 40_000), st.integers(1, 999), st.just(1), st.just("")),
     st.builds(
-        Shape,
+        PodRequest,
         st.integers(0, 40_000),
         st.just(1000),
         st.sampled_from([1, 2, 4]),
         st.sampled_from(["", "A", "A|B", "C"]),
     ),
-    st.builds(Shape, st.integers(0, 40_000), st.just(0), st.just(0), st.just("")),
+    st.builds(PodRequest, st.integers(0, 40_000), st.just(0), st.just(0), st.just("")),
 )
 
 
 def plain_fragmentation(typical, cpu, gpus, model):
     """The definition, word for word."""
     total = 0.0
-    for shape, count in typical.items():
-        fitting = [left for left in gpus if left >= shape.milli]
+    for request, count in typical.items():
+        fitting = [left for left in gpus if left >= request.milli]
         refused = (
-            shape.gpus == 0
-            or not allows(shape.models, model)
-            or len(fitting) < shape.gpus
-            or cpu < shape.cpu
+            request.gpus == 0
+            or not allows(request.models, model)
+            or len(fitting) < request.gpus
+            or cpu < request.cpu
         )
-        total += count * (sum(gpus) if refused else sum(g for g in gpus if g < shape.milli))
+        total += count * (sum(gpus) if refused else sum(g for g in gpus if g < request.milli))
     return total / sum(typical.values())
 
 
@@ -68,11 +68,11 @@ def plain_fragmentation(typical, cpu, gpus, model):
         max_size=5,
     ),
 )
-def test_fragmentation_is_what_its_definition_says_and_its_classes_add_up(shapes, states):
-    typical = {shape: 3 + number for number, shape in enumerate(shapes)}
+def test_fragmentation_is_what_its_definition_says_and_its_classes_add_up(pod_requests, states):
+    typical = {request: 3 + number for number, request in enumerate(pod_requests)}
     fragmentation = Fragmentation(typical, ["A", "B"])
     cpu, gpus, model = (np.array(column) for column in zip(*states, strict=True))
-    found = fragmentation.of(cpu, gpus, model)
+    found = fragmentation.of_states(cpu, gpus, model)
     expected = [plain_fragmentation(typical, c, g, "AB"[m]) for c, g, m in states]
     assert found == pytest.approx(expected)
     classes = fragmentation.classes(cpu, gpus, model)
@@ -86,10 +86,10 @@ def test_fragmentation_of_a_state_is_the_same_to_the_last_bit_beside_any_others(
     chance = np.random.default_rng(1)
     cpu, gpus = chance.integers(0, 128_000, 300), chance.integers(0, 11, (300, 8)) * 100
     model = np.zeros(300, dtype=np.int64)
-    together = fragmentation.of(cpu, gpus, model)
+    together = fragmentation.of_states(cpu, gpus, model)
     for size in (1, 2, 7):
         parts = [slice(start, start + size) for start in range(0, 300, size)]
-        apart = [fragmentation.of(cpu[part], gpus[part], model[part]) for part in parts]
+        apart = [fragmentation.of_states(cpu[part], gpus[part], model[part]) for part in parts]
         assert (np.concatenate(apart) == together).all()
 
 
@@ -108,33 +108,33 @@ NODES = [
 )
 def test_scores_kept_over_changes_equal_scores_computed_anew(pods, name):
     fragmentation = Fragmentation(
-        {Shape(4000, 500, 1, ""): 1, Shape(9000, 1000, 2, ""): 1}, ["", "A", "B"]
+        {PodRequest(4000, 500, 1, ""): 1, PodRequest(9000, 1000, 2, ""): 1}, ["", "A", "B"]
     )
     cluster = GpuCluster(NODES, fragmentation)
     chooser = Chooser(cluster, name, random.Random(1))
-    for shape, memory in pods:
-        scores, wished = chooser.scores.of(shape)
-        anew, wished_anew = Scores(cluster, POLICIES[name](fragmentation)).of(shape)
+    for request, memory in pods:
+        scores, wished = chooser.scores.scores_of(request)
+        anew, wished_anew = NodeScores(cluster, POLICIES[name](fragmentation)).scores_of(request)
         able = scores >= 0
         assert (scores == anew).all()
         assert (wished[able] == wished_anew[able]).all()
-        choice = chooser.choose(shape, memory)
+        choice = chooser.choose(request, memory)
         if choice is None:
             continue
         node, gpus = choice
         before = cluster.gpus[node].copy()
-        cluster.place(node, shape, memory, gpus)
-        assert len(gpus) == shape.gpus
-        assert (before - cluster.gpus[node]).sum() == shape.demand
+        cluster.place(node, request, memory, gpus)
+        assert len(gpus) == request.gpus
+        assert (before - cluster.gpus[node]).sum() == request.demand
         assert min(cluster.cpu[node], cluster.memory[node], *cluster.gpus[node]) >= 0
-        alone = fragmentation.of(cluster.cpu, cluster.gpus, cluster.model)
+        alone = fragmentation.of_states(cluster.cpu, cluster.gpus, cluster.model)
         assert cluster.lost == pytest.approx(alone)
 
 
 def test_typical_pods_are_those_of_the_published_trace(testdata):
     pods = openb.read_pods(testdata("alibaba-openb", "openb_pod_list_default.csv"))
     typical = typical_pods(pods)
-    assert len({pod.shape for pod in pods}) == 91
+    assert len({pod.request for pod in pods}) == 91
     assert len(typical) == 35
     first = list(typical.items())[:3]
     total = sum(typical.values())
@@ -155,7 +155,7 @@ def test_typical_pods_are_those_of_the_published_trace(testdata):
 )
 def test_the_traces_hold_what_is_known_of_them(testdata, trace, pods, demand):
     found = openb.read_pods(testdata("alibaba-openb", f"openb_pod_list_{trace}.csv"))
-    assert (len(found), sum(pod.shape.demand for pod in found)) == (pods, demand)
+    assert (len(found), sum(pod.request.demand for pod in found)) == (pods, demand)
     nodes = openb.read_nodes(testdata("alibaba-openb", "openb_node_list_gpu_node.csv"))
     assert (len(nodes), sum(n.gpus for n in nodes), sum(n.cpu for n in nodes)) == (
         1213, 6212, 107_018_000,
@@ -219,12 +219,12 @@ def test_the_published_means_are_met_on_the_other_traces(testdata, trace):
 
 
 def test_clones_end_at_the_wanted_demand_and_a_fuller_trace_loses_pods():
-    pods = [GpuPod(f"p{i}", Shape(1000, 500, 1, ""), 0) for i in range(10)]
+    pods = [GpuPod(f"p{i}", PodRequest(1000, 500, 1, ""), 0) for i in range(10)]
     grown = experiment.inflated(pods, 10_000, 1.3, experiment.Randomness(1))
-    assert sum(pod.shape.demand for pod in grown) == 13_000
+    assert sum(pod.request.demand for pod in grown) == 13_000
     assert sorted(p.name for p in grown[:10]) == [p.name for p in pods]
     shrunk = experiment.inflated(pods, 2000, 1.3, experiment.Randomness(1))
-    assert sum(pod.shape.demand for pod in shrunk) == 2500
+    assert sum(pod.request.demand for pod in shrunk) == 2500
 
 
 NODE_LINES = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,1000,2,T4\nn1,8000,1000,1,P100\n"
@@ -284,8 +284,8 @@ def test_a_broken_line_is_named_and_skipped_when_lenient(files, line, where, pro
         openb.read_pods(path)
     assert (caught.value.line, caught.value.where) == (4, where)
     assert problem in str(caught.value)
-    complaints = Complaints(lenient=True)
-    assert len(openb.read_pods(path, complaints=complaints)) == 2
+    problems = InputProblems(lenient=True)
+    assert len(openb.read_pods(path, problems=problems)) == 2
     result = command(files, "--lenient")
     assert result.exit_code == 0
     assert "skipped: " in result.stderr

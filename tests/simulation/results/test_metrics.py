@@ -8,7 +8,7 @@ import pytest
 from dralab.simulation.engines.dispatch import begin, measured
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
-from dralab.simulation.results.result import Result, Sample, Task
+from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario import scenario as scenarios
 
 S = 1_000_000_000
@@ -35,10 +35,10 @@ THREE = Result(
         task("d", 30, None, None, lanes=(), state="Pending", reason="no room"),
     ],
     samples=[
-        Sample(0, 0, 1, 1000, 2000, 500.0, memory=10, asked=0, types=(2000, 0)),
-        Sample(20 * S, 2, 1, 1000, 2000, 500.0, memory=10, asked=3000, refused=2, types=(2000, 0)),
-        Sample(100 * S, 1, 2, 3000, 1000, 0.0, memory=30, asked=1000, types=(0, 1000)),
-        Sample(120 * S, 1, 0, 0, 0, 0.0, asked=1000, ended=3, types=(0, 0)),
+        StateSample(0, 0, 1, 1000, 2000, 500.0, memory=10, asked=0, types=(2000, 0)),
+        StateSample(20 * S, 2, 1, 1000, 2000, 500.0, memory=10, asked=3000, refused=2, types=(2000, 0)),
+        StateSample(100 * S, 1, 2, 3000, 1000, 0.0, memory=30, asked=1000, types=(0, 1000)),
+        StateSample(120 * S, 1, 0, 0, 0, 0.0, asked=1000, ended=3, types=(0, 0)),
     ],
     lanes=["n0", "n0/gpu0", "n1"], capacity={"cpu": 4000, "memory": 40, "gpu": 4000},
     types={"A": 2000, "B": 2000}, end=120 * S, refusals={"no room": 2}, joules=50.0,
@@ -46,7 +46,7 @@ THREE = Result(
 
 
 def test_the_numbers_of_four_tasks_are_those_of_a_pencil():
-    found = metrics.of(THREE)
+    found = metrics.metrics_of(THREE)
     assert (found["tasks"], found["ended"], found["succeeded"], found["failed"]) == (4, 3, 2, 1)
     assert (found["never_started"], found["success_rate"], found["evictions"]) == (1, 0.5, 1)
     assert (found["makespan"], found["throughput_per_hour"]) == (120, 90)
@@ -76,14 +76,14 @@ def test_the_numbers_of_four_tasks_are_those_of_a_pencil():
 def test_only_the_interval_is_measured_where_one_is_given():
     from dataclasses import replace
 
-    found = metrics.of(replace(THREE, interval=(10 * S, 110 * S)))
+    found = metrics.metrics_of(replace(THREE, interval=(10 * S, 110 * S)))
     assert (found["tasks"], found["ended"]) == (3, 2)
     assert found["utilisation_cpu"] == (90 * 1000 + 10 * 3000) / 100 / 4000
     assert found["load_variation"] == pytest.approx((94 - 10) / (94 + 10))
 
 
 def test_every_number_is_defined_and_every_definition_stands_in_the_docs():
-    for name in metrics.of(THREE):
+    for name in metrics.metrics_of(THREE):
         assert metrics.definition_of(name)
     text = DOCS.read_text()
     for name in metrics.DEFINITIONS:
@@ -119,7 +119,7 @@ def test_use_memory_and_fragmentation_follow_the_tasks_in_every_world(tmp_path, 
         (lane,) = each.lanes
         model = "A" if result.lanes[lane].startswith("a/") else "B"
         busy[model] += (each.ended - each.started) // S * each.gpu_milli
-    found = metrics.of(result)
+    found = metrics.metrics_of(result)
     for model, area in busy.items():
         used = found[f"utilisation_gpu[{model}]"] * found["makespan"] * 1000
         assert used == pytest.approx(area)

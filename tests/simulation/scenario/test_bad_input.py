@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import xml
 from dralab.simulation.workloads import batsim, swf
 
@@ -44,9 +44,9 @@ def test_a_broken_job_is_named_with_its_line_and_field(tmp_path, change, field, 
     error = caught.value
     assert (error.line, error.where) == (4, f"jobs[1].{field}")
     assert problem in str(error)
-    complaints = Complaints(lenient=True)
-    assert len(batsim.read(path, hosts=4, complaints=complaints).jobs) == 1
-    assert len(complaints.skipped) == 1
+    problems = InputProblems(lenient=True)
+    assert len(batsim.read(path, hosts=4, problems=problems).jobs) == 1
+    assert len(problems.skipped) == 1
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_a_broken_line_of_a_trace_is_named(tmp_path, line, where, problem):
         swf.read(path)
     assert (caught.value.line, caught.value.where) == (3, where)
     assert problem in str(caught.value)
-    complaints = Complaints(lenient=True)
-    assert len(swf.read(path, complaints=complaints).entries) == 1
-    assert len(complaints.skipped) == 1
+    problems = InputProblems(lenient=True)
+    assert len(swf.read(path, problems=problems).entries) == 1
+    assert len(problems.skipped) == 1
 
 
 def test_a_job_wider_than_the_hosts_is_named(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from dralab.simulation.engines.batch import external
 from dralab.simulation.engines.dispatch import begin
 from dralab.simulation.engines.ticks import config as ticks
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import xml
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.workloads import batsim, openb, swf
@@ -190,4 +190,4 @@ def test_lenient_reading_never_raises_for_one_broken_entry(tmp_path):
     for line in ("", "x", ",,,,,", "p0,1,1,1,1,", "p9,1,1,1,1,T4,extra"):
         path = tmp_path / "pods.csv"
         path.write_text(good + line + "\n")
-        assert len(openb.read_pods(path, complaints=Complaints(lenient=True))) == 2
+        assert len(openb.read_pods(path, problems=InputProblems(lenient=True))) == 2

@@ -9,7 +9,7 @@ from dralab.cli.main import main
 from dralab.simulation.engines import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
-from dralab.simulation.results.result import Result, Sample, Task
+from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario.fields import duration
 
@@ -85,7 +85,7 @@ def test_the_bursts_of_batkube_have_their_ideal_numbers(scenario):
             f"workload: {{pods: [{{name: p, count: {count}, every: {every}s, duration: {seconds}s, cpu: 1}}]}}\n"
             f"scheduler: default\n{extra}"
         )
-        found = metrics.of(run(path))
+        found = metrics.metrics_of(run(path))
         return found["makespan"], round(found["wait_mean"], 3), found["wait_max"]
 
     assert numbers(200, 170, 0) == (2210, 979.2, 2040)
@@ -176,7 +176,7 @@ def test_a_pod_that_fits_nowhere_does_not_hold_up_the_end_and_says_why(scenario)
         "Pending",
         "0/2 nodes are available: 2 Insufficient cpu",
     )
-    assert metrics.of(result)["never_started"] == 1
+    assert metrics.metrics_of(result)["never_started"] == 1
 
 
 def test_the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_others(scenario, tmp_path):
@@ -364,10 +364,10 @@ def task(name, submitted, started, ended, width=1, user="a"):
 def test_every_number_of_three_tasks_is_that_worked_out_by_hand():
     tasks = [task("1", 0, 0, 100), task("2", 0, 100, 104), task("3", 50, 104, 124, user="b")]
     samples = [
-        Sample(w * S, q, r, r, 0, 0.0)
+        StateSample(w * S, q, r, r, 0, 0.0)
         for w, q, r in [(0, 1, 1), (50, 2, 1), (100, 1, 1), (104, 0, 1), (124, 0, 0)]
     ]
-    found = metrics.of(
+    found = metrics.metrics_of(
         Result(
             name="", scheduler="", seed=0, tasks=tasks, samples=samples, lanes=["n"],
             capacity={"cpu": 2}, end=124 * S,
@@ -397,7 +397,7 @@ def test_means_over_seeds_have_a_deviation_and_an_interval_and_a_test_of_differe
 def test_the_policies_of_the_allocator_place_pods_and_give_no_gpu_twice(scenario, policy):
     path = scenario(WEEK.replace("faults:\n- {node: gpu-1, at: 6h, for: 1h}\n", ""))
     result = run(path, scheduler=f"allocation:{policy}")
-    assert metrics.of(result)["ended"] >= len(result.tasks) - 3
+    assert metrics.metrics_of(result)["ended"] >= len(result.tasks) - 3
     events = []
     for task in result.tasks:
         if task.ended is None:
@@ -434,7 +434,7 @@ def test_rigid_jobs_are_drawn_with_sizes_run_times_and_overestimated_walltimes(s
     for job in jobs:
         assert 1.5 <= job.walltime / lengths[job.profile].duration < 5.01
     assert {job.user for job in jobs} == {"x", *(f"user-{n}" for n in range(4))}
-    assert metrics.of(run(scenario(DRAWN)))["succeeded"] == 300
+    assert metrics.metrics_of(run(scenario(DRAWN)))["succeeded"] == 300
     assert scenarios.load(scenario(DRAWN)).work == loaded.work
     assert scenarios.load(scenario(DRAWN), seed=6).work != loaded.work
     # Drawn sizes do not change when run times do.

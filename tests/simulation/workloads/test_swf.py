@@ -11,7 +11,7 @@ def test_the_trace_with_tabs_gives_39_jobs_or_38_by_requested_time_only(testdata
     trace = swf.read(testdata("swf", "KIT-10-80.swf"))
     assert (len(trace.entries), trace.processors) == (39, 24048)
     assert len(swf.jobs(trace).jobs) == 39
-    assert len(swf.jobs(trace, swf.Conversion(requested_only=True)).jobs) == 38
+    assert len(swf.jobs(trace, swf.SwfConversion(requested_only=True)).jobs) == 38
 
 
 def test_a_trace_written_and_read_again_keeps_its_18_columns(testdata, tmp_path):
@@ -38,7 +38,7 @@ def test_a_job_gets_twice_its_run_time_and_the_grain_rounds_up(tmp_path):
     path.write_text("5 100 0 10 2 -1 -1 2 15 -1 1 7 1 1 1 1 -1 -1\n")
     job = swf.jobs(swf.read(path)).jobs[0]
     assert (job.submitted, job.width, job.walltime, job.user) == (0, 2, 20 * 10**9, "7")
-    workload = swf.jobs(swf.read(path), swf.Conversion(grain=1))
+    workload = swf.jobs(swf.read(path), swf.SwfConversion(grain=1))
     assert workload.profiles["11"].duration == 11 * 10**9
 
 

@@ -64,7 +64,7 @@ class Case:
         result = dispatch.begin(loaded).go()
         if not result.complete:
             raise InputError(self.scenario, f"the run left off: {'; '.join(result.notes)}")
-        return metrics.of(dispatch.measured(loaded, result))
+        return metrics.metrics_of(dispatch.measured(loaded, result))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

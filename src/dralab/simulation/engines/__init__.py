@@ -1,6 +1,6 @@
 """Ways to run a scenario, each behind the same protocol.
 
-`batch`: rigid jobs on whole machines (Batsim's world). `gpu`: pods on nodes with GPUs, built-in
+`batch`: rigid jobs on whole machines (as in Batsim). `gpu`: pods on nodes with GPUs, built-in
 policies. `cluster`: the scheduler, controllers and kubelets of `dralab up`, in simulated time.
-`external`: any scheduler, unmodified, over HTTP. `ticks`: k8s-cluster-simulator's world.
+`external`: any scheduler, unmodified, over HTTP. `ticks`: as in k8s-cluster-simulator.
 """

@@ -7,9 +7,9 @@ from pathlib import Path
 from dralab.simulation.engines import ignored
 from dralab.simulation.engines.batch.run import BatchRun
 from dralab.simulation.engines.cluster.run import ClusterRun
-from dralab.simulation.engines.engine import Engine
 from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.engines.gpu.run import GpuRun
+from dralab.simulation.engines.scenario_run import ScenarioRun
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.schedulers import EXTERNAL, OWN
@@ -41,7 +41,7 @@ def begin(
     *,
     command: str | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Engine:
+) -> ScenarioRun:
     """Return a run that has not begun, or is resumed from a checkpoint.
 
     `command` replaces that of the scenario's external scheduler; `say` hears where it is served.

@@ -5,7 +5,7 @@ A part of one GPU is a consumable capacity `share` of a device that several clai
 
 from typing import Final
 
-from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, Shape
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
 from dralab.values.json_types import JsonDict
 
 DRIVER: Final = "gpu.simulation.dralab.dev"
@@ -43,18 +43,18 @@ def slice_of(node: GpuNode, *, shared: bool = True) -> JsonDict:
 
 
 def claim_of(
-    name: str, shape: Shape, namespace: str = "default", *, shared: bool = True
+    name: str, request: PodRequest, namespace: str = "default", *, shared: bool = True
 ) -> JsonDict:
-    """Return what a pod of a shape claims."""
+    """Return what a pod of a request claims."""
     exactly: JsonDict = {
         "deviceClassName": CLASS,
         "allocationMode": "ExactCount",
-        "count": shape.gpus,
+        "count": request.gpus,
     }
     if shared:
-        exactly["capacity"] = {"requests": {"share": str(shape.milli)}}
-    if shape.models:
-        listed = ", ".join(f'"{model}"' for model in shape.models.split("|"))
+        exactly["capacity"] = {"requests": {"share": str(request.milli)}}
+    if request.models:
+        listed = ", ".join(f'"{model}"' for model in request.models.split("|"))
         expression = f'device.attributes["{DRIVER}"].model in [{listed}]'
         exactly["selectors"] = [{"cel": {"expression": expression}}]
     return {

@@ -1,4 +1,4 @@
-"""What the built-in worlds leave out of a scenario: refused where it decides, told where it may.
+"""What engines leave out of a scenario: refused where it decides the result, reported elsewhere.
 
 Their pods have requests, a node selector, a priority, a gang and a queue. The scheduler with all of
 Kubernetes' rules is `--scheduler dralab`; every message here says so.
@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from dralab.objects.requests import requested
 from dralab.simulation.errors import InputError
-from dralab.simulation.lifecycle.model import Circumstances, Pod
-from dralab.simulation.scenario.fleet import Fleet
-from dralab.simulation.scenario.workload import Work
+from dralab.simulation.lifecycle.model import Pod, RunConditions
+from dralab.simulation.scenario.fleet import ScenarioFleet
+from dralab.simulation.scenario.workload import ScenarioWorkload
 
 INSTEAD: Final = "`--scheduler dralab` heeds it"
 # Fields of a pod that decide where it may run, or what it costs, and that only a cluster knows.
@@ -26,21 +26,21 @@ READ: Final = frozenset({"Node", "Pod", "Job", "PriorityClass", "Namespace", "Li
 KNOWN_RESOURCES: Final = frozenset({"cpu", "memory", "nvidia.com/gpu", "ephemeral-storage"})
 
 
-def refuse(file: Path, fleet: Fleet, circumstances: Circumstances, *, batch: bool) -> None:
-    """Raise InputError for what a built-in world cannot have at all."""
+def refuse(file: Path, fleet: ScenarioFleet, conditions: RunConditions, *, batch: bool) -> None:
+    """Raise InputError for what a built-in engine cannot run at all."""
     if batch:
-        life = circumstances.life
+        life = conditions.life
         between = (*life.start, *life.release)
         given = {
-            "faults": bool(circumstances.faults) or circumstances.random_faults is not None,
-            "queues": bool(circumstances.quotas),
+            "faults": bool(conditions.faults) or conditions.random_faults is not None,
+            "queues": bool(conditions.quotas),
             "lifecycle": bool(life.failure or any(s.delay or s.jitter for s in between)),
-            "scheduler.strict_order": circumstances.blocking,
+            "scheduler.strict_order": conditions.blocking,
         }
         for where, found in given.items():
             if found:
                 raise InputError(file, "is for pods; this scheduler places rigid jobs", where=where)
-    for fault in circumstances.faults:
+    for fault in conditions.faults:
         if not fault.is_outage:
             what = "a taint" if fault.taint else "what happens to drivers"
             problem = f"no built-in policy knows of {what}; {INSTEAD}"
@@ -51,7 +51,7 @@ def refuse(file: Path, fleet: Fleet, circumstances: Circumstances, *, batch: boo
             raise InputError(file, problem, where="fleet")
 
 
-def notes(fleet: Fleet, work: Work) -> Iterator[str]:
+def notes(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     """Yield a sentence for everything that the built-in policies for pods leave out."""
     tainted = sum(bool(node.taints) for node in fleet.nodes)
     if tainted:
@@ -72,8 +72,8 @@ def notes(fleet: Fleet, work: Work) -> Iterator[str]:
         yield f"a higher priority goes first, but nobody is preempted; {INSTEAD}"
 
 
-def notes_outside(fleet: Fleet, work: Work) -> Iterator[str]:
-    """Yield a sentence for what nobody does where an outside scheduler decides."""
+def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
+    """Yield a sentence for what nobody does where an external scheduler decides."""
     with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
     if with_drivers:
         yield f"drivers of {_counted(with_drivers, 'node')} are left out; {INSTEAD}"

@@ -80,10 +80,10 @@ def pod(spec: Pod, scheduler: str, *, claim: str = "") -> JsonDict:
 
     With a `claim` its GPUs are devices; otherwise they are counted, and parts of one count as one.
     """
-    requests = {"cpu": f"{spec.shape.cpu}m"} if spec.shape.cpu else {}
+    requests = {"cpu": f"{spec.request.cpu}m"} if spec.request.cpu else {}
     if spec.memory:
         requests["memory"] = str(spec.memory)
-    limits = {GPU: str(spec.shape.gpus)} if spec.shape.gpus and not claim else {}
+    limits = {GPU: str(spec.request.gpus)} if spec.request.gpus and not claim else {}
     resources: JsonDict = {"requests": requests | limits, "limits": limits}
     body: JsonDict = {
         "schedulerName": scheduler,
@@ -93,8 +93,8 @@ def pod(spec: Pod, scheduler: str, *, claim: str = "") -> JsonDict:
     if claim:
         resources["claims"] = [{"name": "gpus"}]
         body["resourceClaims"] = [{"name": "gpus", "resourceClaimName": claim}]
-    selector = dict(label.split("=", 1) for label in spec.shape.labels.split(",") if label)
-    models = [] if claim else list(filter(None, spec.shape.models.split("|")))
+    selector = dict(label.split("=", 1) for label in spec.request.labels.split(",") if label)
+    models = [] if claim else list(filter(None, spec.request.models.split("|")))
     if len(models) == 1:
         selector[MODEL_LABEL] = models[0]
     elif models:
@@ -110,7 +110,7 @@ def pod(spec: Pod, scheduler: str, *, claim: str = "") -> JsonDict:
 
 def whole_gpus(spec: Pod) -> int:
     """Return how many GPUs a pod holds when GPUs are only counted."""
-    return -(-spec.shape.demand // WHOLE_GPU) if spec.shape.gpus else 0
+    return -(-spec.request.demand // WHOLE_GPU) if spec.request.gpus else 0
 
 
 def status(phase: str, now: int, reason: str = "", message: str = "") -> Mapping[str, Any]:

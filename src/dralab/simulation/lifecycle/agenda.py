@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dralab.kernel.events import Event, Events
 
 
-class Entry(NamedTuple):
+class AgendaEntry(NamedTuple):
     """At `when` (nanoseconds of the clock), `what` happens to `whom`; smaller priorities first."""
 
     when: int
@@ -23,7 +23,7 @@ class Agenda:
     def __init__(self, events: Events) -> None:
         self.events = events
         self.methods: dict[str, Callable[..., None]] = {}
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, AgendaEntry] = {}
 
     def now(self) -> int:
         """Return the time of the clock."""
@@ -33,12 +33,12 @@ class Agenda:
         """Return when the next entry happens."""
         return self.events.next_time()
 
-    def add(self, when: int, priority: int, what: str, whom: str, **detail: int) -> Event:
+    def schedule(self, when: int, priority: int, what: str, whom: str, **detail: int) -> Event:
         """Put something down; what comes back can be cancelled."""
         due = _Due(self)
         event = self.events.at(when, due, priority=priority)
         due.number = event.number
-        self._entries[event.number] = Entry(when, priority, what, whom, detail)
+        self._entries[event.number] = AgendaEntry(when, priority, what, whom, detail)
         return event
 
     def cancel(self, event: Event | None) -> None:
@@ -51,7 +51,7 @@ class Agenda:
         """Let everything up to an instant happen."""
         self.events.run(when)
 
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[AgendaEntry]:
         """Return what is to come, in its order."""
         listed = sorted(self._entries.items(), key=lambda item: (*item[1][:2], item[0]))
         return [entry for _, entry in listed]

@@ -1,11 +1,11 @@
-"""What is run, and under which circumstances. Times are nanoseconds since the run began."""
+"""What is run, and under which conditions. Times are nanoseconds since the run began."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dralab.drivers.faults import CallFault as DriverFault
-from dralab.simulation.workloads.openb import Shape
+from dralab.simulation.workloads.openb import PodRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Pod:
 
     name: str
     namespace: str = "default"
-    shape: Shape
+    request: PodRequest
     memory: int = 0
     arrives: int = 0
     duration: int | None = None
@@ -118,7 +118,7 @@ class RandomFaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class RunConditions:
     """Everything besides fleet, pods and policy.
 
     The run stops at `until`, or when so many tasks have `ended`.

@@ -82,7 +82,7 @@ class NodeFaults:
         """Put down the outages that a scenario names."""
         for fault in faults:
             length = FOR_EVER if fault.duration is None else fault.duration
-            self.agenda.add(begin + fault.at, ENDING, "break", fault.node, length=length)
+            self.agenda.schedule(begin + fault.at, ENDING, "break", fault.node, length=length)
             self.to_come += 1
 
     def plan_random(self, nodes: Iterable[str]) -> None:
@@ -96,7 +96,7 @@ class NodeFaults:
         after = int(chance.expovariate(1 / faults.between)) if faults.between else 0
         length = int(chance.expovariate(1 / faults.repair)) if faults.repair else 1
         when = self.agenda.now() + after
-        self.agenda.add(when, ENDING, "break", name, length=length, again=1)
+        self.agenda.schedule(when, ENDING, "break", name, length=length, again=1)
 
     def _break(self, name: str, length: int, again: int = 0) -> None:
         now = self.agenda.now()
@@ -106,7 +106,7 @@ class NodeFaults:
         if length == FOR_EVER:
             self.to_come -= 1
         else:
-            self.agenda.add(now + length, ENDING, "repair", name, again=again)
+            self.agenda.schedule(now + length, ENDING, "repair", name, again=again)
 
     def _repair(self, name: str, again: int) -> None:
         if self.outages.end(name, self.agenda.now()):

@@ -9,12 +9,12 @@ from dralab.simulation.lifecycle.model import Pod, Quota
 class Quotas:
     """What the pods of every queue with a quota hold.
 
-    >>> from dralab.simulation.workloads.openb import Shape
+    >>> from dralab.simulation.workloads.openb import PodRequest
     >>> quotas = Quotas({"a": Quota(cpu=3000)})
-    >>> pod = Pod(name="p", queue="a", shape=Shape(2000, 0, 0, ""))
+    >>> pod = Pod(name="p", queue="a", request=PodRequest(2000, 0, 0, ""))
     >>> quotas.allows([pod]), quotas.allows([pod, pod])
     (True, False)
-    >>> quotas.hold(pod, 1)
+    >>> quotas.count_held(pod, 1)
     >>> quotas.allows([pod])
     False
     """
@@ -34,19 +34,19 @@ class Quotas:
             return True
         held = self._held[pods[0].queue]
         wanted = {
-            "cpu": (quota.cpu, sum(pod.shape.cpu for pod in pods)),
-            "gpu": (quota.gpu_milli, sum(pod.shape.demand for pod in pods)),
+            "cpu": (quota.cpu, sum(pod.request.cpu for pod in pods)),
+            "gpu": (quota.gpu_milli, sum(pod.request.demand for pod in pods)),
             "pods": (quota.pods, len(pods)),
         }
         return all(
             limit is None or held[name] + more <= limit for name, (limit, more) in wanted.items()
         )
 
-    def hold(self, pod: Pod, sign: int) -> None:
+    def count_held(self, pod: Pod, sign: int) -> None:
         """Count what a pod takes (1) or gives back (-1)."""
         if pod.queue in self._held:
             self._held[pod.queue].update(
-                cpu=sign * pod.shape.cpu, gpu=sign * pod.shape.demand, pods=sign
+                cpu=sign * pod.request.cpu, gpu=sign * pod.request.demand, pods=sign
             )
 
     @staticmethod

@@ -6,19 +6,19 @@ from typing import Any, Final
 from dralab.kernel.clock import SECOND
 from dralab.simulation.reports.page import Chart
 from dralab.simulation.results import metrics
-from dralab.simulation.results.result import Result, Sample
+from dralab.simulation.results.result import Result, StateSample
 
 MOST_RECTS: Final = 20_000
 MOST_LANES: Final = 200
 
 
-def thin(samples: Sequence[Sample], most: int) -> list[Sample]:
+def thin(samples: Sequence[StateSample], most: int) -> list[StateSample]:
     """Return at most about `most` samples: of each stretch of time the one with most waiting."""
     if len(samples) <= most:
         return list(samples)
     first, last = samples[0].when, samples[-1].when
     width = max(1, (last - first) // most)
-    kept: dict[int, Sample] = {}
+    kept: dict[int, StateSample] = {}
     for sample in samples:
         bucket = (sample.when - first) // width
         if bucket not in kept or sample.waiting > kept[bucket].waiting:

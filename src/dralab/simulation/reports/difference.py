@@ -23,7 +23,7 @@ MOST_ROWS: Final = 2000
 SAME: Final = 2e-6
 
 
-class Stay(NamedTuple):
+class TaskInterval(NamedTuple):
     """Where and when a task ran, in seconds; None where it never did."""
 
     submitted: float
@@ -36,23 +36,23 @@ class Stay(NamedTuple):
         """How long it waited."""
         return None if self.started is None else self.started - self.submitted
 
-    def same_as(self, other: "Stay") -> bool:
+    def same_as(self, other: "TaskInterval") -> bool:
         """Return whether it ran at the same time and place."""
         times = zip((self.started, self.ended), (other.started, other.ended), strict=True)
         return self.places == other.places and all(_same(a, b) for a, b in times)
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedRun:
     """A run, as its tables have it."""
 
     label: str
     numbers: Mapping[str, float | None]
-    tasks: Mapping[str, Stay]
+    tasks: Mapping[str, TaskInterval]
     end: float
 
 
-def read(folder: Path) -> Recorded:
+def read(folder: Path) -> RecordedRun:
     """Return the run of a report's folder; InputError names file, line and column."""
     path = folder / "summary.json"
     try:
@@ -64,11 +64,11 @@ def read(folder: Path) -> Recorded:
         raise InputError(path, f"cannot be read: {error.strerror}") from None
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise InputError(path, f"is no summary of a run: {error}") from None
-    return Recorded(label, numbers, _tasks(folder / "tasks.csv"), end)
+    return RecordedRun(label, numbers, _tasks(folder / "tasks.csv"), end)
 
 
-def _tasks(path: Path) -> dict[str, Stay]:
-    found: dict[str, Stay] = {}
+def _tasks(path: Path) -> dict[str, TaskInterval]:
+    found: dict[str, TaskInterval] = {}
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -87,12 +87,14 @@ def _tasks(path: Path) -> dict[str, Stay]:
                 raise InputError(path, problem, line=reader.line_num, where=name) from None
 
         places = tuple(sorted((row["places"] or "").split()))
-        stay = Stay(seconds("submitted") or 0.0, seconds("started"), seconds("ended"), places)
+        stay = TaskInterval(
+            seconds("submitted") or 0.0, seconds("started"), seconds("ended"), places
+        )
         found[row["id"]] = stay
     return found
 
 
-def of(first: Recorded, second: Recorded) -> dict[str, Any]:
+def of(first: RecordedRun, second: RecordedRun) -> dict[str, Any]:
     """Return what differs: numbers, and how many tasks began earlier, later, or elsewhere."""
     common = [name for name in first.tasks if name in second.tasks]
     pairs = [(first.tasks[name], second.tasks[name]) for name in common]
@@ -121,7 +123,7 @@ def of(first: Recorded, second: Recorded) -> dict[str, Any]:
     }
 
 
-def page(first: Recorded, second: Recorded) -> Page:
+def page(first: RecordedRun, second: RecordedRun) -> Page:
     """Return the difference as a page: numbers, the Gantt of what differs, tasks."""
     found = of(first, second)
     counts = found["tasks"]
@@ -139,9 +141,9 @@ def page(first: Recorded, second: Recorded) -> Page:
     )
 
 
-def _gantt(first: Recorded, second: Recorded) -> Chart:
+def _gantt(first: RecordedRun, second: RecordedRun) -> Chart:
     """Return who ran where and when in one run, and not so in the other."""
-    drawn: list[tuple[int, str, Stay]] = []
+    drawn: list[tuple[int, str, TaskInterval]] = []
     for group, one, other in ((0, first, second), (1, second, first)):
         for name, stay in one.tasks.items():
             twin = other.tasks.get(name)
@@ -187,7 +189,7 @@ def _numbers(found: Mapping[str, Any]) -> Chart:
     return {"kind": "table", "title": "Numbers", "columns": columns, "rows": rows}
 
 
-def _changed(first: Recorded, second: Recorded) -> Chart:
+def _changed(first: RecordedRun, second: RecordedRun) -> Chart:
     rows: list[list[Any]] = []
     for name, one in first.tasks.items():
         two = second.tasks.get(name)

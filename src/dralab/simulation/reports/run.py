@@ -33,7 +33,7 @@ def write(
 
 def page(result: Result) -> Page:
     """Return the page of a run."""
-    numbers = metrics.of(result)
+    numbers = metrics.metrics_of(result)
     notes = list(result.notes)
     if not result.complete:
         notes.append("This run was stopped before its end.")
@@ -141,7 +141,7 @@ def number_table(result: Result) -> Chart:
     """Return all numbers of the run; what they say stands at the end of the page."""
     rows = [
         [name, None if value is None else round(float(value), 6)]
-        for name, value in metrics.of(result).items()
+        for name, value in metrics.metrics_of(result).items()
     ]
     columns = [["number", ""], ["value", "number"]]
     return {"kind": "table", "title": "All numbers", "columns": columns, "rows": rows}

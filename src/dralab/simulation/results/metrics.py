@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.results.result import Result, Sample, Task
+from dralab.simulation.results.result import Result, StateSample, Task
 
 BOUND: Final = 10.0
 SPREAD: Final = ("mean", "median", "p95", "p99", "max")
@@ -71,7 +71,7 @@ def is_known(name: str) -> bool:
     return name not in COLUMNS
 
 
-def of(result: Result) -> dict[str, Value]:
+def metrics_of(result: Result) -> dict[str, Value]:
     """Return all numbers of a run; times in seconds."""
     first, last = result.interval or (0, max(result.end, 1))
     tasks = [task for task in result.tasks if result.interval is None or _within(task, first, last)]
@@ -186,7 +186,7 @@ def utilisation(result: Result, begin: int, finish: int) -> dict[str, Value]:
         numbers["fragmentation_of_gpu"] = lost / result.capacity["gpu"]
     # Machines are counted whole, CPU in milli.
     unit = 1 if "machines" in result.capacity else 1000
-    means: Mapping[str, Callable[[Sample], float]] = {
+    means: Mapping[str, Callable[[StateSample], float]] = {
         "waiting": lambda sample: sample.waiting,
         "waiting_processors": lambda sample: sample.asked / unit,
         "running": lambda sample: sample.running,
@@ -198,7 +198,7 @@ def utilisation(result: Result, begin: int, finish: int) -> dict[str, Value]:
 
 
 def integral(
-    samples: Sequence[Sample], value: Callable[[Sample], float], begin: int, finish: int
+    samples: Sequence[StateSample], value: Callable[[StateSample], float], begin: int, finish: int
 ) -> float:
     """Return the area under a step function between two times."""
     total = 0.0

@@ -10,13 +10,13 @@ import orjson
 from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics
-from dralab.simulation.results.result import Result, Sample
+from dralab.simulation.results.result import Result, StateSample
 
 TASK_COLUMNS: Final = (
     "id", "user", "state", "submitted", "bound", "started", "ended", "wait", "run", "turnaround",
     "bounded_slowdown", "width", "gpu_milli", "places", "evictions", "reason",
 )  # fmt: skip
-SAMPLE_COLUMNS: Final = ("time", *Sample._fields[1:-1])
+SAMPLE_COLUMNS: Final = ("time", *StateSample._fields[1:-1])
 Row = tuple[Any, ...]
 
 
@@ -75,7 +75,7 @@ def summary(result: Result) -> dict[str, Any]:
         "seed": result.seed,
         "complete": result.complete,
         "simulated_until": result.end / SECOND,
-        "metrics": metrics.of(result),
+        "metrics": metrics.metrics_of(result),
         "notes": list(result.notes),
     }
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class Sample(NamedTuple):
+class StateSample(NamedTuple):
     """The state from `when` on; CPU and GPU in milli, fragmented GPU in milli, memory in bytes.
 
     `asked` is the CPU (or machines) that waiting tasks ask for; `types` is what is in use of each
@@ -62,7 +62,7 @@ class Result:
     scheduler: str
     seed: int
     tasks: Sequence[Task]
-    samples: Sequence[Sample]
+    samples: Sequence[StateSample]
     lanes: Sequence[str]
     capacity: Mapping[str, int]
     end: int
@@ -78,7 +78,7 @@ class Result:
         """Return the capacity of resources, and of types of devices as `gpu[MODEL]`."""
         return {**self.capacity, **{f"gpu[{name}]": most for name, most in self.types.items()}}
 
-    def in_use(self, name: str) -> Callable[[Sample], float]:
+    def in_use(self, name: str) -> Callable[[StateSample], float]:
         """Return what tells how much of a resource or type is in use in a sample."""
         if name.startswith("gpu["):
             index = list(self.types).index(name[4:-1])

@@ -1,8 +1,8 @@
 """Schedulers and drivers that users write: `file.py:Class`, in the folder of the scenario.
 
-For rigid jobs: a class with `begin`, `decide` and `end` (`engines.batch.messages.Scheduler`). For
-pods: a class with `prefer(pod, node)`, which returns a number (higher is better) or None (cannot go
-there); it is asked for every node that has enough left.
+For rigid jobs: a class with `begin`, `decide` and `end` (`engines.batch.messages.JobScheduler`).
+For pods: a class with `prefer(pod, node)`, which returns a number (higher is better) or None
+(cannot go there); it is asked for every node that has enough left.
 """
 
 import importlib.util

@@ -19,7 +19,7 @@ def digest(scenario: Scenario) -> str:
         if custom.is_file(name)
     ]
     parts = (
-        scenario.seed, scenario.scheduler, scenario.circumstances, scenario.energy, nodes,
+        scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
         fleet.platform, fleet.objects, scenario.work,
     )  # fmt: skip
     return checkpoints.digest(parts, files)

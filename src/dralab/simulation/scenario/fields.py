@@ -20,7 +20,7 @@ LARGEST_FILE: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldSource:
     """A file and the lines of its fields."""
 
     path: Path
@@ -51,13 +51,13 @@ def load(path: Path) -> "Fields":
     if found[0].repeated:
         where, line = found[0].repeated[0]
         raise InputError(path, "is given twice", line=line, where=where)
-    return Fields(Place(path, found[0].positions), "", found[0].value)
+    return Fields(FieldSource(path, found[0].positions), "", found[0].value)
 
 
 class Fields:
     """One mapping; every method removes nothing but remembers what was asked for."""
 
-    def __init__(self, place: Place, where: str, value: Any) -> None:
+    def __init__(self, place: FieldSource, where: str, value: Any) -> None:
         self.place = place
         self.where = where
         if not isinstance(value, dict):

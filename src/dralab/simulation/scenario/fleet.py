@@ -8,7 +8,7 @@ from dralab.api.manifests import load as load_manifests
 from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
 from dralab.objects.metadata import spec_of
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.scenario import custom
@@ -27,7 +27,7 @@ MODEL_LABELS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class ScenarioFleet:
     """Nodes for pods, or a platform for rigid jobs.
 
     `objects` are all that came with nodes from manifests: slices, classes, the nodes themselves.
@@ -58,28 +58,28 @@ class Fleet:
         )
 
 
-def read(scenario: Fields, complaints: Complaints) -> Fleet:
+def read(scenario: Fields, problems: InputProblems) -> ScenarioFleet:
     """Return the fleet of a scenario; InputError names what is wrong."""
     fields = scenario.mapping("fleet")
     readers = {
         "nodes": _nodes,
-        "hosts": lambda f: Fleet(platform=plain(f.whole("hosts", least=1))),
-        "openb": lambda f: _openb(f, complaints),
-        "platform": lambda f: Fleet(
+        "hosts": lambda f: ScenarioFleet(platform=plain(f.whole("hosts", least=1))),
+        "openb": lambda f: _openb(f, problems),
+        "platform": lambda f: ScenarioFleet(
             platform=xml.read(f.file("platform"), master=f.text("master", "master_host"))
         ),
-        "manifests": lambda f: _from_manifests(f, complaints),
+        "manifests": lambda f: _from_manifests(f, problems),
         "shape": _from_shape,
         "simulator": _from_simulator,
     }
-    fleet: Fleet = fields.one_of(readers)
+    fleet: ScenarioFleet = fields.one_of(readers)
     fields.done()
     if not fleet.nodes and fleet.platform is None:
         raise scenario.error("fleet", "has no node")
     return fleet
 
 
-def _nodes(fields: Fields) -> Fleet:
+def _nodes(fields: Fields) -> ScenarioFleet:
     nodes: list[GpuNode] = []
     for group in fields.mappings("nodes"):
         count = group.whole("count", 1, least=1)
@@ -100,7 +100,7 @@ def _nodes(fields: Fields) -> Fleet:
             own = labels | {f"kubernetes.io/hostname={full}"}
             shown = model if gpus else ""
             nodes.append(GpuNode(full, cpu, memory, gpus, shown, pods, own, taints, drivers))
-    return Fleet(nodes=tuple(nodes))
+    return ScenarioFleet(nodes=tuple(nodes))
 
 
 def _taint(group: Fields, text: str) -> str:
@@ -117,13 +117,13 @@ def _driver(group: Fields, text: str) -> str:
     return text
 
 
-def _openb(fields: Fields, complaints: Complaints) -> Fleet:
+def _openb(fields: Fields, problems: InputProblems) -> ScenarioFleet:
     """The traces count memory in MiB."""
-    nodes = openb.read_nodes(fields.file("openb"), complaints=complaints)
-    return Fleet(nodes=tuple(replace(node, memory=node.memory << 20) for node in nodes))
+    nodes = openb.read_nodes(fields.file("openb"), problems=problems)
+    return ScenarioFleet(nodes=tuple(replace(node, memory=node.memory << 20) for node in nodes))
 
 
-def _from_shape(fields: Fields) -> Fleet:
+def _from_shape(fields: Fields) -> ScenarioFleet:
     shape = fields.mapping("shape")
     try:
         sample = shapes.sample(
@@ -144,7 +144,7 @@ def _from_shape(fields: Fields) -> Fleet:
             first = pool.devices[0].attributes if pool.devices else {}
             model = first.get("productName") or pool.attributes.get("model") or pool.driver
             models.setdefault(pool.node, str(model))
-    return Fleet(
+    return ScenarioFleet(
         nodes=tuple(
             GpuNode(
                 node.name,
@@ -160,31 +160,33 @@ def _from_shape(fields: Fields) -> Fleet:
     )
 
 
-def _from_manifests(fields: Fields, complaints: Complaints) -> Fleet:
+def _from_manifests(fields: Fields, problems: InputProblems) -> ScenarioFleet:
     path = fields.file("manifests")
     loaded = load_manifests([str(path)])
     for problem in loaded.problems:
-        complaints.about(InputError(path, str(problem.message), line=problem.origin.line))
+        problems.about(InputError(path, str(problem.message), line=problem.origin.line))
     nodes: dict[str, GpuNode] = {}
     for manifest in loaded.of_kind("Node"):
         line, title = manifest.origin.line, manifest.title
         if manifest.name in nodes:
-            complaints.about(InputError(path, "is given twice", line=line, where=title))
+            problems.about(InputError(path, "is given twice", line=line, where=title))
             continue
         try:
             nodes[manifest.name] = _checked_node(manifest.object, path.name)
         except InputError as error:
-            complaints.about(error)
-    return Fleet(nodes=tuple(nodes.values()), objects=tuple(m.object for m in loaded.objects))
+            problems.about(error)
+    return ScenarioFleet(
+        nodes=tuple(nodes.values()), objects=tuple(m.object for m in loaded.objects)
+    )
 
 
-def _from_simulator(fields: Fields) -> Fleet:
+def _from_simulator(fields: Fields) -> ScenarioFleet:
     """The nodes of a k8s-cluster-simulator configuration: objects with what they can allocate."""
     path = fields.file("simulator")
     listed = load(path).raw("cluster")
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise InputError(path, "must be a list of nodes", where="cluster")
-    return Fleet(nodes=tuple(_checked_node(item, path.name) for item in listed))
+    return ScenarioFleet(nodes=tuple(_checked_node(item, path.name) for item in listed))
 
 
 def _checked_node(node: Mapping[str, Any], file: str) -> GpuNode:

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.kernel.randomness import Randomness
-from dralab.simulation.errors import Complaints
+from dralab.simulation.errors import InputProblems
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.workloads import generate
 from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.openb import WHOLE_GPU, Shape
+from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 from dralab.simulation.workloads.profiles import Delay
 
 MOST_TASKS: Final = 5_000_000
@@ -52,7 +52,7 @@ def pods(fields: Fields, seed: int) -> Iterator[Pod]:
             )
 
 
-def jobs(fields: Fields, seed: int, complaints: Complaints, hosts: int | None) -> Workload:
+def jobs(fields: Fields, seed: int, problems: InputProblems, hosts: int | None) -> Workload:
     """Return rigid jobs. Their walltime is the run time times `overestimate`, drawn for each."""
     sizes: list[Callable[[random.Random], int]] = []
     users: list[str] = []
@@ -72,7 +72,7 @@ def jobs(fields: Fields, seed: int, complaints: Complaints, hosts: int | None) -
         walltime = math.ceil(drawn.length * factor(factors))
         if hosts is not None and width > hosts:
             problem = f"{name}-{index} drew {width} machines; there are {hosts}"
-            complaints.about(fields.error("jobs", problem))
+            problems.about(fields.error("jobs", problem))
             continue
         profiles[f"{drawn.length}ns"] = Delay(duration=drawn.length)
         found.append(
@@ -102,7 +102,7 @@ def asked(entry: Fields) -> dict[str, Any]:
     models = entry.text("models", "") if gpus else ""
     labels = ",".join(sorted(entry.labels("node_labels")))
     return {
-        "shape": Shape(entry.quantity("cpu", "0", scale=1000), milli, gpus, models, labels),
+        "request": PodRequest(entry.quantity("cpu", "0", scale=1000), milli, gpus, models, labels),
         "memory": entry.quantity("memory", "0"),
         "priority": entry.whole("priority", 0, least=-(2**31)),
         "queue": entry.text("queue", ""),

@@ -16,11 +16,11 @@ from dralab.api.manifests import Manifest, Origin, load
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import spec_of
 from dralab.objects.requests import requested
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fields import duration
 from dralab.simulation.workloads import phases
-from dralab.simulation.workloads.openb import WHOLE_GPU, Shape
+from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 from dralab.values.quantity import QuantityError, parse_any
 
 ARRIVES: Final = "simulation.dralab.dev/arrives"
@@ -43,14 +43,14 @@ class Arrival:
     body: Mapping[str, Any]
 
 
-def read(path: Path, complaints: Complaints) -> tuple[tuple[Pod, ...], tuple[Arrival, ...]]:
+def read(path: Path, problems: InputProblems) -> tuple[tuple[Pod, ...], tuple[Arrival, ...]]:
     """Return the pods of a file, and its other objects; InputError names line and object.
 
     A Job is among the objects, and its pods are among the pods: they name it as their owner.
     """
     loaded = load([str(path)])
     for problem in loaded.problems:
-        complaints.about(InputError(path, str(problem.message), line=problem.origin.line))
+        problems.about(InputError(path, str(problem.message), line=problem.origin.line))
     found: dict[str, Pod] = {}
     others: dict[tuple[str, str, str, str], Arrival] = {}
     classes = _priorities(loaded.objects)
@@ -66,9 +66,9 @@ def read(path: Path, complaints: Complaints) -> tuple[tuple[Pod, ...], tuple[Arr
                     raise _error(path, manifest, "is given twice")
                 others[name] = Arrival(_arrives(manifest, path), manifest.object)
         except InputError as error:
-            complaints.about(error)
+            problems.about(error)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            complaints.about(_error(path, manifest, f"has a field of the wrong kind: {error}"))
+            problems.about(_error(path, manifest, f"has a field of the wrong kind: {error}"))
     return tuple(found.values()), tuple(others.values())
 
 
@@ -142,7 +142,7 @@ def _pod(
     gpus = int(annotations.get(f"{ALIBABA}gpu-count") or requests.get(GPU, 0))
     milli = int(annotations.get(f"{ALIBABA}gpu-milli") or WHOLE_GPU) if gpus else 0
     selector = spec.get("nodeSelector") or {}
-    shape = Shape(
+    request = PodRequest(
         -int(-1000 * requests.get("cpu", 0) // 1),
         min(milli, WHOLE_GPU),
         gpus,
@@ -156,7 +156,7 @@ def _pod(
     return Pod(
         name=name,
         namespace=manifest.namespace or "default",
-        shape=shape,
+        request=request,
         memory=int(requests.get("memory", 0)),
         arrives=arrives,
         duration=length,

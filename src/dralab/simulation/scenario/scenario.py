@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import Final
 
 from dralab.drivers.faults import parse as parse_fault
-from dralab.simulation.errors import Complaints
+from dralab.simulation.errors import InputProblems
 from dralab.simulation.lifecycle.model import (
-    Circumstances,
     Fault,
     LifeCycle,
     Pod,
     Quota,
     RandomFaults,
+    RunConditions,
     Stage,
 )
 from dralab.simulation.scenario import custom, fleet, workload
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.scenario.fields import load as load_fields
-from dralab.simulation.scenario.fleet import Fleet
+from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL, JOBS, OWN
-from dralab.simulation.scenario.workload import Work
+from dralab.simulation.scenario.workload import ScenarioWorkload
 
 PICTURES: Final = ("png", "svg")
 
@@ -50,10 +50,10 @@ class Scenario:
     name: str
     file: Path
     seed: int
-    fleet: Fleet
-    work: Work
+    fleet: ScenarioFleet
+    work: ScenarioWorkload
     scheduler: str
-    circumstances: Circumstances
+    conditions: RunConditions
     external: Mapping[str, object]
     skipped: int = 0
     energy: bool = False
@@ -79,11 +79,11 @@ def load(
     *,
     seed: int | None = None,
     scheduler: str | None = None,
-    complaints: Complaints | None = None,
+    problems: InputProblems | None = None,
     change: Callable[[Fields], None] | None = None,
 ) -> Scenario:
     """Return the scenario of a file; `seed` and `scheduler` replace what it says."""
-    complaints = Complaints() if complaints is None else complaints
+    problems = InputProblems() if problems is None else problems
     fields = load_fields(path)
     if change is not None:
         change(fields)
@@ -102,12 +102,12 @@ def load(
             "scheduler", f"{chosen} has an order of its own: strict_order is for built-in policies"
         )
     used_seed = own_seed if seed is None else seed
-    machines = fleet.read(fields, complaints)
+    machines = fleet.read(fields, problems)
     batch = chosen in JOBS
     hosts = machines.as_platform().width if batch else None
-    work = workload.read(fields, used_seed, complaints, hosts=hosts)
+    work = workload.read(fields, used_seed, problems, hosts=hosts)
     external = fields.mapping("external").value
-    circumstances = _circumstances(fields, machines, used_seed)
+    conditions = _conditions(fields, machines, used_seed)
     scenario = Scenario(
         name=fields.text("name", path.stem),
         file=path,
@@ -115,9 +115,9 @@ def load(
         fleet=machines,
         work=work,
         scheduler=chosen,
-        circumstances=replace(circumstances, blocking=blocking),
+        conditions=replace(conditions, blocking=blocking),
         external=external,
-        skipped=len(complaints.skipped),
+        skipped=len(problems.skipped),
         energy=fields.flag("energy", default=False),
         outputs=_outputs(fields),
         measured=_measured(fields),
@@ -163,7 +163,7 @@ def _scheduler(fields: Fields) -> tuple[str, bool]:
     return found
 
 
-def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
+def _conditions(fields: Fields, machines: ScenarioFleet, seed: int) -> RunConditions:
     life = fields.mapping("lifecycle")
     failure = life.number("failure", 0.0)
     if failure > 1:
@@ -183,7 +183,7 @@ def _circumstances(fields: Fields, machines: Fleet, seed: int) -> Circumstances:
     if at_random is not None and until is None:
         raise fields.error("stop", "give `at`: with random faults a run may never end by itself")
     queues = fields.mapping("queues")
-    return Circumstances(
+    return RunConditions(
         seed=seed,
         life=cycle,
         faults=faults,
@@ -210,7 +210,7 @@ def _stage(fields: Fields, name: str) -> Stage:
     return Stage(name=name, delay=delay, jitter=jitter)
 
 
-def _faults(fields: Fields, machines: Fleet) -> tuple[list[Fault], RandomFaults | None]:
+def _faults(fields: Fields, machines: ScenarioFleet) -> tuple[list[Fault], RandomFaults | None]:
     if isinstance(fields.raw("faults"), Mapping):
         inner = fields.mapping("faults")
         found = RandomFaults(between=inner.duration("every"), repair=inner.duration("repair"))

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario import generated, manifests
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.workloads import batsim, openb, swf
 from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.openb import Shape
+from dralab.simulation.workloads.openb import PodRequest
 from dralab.simulation.workloads.profiles import Delay
 from dralab.values.quantity import QuantityError, parse_any
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ScenarioWorkload:
     """Pods, or rigid jobs; `jobs` may be turned into pods, not the other way round.
 
     `objects` are what manifests held beside pods.
@@ -27,59 +27,63 @@ class Work:
     objects: tuple[manifests.Arrival, ...] = ()
 
 
-def read(scenario: Fields, seed: int, complaints: Complaints, *, hosts: int | None = None) -> Work:
+def read(
+    scenario: Fields, seed: int, problems: InputProblems, *, hosts: int | None = None
+) -> ScenarioWorkload:
     """Return the workload of a scenario; InputError names what is wrong.
 
     `hosts` is how many machines a rigid job may have at most, where that matters.
     """
     fields = scenario.mapping("workload")
-    work: Work = fields.one_of(
+    work: ScenarioWorkload = fields.one_of(
         {
-            "batsim": lambda f: _batsim(f, complaints, hosts),
-            "swf": lambda f: _swf(f, complaints, hosts),
-            "openb": lambda f: Work(pods=tuple(_openb(f, complaints))),
-            "manifests": lambda f: _manifests(f, complaints),
-            "pods": lambda f: Work(pods=tuple(_listed(f))),
-            "jobs": lambda f: Work(jobs=_jobs(f, complaints, hosts)),
-            "generate": lambda f: _generated(f.mapping("generate"), seed, complaints, hosts),
+            "batsim": lambda f: _batsim(f, problems, hosts),
+            "swf": lambda f: _swf(f, problems, hosts),
+            "openb": lambda f: ScenarioWorkload(pods=tuple(_openb(f, problems))),
+            "manifests": lambda f: _manifests(f, problems),
+            "pods": lambda f: ScenarioWorkload(pods=tuple(_listed(f))),
+            "jobs": lambda f: ScenarioWorkload(jobs=_jobs(f, problems, hosts)),
+            "generate": lambda f: _generated(f.mapping("generate"), seed, problems, hosts),
         }
     )
     fields.done()
     return work
 
 
-def _manifests(fields: Fields, complaints: Complaints) -> Work:
-    pods, objects = manifests.read(fields.file("manifests"), complaints)
-    return Work(pods=pods, objects=objects)
+def _manifests(fields: Fields, problems: InputProblems) -> ScenarioWorkload:
+    pods, objects = manifests.read(fields.file("manifests"), problems)
+    return ScenarioWorkload(pods=pods, objects=objects)
 
 
-def _batsim(fields: Fields, complaints: Complaints, hosts: int | None) -> Work:
-    return Work(jobs=batsim.read(fields.file("batsim"), complaints=complaints, hosts=hosts))
+def _batsim(fields: Fields, problems: InputProblems, hosts: int | None) -> ScenarioWorkload:
+    return ScenarioWorkload(jobs=batsim.read(fields.file("batsim"), problems=problems, hosts=hosts))
 
 
-def _generated(fields: Fields, seed: int, complaints: Complaints, hosts: int | None) -> Work:
+def _generated(
+    fields: Fields, seed: int, problems: InputProblems, hosts: int | None
+) -> ScenarioWorkload:
     if fields.has("jobs"):
-        return Work(jobs=generated.jobs(fields, seed, complaints, hosts))
-    return Work(pods=tuple(generated.pods(fields, seed)))
+        return ScenarioWorkload(jobs=generated.jobs(fields, seed, problems, hosts))
+    return ScenarioWorkload(pods=tuple(generated.pods(fields, seed)))
 
 
-def _swf(fields: Fields, complaints: Complaints, hosts: int | None) -> Work:
-    trace = swf.read(fields.file("swf"), complaints=complaints)
-    conversion = swf.Conversion(
+def _swf(fields: Fields, problems: InputProblems, hosts: int | None) -> ScenarioWorkload:
+    trace = swf.read(fields.file("swf"), problems=problems)
+    conversion = swf.SwfConversion(
         walltime_factor=fields.number("walltime_factor", 2.0),
         requested_only=fields.flag("requested_only", default=False),
         grain=fields.whole("grain", 0),
     )
-    return Work(jobs=swf.jobs(trace, conversion, hosts=hosts, complaints=complaints))
+    return ScenarioWorkload(jobs=swf.jobs(trace, conversion, hosts=hosts, problems=problems))
 
 
-def _openb(fields: Fields, complaints: Complaints) -> Iterator[Pod]:
-    for pod in openb.read_pods(fields.file("openb"), complaints=complaints):
+def _openb(fields: Fields, problems: InputProblems) -> Iterator[Pod]:
+    for pod in openb.read_pods(fields.file("openb"), problems=problems):
         created = pod.created or 0
         length = None if pod.deleted is None else (pod.deleted - created) * SECOND
         yield Pod(
             name=pod.name,
-            shape=pod.shape,
+            request=pod.request,
             memory=pod.memory << 20,
             arrives=created * SECOND,
             duration=length,
@@ -106,13 +110,13 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
                 path, f"{source['cpu']!r} is no quantity", where=f"profile {job.profile}: cpu"
             ) from None
         limit = profile.duration if job.walltime is None else min(profile.duration, job.walltime)
-        shape = Shape(-int(-1000 * cpu // 1), 0, 0, "")
+        request = PodRequest(-int(-1000 * cpu // 1), 0, 0, "")
         # batkube's profiles say who shall schedule them; `default` is whoever does.
         scheduler = str(source.get("scheduler", "default"))
         pods += [
             Pod(
                 name=job.id if job.width == 1 else f"{job.id}-{rank}",
-                shape=shape,
+                request=request,
                 arrives=job.submitted,
                 duration=limit,
                 gang=job.id if job.width > 1 else "",
@@ -140,7 +144,7 @@ def _listed(fields: Fields) -> Iterator[Pod]:
             yield Pod(name=full, arrives=arrives + index * every, duration=length, **base)
 
 
-def _jobs(fields: Fields, complaints: Complaints, hosts: int | None) -> Workload:
+def _jobs(fields: Fields, problems: InputProblems, hosts: int | None) -> Workload:
     """Rigid jobs written in the scenario itself."""
     jobs: dict[str, Job] = {}
     profiles: dict[str, Delay] = {}
@@ -152,7 +156,7 @@ def _jobs(fields: Fields, complaints: Complaints, hosts: int | None) -> Workload
         user = entry.text("user", "")
         entry.done()
         if hosts is not None and width > hosts:
-            complaints.about(entry.error("machines", f"is {width}; there are {hosts} machines"))
+            problems.about(entry.error("machines", f"is {width}; there are {hosts} machines"))
             continue
         profiles[f"{length}ns"] = Delay(duration=length)
         for index in range(count):

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.json_input import JsonFile, is_number, nanoseconds
 from dralab.simulation.workloads.batsim_profiles import read_profile
 from dralab.simulation.workloads.jobs import Job, Workload
@@ -17,13 +17,17 @@ DEEPEST = 64
 
 
 def read(
-    path: Path, *, name: str = "w0", complaints: Complaints | None = None, hosts: int | None = None
+    path: Path,
+    *,
+    name: str = "w0",
+    problems: InputProblems | None = None,
+    hosts: int | None = None,
 ) -> Workload:
     """Return the workload of a file; InputError names the line of what is wrong.
 
     `hosts` is the width of the platform, where it is known: a wider job is an error.
     """
-    complaints = Complaints() if complaints is None else complaints
+    problems = InputProblems() if problems is None else problems
     document = JsonFile(path)
     value = document.value
     if not isinstance(value, dict):
@@ -34,8 +38,8 @@ def read(
     machines = value.get("nb_res", 0)
     if not isinstance(machines, int) or isinstance(machines, bool) or machines < 0:
         raise document.error(["nb_res"], "must be a whole number of machines")
-    before = len(complaints.skipped)
-    profiles = _profiles(document, complaints)
+    before = len(problems.skipped)
+    profiles = _profiles(document, problems)
     jobs: dict[str, Job] = {}
     for index, entry in enumerate(value["jobs"]):
         try:
@@ -58,30 +62,30 @@ def read(
                 )
             jobs[job.id] = job
         except InputError as error:
-            complaints.about(error)
+            problems.about(error)
     return Workload(
         name=name,
         jobs=tuple(jobs.values()),
         profiles=profiles,
         machines=machines,
         source=str(path),
-        skipped=len(complaints.skipped) - before,
+        skipped=len(problems.skipped) - before,
         profile_sources=value["profiles"],
     )
 
 
-def _profiles(document: JsonFile, complaints: Complaints) -> dict[str, Profile]:
+def _profiles(document: JsonFile, problems: InputProblems) -> dict[str, Profile]:
     profiles: dict[str, Profile] = {}
     for name, entry in document.value["profiles"].items():
         try:
             profiles[name] = read_profile(document, name, entry)
         except InputError as error:
-            complaints.about(error)
+            problems.about(error)
     for name in sorted(profiles):
         try:
             _check_parts(document, profiles, name, (), {})
         except InputError as error:
-            complaints.about(error)
+            problems.about(error)
             del profiles[name]
     return profiles
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 
 WHOLE_GPU: Final = 1000
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -41,7 +41,7 @@ class GpuNode:
     drivers: tuple[str, ...] = ()
 
 
-class Shape(NamedTuple):
+class PodRequest(NamedTuple):
     """What a pod asks of CPU and GPUs; `models` are the allowed ones, joined by `|`.
 
     `labels` are those its node must have, `key=value` joined by `,`.
@@ -69,20 +69,20 @@ class GpuPod:
     """One pod; times are seconds since the trace began, None where it has none."""
 
     name: str
-    shape: Shape
+    request: PodRequest
     memory: int
     created: int | None = None
     deleted: int | None = None
 
 
-def read_nodes(path: Path, *, complaints: Complaints | None = None) -> tuple[GpuNode, ...]:
+def read_nodes(path: Path, *, problems: InputProblems | None = None) -> tuple[GpuNode, ...]:
     """Return the nodes of a file; InputError names the line and the column of what is wrong."""
-    return tuple(_read(path, NODE_COLUMNS, _node, complaints))
+    return tuple(_read(path, NODE_COLUMNS, _node, problems))
 
 
-def read_pods(path: Path, *, complaints: Complaints | None = None) -> tuple[GpuPod, ...]:
+def read_pods(path: Path, *, problems: InputProblems | None = None) -> tuple[GpuPod, ...]:
     """Return the pods of a file; InputError names the line and the column of what is wrong."""
-    return tuple(_read(path, POD_COLUMNS, _pod, complaints))
+    return tuple(_read(path, POD_COLUMNS, _pod, problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def _read(
     path: Path,
     columns: tuple[str, ...],
     make: Callable[[_Row], Item],
-    complaints: Complaints | None,
+    problems: InputProblems | None,
 ) -> Iterator[Item]:
-    complaints = Complaints() if complaints is None else complaints
+    problems = InputProblems() if problems is None else problems
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
@@ -138,7 +138,7 @@ def _read(
         try:
             yield _checked(row, len(header), len(cells), make, seen)
         except InputError as error:
-            complaints.about(error)
+            problems.about(error)
 
 
 def _checked(
@@ -168,8 +168,8 @@ def _pod(row: _Row) -> GpuPod:
         milli, models = 0, ""
     elif not milli:
         raise row.error("gpu_milli", f"must be above 0: the pod asks for {gpus} GPUs")
-    shape = Shape(row.whole("cpu_milli"), min(milli, WHOLE_GPU), gpus, models)
+    request = PodRequest(row.whole("cpu_milli"), min(milli, WHOLE_GPU), gpus, models)
     created, deleted = row.maybe("creation_time"), row.maybe("deletion_time")
     if created is not None and deleted is not None and deleted < created:
         raise row.error("deletion_time", "must not be before creation_time")
-    return GpuPod(row.name("name"), shape, row.whole("memory_mib"), created, deleted)
+    return GpuPod(row.name("name"), request, row.whole("memory_mib"), created, deleted)

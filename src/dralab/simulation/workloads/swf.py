@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.json_input import nanoseconds
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Delay
@@ -21,7 +21,7 @@ COLUMNS = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SwfJob:
     """One line; -1 is unknown. Times in seconds."""
 
     job: float
@@ -44,16 +44,16 @@ class Entry:
     think_time: float
 
 
-NAMES = tuple(item.name for item in fields(Entry))
+NAMES = tuple(item.name for item in fields(SwfJob))
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class SwfTrace:
     """The lines of a trace; `lines` says where in the file each stood."""
 
     path: Path
     header: Mapping[str, tuple[str, ...]]
-    entries: tuple[Entry, ...]
+    entries: tuple[SwfJob, ...]
     lines: tuple[int, ...]
     skipped: int = 0
 
@@ -68,7 +68,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
+class SwfConversion:
     """How lines become jobs. `grain` 0 keeps run times as they are."""
 
     walltime_factor: float = 2.0
@@ -80,16 +80,16 @@ class Conversion:
 class _Header:
     values: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         key, colon, value = line.lstrip("; \t").partition(":")
         if colon:
             self.values.setdefault(key.strip(), []).append(value.strip())
 
 
-def read(path: Path, *, complaints: Complaints | None = None) -> Trace:
+def read(path: Path, *, problems: InputProblems | None = None) -> SwfTrace:
     """Return the trace of a file; InputError names the line and the column of what is wrong."""
-    complaints = Complaints() if complaints is None else complaints
-    before = len(complaints.skipped)
+    problems = InputProblems() if problems is None else problems
+    before = len(problems.skipped)
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -98,28 +98,28 @@ def read(path: Path, *, complaints: Complaints | None = None) -> Trace:
     seen: set[float] = set()
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith(";"):
-            header.add(line)
+            header.add_line(line)
         elif line.strip():
             try:
                 entry = _entry(path, number, line)
                 _check_new(entry, seen, path, number)
             except InputError as error:
-                complaints.about(error)
+                problems.about(error)
                 continue
             entries.append(entry)
             lines.append(number)
     found = {key: tuple(values) for key, values in header.values.items()}
-    skipped = len(complaints.skipped) - before
-    return Trace(path, found, tuple(entries), tuple(lines), skipped)
+    skipped = len(problems.skipped) - before
+    return SwfTrace(path, found, tuple(entries), tuple(lines), skipped)
 
 
-def _check_new(entry: Entry, seen: set[float], path: Path, number: int) -> None:
+def _check_new(entry: SwfJob, seen: set[float], path: Path, number: int) -> None:
     if entry.job in seen:
         raise InputError(path, f"there are two jobs {_text(entry.job)}", line=number, where="job")
     seen.add(entry.job)
 
 
-def _entry(path: Path, number: int, line: str) -> Entry:
+def _entry(path: Path, number: int, line: str) -> SwfJob:
     words = line.split()
     if len(words) != COLUMNS:
         raise InputError(path, f"must have {COLUMNS} columns and has {len(words)}", line=number)
@@ -136,19 +136,19 @@ def _entry(path: Path, number: int, line: str) -> Entry:
         values.append(value)
     if values[1] < 0:
         raise InputError(path, "the submit time must be known", line=number, where="submit")
-    return Entry(*values)
+    return SwfJob(*values)
 
 
 def jobs(
-    trace: Trace,
-    conversion: Conversion | None = None,
+    trace: SwfTrace,
+    conversion: SwfConversion | None = None,
     *,
     hosts: int | None = None,
-    complaints: Complaints | None = None,
+    problems: InputProblems | None = None,
 ) -> Workload:
     """Return the jobs of a trace that Batsim's converter keeps, as delays."""
-    how = Conversion() if conversion is None else conversion
-    complaints = Complaints() if complaints is None else complaints
+    how = SwfConversion() if conversion is None else conversion
+    problems = InputProblems() if problems is None else problems
     first = min((entry.submit for entry in trace.entries), default=0.0)
     found: list[Job] = []
     profiles: dict[str, Delay] = {}
@@ -163,7 +163,7 @@ def jobs(
         if hosts is not None and entry.procs > hosts:
             took = f"job {_text(entry.job)} took {_text(entry.procs)} processors"
             problem = f"{took}; there are {hosts} hosts"
-            complaints.about(InputError(trace.path, problem, line=line, where="procs"))
+            problems.about(InputError(trace.path, problem, line=line, where="procs"))
             continue
         run = entry.run if not how.grain else (entry.run // how.grain + 1) * how.grain
         profiles[_text(run)] = Delay(duration=nanoseconds(run))
@@ -192,7 +192,7 @@ def jobs(
     )
 
 
-def _dropped(entry: Entry, walltime: float) -> str:
+def _dropped(entry: SwfJob, walltime: float) -> str:
     """Return why Batsim's converter makes no job of a line; empty where it makes one."""
     if entry.procs <= 0:
         return "no processors allocated"
@@ -206,7 +206,7 @@ def _text(value: float) -> str:
     return f"{value:.15g}"
 
 
-def write(path: Path, entries: Iterable[Entry], header: Mapping[str, Iterable[str]]) -> None:
+def write(path: Path, entries: Iterable[SwfJob], header: Mapping[str, Iterable[str]]) -> None:
     """Write a trace: the header, then a line per entry."""
     lines = [f"; {key}: {value}" for key, values in header.items() for value in values]
     lines += [" ".join(_text(getattr(entry, name)) for name in NAMES) for entry in entries]

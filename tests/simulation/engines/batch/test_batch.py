@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.engines.batch.availability import Availability
-from dralab.simulation.engines.batch.engine import Options, Simulation
-from dralab.simulation.engines.batch.messages import Answer, CallMe, Kill, Start, Switch
+from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
+from dralab.simulation.engines.batch.messages import (
+    CallMeLater,
+    KillJobs,
+    SchedulerReply,
+    StartJob,
+    SwitchPstate,
+)
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import members
@@ -34,7 +40,7 @@ def workload(*jobs):
 
 
 def starts(name, *jobs, hosts=4):
-    simulation = Simulation(plain(hosts), [workload(*jobs)], SCHEDULERS[name]())
+    simulation = BatchSimulation(plain(hosts), [workload(*jobs)], SCHEDULERS[name]())
     simulation.run()
     return [r.started // S for r in simulation.records.values()]
 
@@ -59,7 +65,7 @@ def test_jobs_that_back_filling_rejects_are_a_warning_that_says_why():
     endless = replace(given, jobs=(given.jobs[0], replace(given.jobs[1], walltime=None)))
     told = {}
     for name in ("easy", "fcfs"):
-        simulation = Simulation(plain(2), [endless], SCHEDULERS[name]())
+        simulation = BatchSimulation(plain(2), [endless], SCHEDULERS[name]())
         simulation.run()
         told[name] = list(runs.warnings(simulation))
     assert told == {
@@ -71,7 +77,9 @@ def test_jobs_that_back_filling_rejects_are_a_warning_that_says_why():
 
 
 def test_a_job_that_outlives_its_walltime_ends_there_and_equality_is_success():
-    simulation = Simulation(plain(2), [workload((0, 1, 5, 9), (0, 1, 5, 5))], SCHEDULERS["fcfs"]())
+    simulation = BatchSimulation(
+        plain(2), [workload((0, 1, 5, 9), (0, 1, 5, 5))], SCHEDULERS["fcfs"]()
+    )
     simulation.run()
     states = [r.state for r in simulation.records.values()]
     assert states == ["COMPLETED_WALLTIME_REACHED", "COMPLETED_SUCCESSFULLY"]
@@ -79,7 +87,7 @@ def test_a_job_that_outlives_its_walltime_ends_there_and_equality_is_success():
 
 
 def test_a_job_wider_than_the_machines_is_refused_and_leaves_its_times_empty():
-    simulation = Simulation(plain(2), [workload((0, 3, 5, 5))], SCHEDULERS["easy"]())
+    simulation = BatchSimulation(plain(2), [workload((0, 3, 5, 5))], SCHEDULERS["easy"]())
     simulation.run()
     line = outputs.jobs_csv(simulation).splitlines()[1]
     assert line == '0,w0,d5,0.000000,3,5.000000,0,REJECTED,,,,,,,,,""'
@@ -95,7 +103,7 @@ JOBS = st.lists(
 @settings(deadline=None, max_examples=60)
 @given(JOBS, st.sampled_from(sorted(SCHEDULERS)))
 def test_no_two_jobs_ever_hold_one_machine_and_every_job_runs(jobs, name):
-    simulation = Simulation(plain(5), [workload(*jobs)], SCHEDULERS[name]())
+    simulation = BatchSimulation(plain(5), [workload(*jobs)], SCHEDULERS[name]())
     simulation.run()
     spans = []
     for record in simulation.records.values():
@@ -135,9 +143,9 @@ def test_conservative_never_starts_a_job_after_the_time_first_promised(jobs):
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 9)), max_size=12))
 def test_what_is_added_and_removed_leaves_the_availability_as_it_was(jobs):
     plan = Availability(0b111111)
-    for placement in [plan.add(width, length) for width, length in jobs]:
-        plan.remove(placement, 0)
-    again = plan.add(6, 100)
+    for placement in [plan.reserve_earliest(width, length) for width, length in jobs]:
+        plan.cancel(placement, 0)
+    again = plan.reserve_earliest(6, 100)
     assert (again.start, again.machines) == (0, 0b111111)
 
 
@@ -153,7 +161,7 @@ class Scripted:
 
     def decide(self, news):
         self.heard.append(news)
-        return Answer(self.answers.pop(0)(news) if self.answers else ())
+        return SchedulerReply(self.answers.pop(0)(news) if self.answers else ())
 
     def end(self, now):
         self.heard.append(now)
@@ -162,26 +170,26 @@ class Scripted:
 @pytest.mark.parametrize(
     ("decide", "message"),
     [
-        (lambda news: [Start(news.submitted[0], 0b1)], "asks for 2"),
-        (lambda news: [Start(news.submitted[0], 0b110000)], "do not exist"),
-        (lambda news: [Start(news.submitted[0], 0b11)] * 2, "already been started"),
-        (lambda news: [Start(j, 0b11) for j in news.submitted], "busy"),
-        (lambda news: [Kill(("w0!0",))], "does not run"),
-        (lambda news: [Kill(("w0!77",))], "never told of"),
+        (lambda news: [StartJob(news.submitted[0], 0b1)], "asks for 2"),
+        (lambda news: [StartJob(news.submitted[0], 0b110000)], "do not exist"),
+        (lambda news: [StartJob(news.submitted[0], 0b11)] * 2, "already been started"),
+        (lambda news: [StartJob(j, 0b11) for j in news.submitted], "busy"),
+        (lambda news: [KillJobs(("w0!0",))], "does not run"),
+        (lambda news: [KillJobs(("w0!77",))], "never told of"),
     ],
 )
 def test_a_decision_that_cannot_be_stops_the_run_and_names_the_job(decide, message):
-    simulation = Simulation(plain(4), [workload((0, 2, 5, 5), (0, 2, 5, 5))], Scripted(decide))
+    simulation = BatchSimulation(plain(4), [workload((0, 2, 5, 5), (0, 2, 5, 5))], Scripted(decide))
     with pytest.raises(DecisionError, match=message):
         simulation.run()
 
 
 def test_a_killed_job_ends_at_once_and_says_how_far_it_got():
     scheduler = Scripted(
-        lambda news: [Start(news.submitted[0], 0b1), CallMe(4 * S)],
-        lambda news: [Kill(("w0!0",))],
+        lambda news: [StartJob(news.submitted[0], 0b1), CallMeLater(4 * S)],
+        lambda news: [KillJobs(("w0!0",))],
     )
-    simulation = Simulation(plain(1), [workload((0, 1, 9, 8))], scheduler)
+    simulation = BatchSimulation(plain(1), [workload((0, 1, 9, 8))], scheduler)
     simulation.run()
     record = simulation.records["w0!0"]
     assert (record.state, record.ended) == ("COMPLETED_KILLED", 4 * S)
@@ -247,7 +255,7 @@ def test_energy_follows_what_a_job_does_and_a_delay_draws_idle_power(tmp_path, w
         ],
     )
     run = runs.batsim(
-        [path], platform=tmp_path / "p.xml", scheduler="fcfs", options=Options(energy=True)
+        [path], platform=tmp_path / "p.xml", scheduler="fcfs", options=BatchOptions(energy=True)
     )
     assert [record.joules for record in run.records.values()] == [1000.0, 4000.0]
     assert run.hosts.joules == 10 * 100 + 5 * 100 + 20 * 200
@@ -264,13 +272,13 @@ def test_a_machine_goes_to_sleep_and_wakes_by_way_of_its_virtual_states(tmp_path
     (tmp_path / "p.xml").write_text(POWER)
     platform = xml.read(tmp_path / "p.xml")
     scheduler = Scripted(
-        lambda news: [Switch(0b1, 1), CallMe(10 * S)],
+        lambda news: [SwitchPstate(0b1, 1), CallMeLater(10 * S)],
         lambda news: [],  # asleep since 2 s: one flop takes 2 s in the state on the way
-        lambda news: [Switch(0b1, 0)],
+        lambda news: [SwitchPstate(0b1, 0)],
         lambda news: [],
     )
-    simulation = Simulation(
-        platform, [workload((0, 1, 9, 1))], scheduler, options=Options(energy=True)
+    simulation = BatchSimulation(
+        platform, [workload((0, 1, 9, 1))], scheduler, options=BatchOptions(energy=True)
     )
     simulation.run()
     switched = [
@@ -282,7 +290,8 @@ def test_a_machine_goes_to_sleep_and_wakes_by_way_of_its_virtual_states(tmp_path
     assert simulation.hosts.booked["sleeping"] == 8 * S
     assert simulation.hosts.booked["switching_on"] == 4 * S
     asleep = Scripted(
-        lambda news: [Switch(0b1, 1)], lambda news: [Start(simulation.records["w0!0"].job, 0b1)]
+        lambda news: [SwitchPstate(0b1, 1)],
+        lambda news: [StartJob(simulation.records["w0!0"].job, 0b1)],
     )
     with pytest.raises(DecisionError, match="asleep"):
-        Simulation(platform, [workload((0, 1, 9, 1))], asleep).run()
+        BatchSimulation(platform, [workload((0, 1, 9, 1))], asleep).run()

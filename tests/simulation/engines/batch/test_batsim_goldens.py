@@ -121,7 +121,7 @@ def test_profiles_take_the_time_that_batsims_own_tests_expect(testdata, name):
     durations = Durations(workload, platform)
     for job in workload.jobs:
         expected = workload.profile_sources[job.profile]["expected_execution_time"]
-        run = durations.of(job, platform.compute[: job.width])
+        run = durations.expected_run(job, platform.compute[: job.width])
         assert run.duration / 1e9 == pytest.approx(expected, abs=1e-6), job.id
 
 

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from dralab.simulation.engines.batch import outputs, protocol, remote, runs
-from dralab.simulation.engines.batch.decision_side import DecisionSide
-from dralab.simulation.engines.batch.engine import Options, Simulation
-from dralab.simulation.engines.batch.messages import News
+from dralab.simulation.engines.batch.decision_process import DecisionProcess
+from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
+from dralab.simulation.engines.batch.messages import BatchEvents
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.platforms.platform import plain
@@ -25,8 +25,8 @@ class Overheard:
     """A scheduler on the other side of the protocol, without a socket; keeps what was said."""
 
     def __init__(self, name):
-        self.side = DecisionSide(SCHEDULERS[name]())
-        self.reader = protocol.Reader()
+        self.side = DecisionProcess(SCHEDULERS[name]())
+        self.reader = protocol.ReplyReader()
         self.said = []
 
     def _ask(self, message, now):
@@ -48,9 +48,9 @@ class Overheard:
 @pytest.mark.parametrize("name", ["easy", "conservative", "fcfs", "easy-counting"])
 def test_a_scheduler_behind_the_protocol_decides_as_it_does_in_process(testdata, name):
     workload = batsim.read(testdata(*MEDIUM))
-    direct = Simulation(plain(32), [workload], SCHEDULERS[name]())
+    direct = BatchSimulation(plain(32), [workload], SCHEDULERS[name]())
     direct.run()
-    far = Simulation(plain(32), [workload], Overheard(name))
+    far = BatchSimulation(plain(32), [workload], Overheard(name))
     far.run()
     assert outputs.jobs_csv(far) == outputs.jobs_csv(direct)
 
@@ -58,7 +58,7 @@ def test_a_scheduler_behind_the_protocol_decides_as_it_does_in_process(testdata,
 def test_what_is_said_keeps_the_rules_of_the_protocol(workload_file):
     path = workload_file(("a", 0, 1, 5, 5), ("b", 5, 1, 9, 2), ("c", 5, 2, 9, 2), machines=2)
     scheduler = Overheard("easy")
-    Simulation(plain(2), [batsim.read(path)], scheduler).run()
+    BatchSimulation(plain(2), [batsim.read(path)], scheduler).run()
     first, *middle, last = [message for message, _ in scheduler.said]
     assert [e["type"] for e in first["events"]] == ["SIMULATION_BEGINS"]
     begins = first["events"][0]["data"]
@@ -111,7 +111,7 @@ DIALOGUES = {
 
 @pytest.mark.parametrize("name", sorted(DIALOGUES))
 def test_a_written_dialogue_is_answered_as_written(name):
-    side = DecisionSide(SCHEDULERS[name]())
+    side = DecisionProcess(SCHEDULERS[name]())
     lines = DIALOGUES[name]
     for asked, expected in zip(lines[::2], lines[1::2], strict=True):
         assert side.reply(asked) == expected
@@ -137,7 +137,7 @@ def test_a_written_dialogue_is_answered_as_written(name):
 )
 def test_a_reply_that_makes_no_sense_stops_the_run(reply, problem):
     with pytest.raises(DecisionError, match=problem):
-        protocol.Reader().answer(json.loads(reply), 0)
+        protocol.ReplyReader().answer(json.loads(reply), 0)
 
 
 # The same two jobs on two machines in the words of each version.
@@ -170,7 +170,7 @@ def message(now, *events):
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_every_version_of_the_protocol_is_understood(version):
-    side = DecisionSide(SCHEDULERS["conservative"]())
+    side = DecisionProcess(SCHEDULERS["conservative"]())
     side.reply(message(0, ("SIMULATION_BEGINS", BEGINNINGS[version])))
     jobs = [
         ("JOB_SUBMITTED", {"job_id": f"w0!{n}", "job": {"id": f"w0!{n}", "res": 2, "walltime": 9}})
@@ -212,7 +212,7 @@ BEGUN = message(0, ("SIMULATION_BEGINS", BEGINNINGS[4]))
     ],
 )
 def test_a_message_that_makes_no_sense_is_refused_with_the_reason(messages, problem):
-    side = DecisionSide(SCHEDULERS["fcfs"]())
+    side = DecisionProcess(SCHEDULERS["fcfs"]())
     *before, last = messages
     for one in before:
         side.reply(one)
@@ -221,7 +221,7 @@ def test_a_message_that_makes_no_sense_is_refused_with_the_reason(messages, prob
 
 
 def test_an_event_that_nobody_knows_is_left_to_those_who_do():
-    side = DecisionSide(SCHEDULERS["fcfs"]())
+    side = DecisionProcess(SCHEDULERS["fcfs"]())
     side.reply(BEGUN)
     assert side.reply(message(3, ("WEATHER_CHANGED", {"to": "rain"})))["events"] == []
 
@@ -282,7 +282,7 @@ def test_whatever_is_wrong_in_a_message_it_is_an_error_of_the_protocol():
             for odd in ODD:
                 if path or odd is not ...:
                     said = [*lines[:number], changed(line, path, odd), *lines[number + 1 :]]
-                    side = DecisionSide(SCHEDULERS["easy"]())
+                    side = DecisionProcess(SCHEDULERS["easy"]())
                     tried += 1
                     try:
                         for one in said:
@@ -296,7 +296,7 @@ def test_whatever_is_wrong_in_a_message_it_is_an_error_of_the_protocol():
 def test_jobs_and_profiles_may_be_registered_while_the_simulation_runs(workload_file):
     class Registering:
         def __init__(self):
-            self.reader = protocol.Reader()
+            self.reader = protocol.ReplyReader()
             self.asked = 0
 
         def begin(self, beginning):
@@ -305,7 +305,7 @@ def test_jobs_and_profiles_may_be_registered_while_the_simulation_runs(workload_
         def end(self, now):
             pass
 
-        def decide(self, news: News):
+        def decide(self, news: BatchEvents):
             self.asked += 1
             self.reader.learn(news.submitted)
             events = [
@@ -340,8 +340,8 @@ def test_jobs_and_profiles_may_be_registered_while_the_simulation_runs(workload_
             return self.reader.answer({"now": news.now / 1e9, "events": events}, news.now)
 
     path = workload_file(("a", 0, 1, 50, 20), machines=2)
-    run = Simulation(
-        plain(2), [batsim.read(path)], Registering(), options=Options(dynamic_jobs=True)
+    run = BatchSimulation(
+        plain(2), [batsim.read(path)], Registering(), options=BatchOptions(dynamic_jobs=True)
     )
     run.run()
     record = run.records["dyn!x"]

@@ -35,7 +35,7 @@ def load(tmp_path):
     ],
 )
 def test_our_scheduler_gives_the_ideal_numbers(load, pods, expected):
-    found = metrics.of(run_of(load("{name: n, count: 8, cpu: 1}", pods)))
+    found = metrics.metrics_of(run_of(load("{name: n, count: 8, cpu: 1}", pods)))
     assert (found["makespan"], found["wait_mean"], found["wait_max"]) == expected
 
 
@@ -50,7 +50,7 @@ def test_our_scheduler_gives_the_ideal_numbers(load, pods, expected):
     ],
 )
 def test_the_workloads_of_batkube_have_their_ideal_numbers(load, pods, expected):
-    found = metrics.of(run_of(load("{name: n, count: 16, cpu: 1}", pods)))
+    found = metrics.metrics_of(run_of(load("{name: n, count: 16, cpu: 1}", pods)))
     assert (found["makespan"], round(found["wait_mean"], 3), found["wait_max"]) == expected
 
 

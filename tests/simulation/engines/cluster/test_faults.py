@@ -147,7 +147,7 @@ def test_stages_delay_start_and_release(tmp_path):
         "fleet: {nodes: [{name: n, count: 16, cpu: 1}]}\n"
         "workload: {pods: [{name: p, count: 64, cpu: 1, duration: 170s}]}\n"
     )
-    slow = metrics.of(run(tmp_path, base + "lifecycle: {release: 15s}\n"))
+    slow = metrics.metrics_of(run(tmp_path, base + "lifecycle: {release: 15s}\n"))
     assert (slow["makespan"], slow["wait_mean"]) == (4 * 170 + 45, 1.5 * 185)
     late = run(tmp_path, base + "lifecycle: {start: {delay: 5s, jitter: 2s}}\n")
     delays = [(task.started - task.bound) / S for task in late.tasks]
@@ -159,9 +159,9 @@ def test_runs_fail_by_chance_and_are_tried_again(tmp_path):
         "fleet: {nodes: [{name: n, count: 4, cpu: 1}]}\n"
         "workload: {pods: [{name: p, count: 40, cpu: 1, duration: 60s}]}\n"
     )
-    once = metrics.of(run(tmp_path, base + "lifecycle: {failure: 0.5}\n"))
+    once = metrics.metrics_of(run(tmp_path, base + "lifecycle: {failure: 0.5}\n"))
     assert 10 < once["failed"] < 30
-    often = metrics.of(run(tmp_path, base + "lifecycle: {failure: 0.5, retries: 20}\n"))
+    often = metrics.metrics_of(run(tmp_path, base + "lifecycle: {failure: 0.5, retries: 20}\n"))
     assert often["succeeded"] == 40
 
 

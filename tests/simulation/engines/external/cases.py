@@ -117,7 +117,7 @@ def run(scenario, *, resume=None, keep=None, say=lambda _: None, **options):
     result = made.go(**options)
     if keep is not None and not result.complete:
         made.save(keep)
-    return result, metrics.of(result)
+    return result, metrics.metrics_of(result)
 
 
 def tasks(result):

@@ -17,7 +17,7 @@ from dralab.cli._progress import Watcher
 from dralab.cli.main import main
 from dralab.cluster import Cluster
 from dralab.simulation.engines.external.activity import Activity
-from dralab.simulation.engines.external.schedulers import Command, started
+from dralab.simulation.engines.external.schedulers import SchedulerCommand, started
 from dralab.simulation.errors import DecisionError, InputError
 
 KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
@@ -206,7 +206,7 @@ def test_who_could_run_is_at_work_and_who_sleeps_is_not(tmp_path, wrapped):
     def command(line):
         words = [sys.executable, "-c", line]
         # Behind a shell that waits for it.
-        return Command(
+        return SchedulerCommand(
             name="x", words=["sh", "-c", f"{shlex.join(words)}; true"] if wrapped else words
         )
 

@@ -12,7 +12,7 @@ import pytest
 from dralab.apiserver.storage import Key, MemoryStore
 from dralab.simulation.engines.external import run as external
 from dralab.simulation.engines.external.activity import Activity
-from dralab.simulation.engines.external.decisions import Decisions
+from dralab.simulation.engines.external.decisions import DecisionWatch
 from dralab.simulation.errors import DecisionError, InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
@@ -106,7 +106,7 @@ def scenario(tmp_path):
 def run(scenario):
     said = []
     result = external.ExternalRun(scenario, say=said.append).go()
-    return result, metrics.of(result)
+    return result, metrics.metrics_of(result)
 
 
 def test_a_scheduler_of_twenty_lines_runs_in_simulated_time(scenario):
@@ -198,7 +198,7 @@ def test_pods_bound_where_there_is_no_room_fail_as_a_kubelet_would_have_it(scena
     assert any("no room" in note for note in result.notes)
 
 
-def test_a_scheduler_that_ends_or_cannot_start_is_told_with_its_last_words(scenario):
+def test_a_scheduler_that_ends_or_cannot_start_is_told_with_its_last_output(scenario):
     with pytest.raises(DecisionError, match=r"did not ask for pods.*exit code 0.*no luck"):
         run(
             scenario(
@@ -241,7 +241,7 @@ def in_a_thread(call):
 
 def test_a_change_of_a_pod_by_anyone_else_is_its_answer():
     store = MemoryStore()
-    decisions = Decisions(store)
+    decisions = DecisionWatch(store)
 
     def pod(name, node=None, **metadata):
         key = Key("pods", "a", name)

@@ -10,12 +10,12 @@ from tests.simulation.engines.external.cases import WATCHING, Writer, run, tasks
 from dralab.cluster import Cluster
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS
-from dralab.simulation.engines.external.room import Room
+from dralab.simulation.engines.external.capacity import ClusterCapacity
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.workloads.openb import GpuNode, Shape
+from dralab.simulation.workloads.openb import GpuNode, PodRequest
 
 KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
 STOCK = {
@@ -212,19 +212,19 @@ def test_what_manifests_bring_is_there_and_claims_are_made_from_templates(scenar
     loaded = from_manifests(scenario)
     clock = ManualClock(1_000_000_000_000)
     with Cluster(clock=clock, seed=1) as cluster:
-        world = ServedCluster(
+        served = ServedCluster(
             cluster,
             clock,
             nodes=loaded.fleet.as_nodes(),
             pods=loaded.pods(),
-            circumstances=loaded.circumstances,
+            conditions=loaded.conditions,
             pod_options=PodOptions(),
             fleet_objects=loaded.fleet.objects,
             arrivals=loaded.work.objects,
         )
-        with world.together():
-            world.prepare()
-            world.agenda.happen(clock.now())
+        with served.together():
+            served.prepare()
+            served.agenda.happen(clock.now())
         client = cluster.client
         assert {claim["metadata"]["name"] for claim in client.list(CLAIMS, "team").items} == {
             f"job-{n}-card" for n in range(5)
@@ -234,12 +234,12 @@ def test_what_manifests_bring_is_there_and_claims_are_made_from_templates(scenar
         assert made["status"]["resourceClaimStatuses"] == [
             {"name": "card", "resourceClaimName": "job-0-card"}
         ]
-        assert world.pods["team/job-0"].needs.unsure
-        with world.together():
+        assert served.pods["team/job-0"].needs.unsure
+        with served.together():
             # Nobody allocated its claim; bound it is all the same, by someone who overrules.
-            assert not world.bind("team/job-0", "n")
-            world.agenda.happen(clock.now() + 60_000_000_000)
-        assert world.pods["team/job-0"].state == "Succeeded"
+            assert not served.bind("team/job-0", "n")
+            served.agenda.happen(clock.now() + 60_000_000_000)
+        assert served.pods["team/job-0"].state == "Succeeded"
         assert len(client.list(CLAIMS, "team").items) == 4
         assert client.get(CONFIG_MAPS, "later", "default")
 
@@ -253,9 +253,9 @@ def test_what_the_server_refuses_of_a_manifest_is_told_with_its_name(scenario):
 
 
 def pod(name, cpu=1000, **more):
-    shape = Shape(cpu, more.pop("milli", 0), more.pop("gpus", 0), more.pop("models", ""),
+    request = PodRequest(cpu, more.pop("milli", 0), more.pop("gpus", 0), more.pop("models", ""),
                   more.pop("labels", ""))  # fmt: skip
-    return Pod(name=name, shape=shape, **more)
+    return Pod(name=name, request=request, **more)
 
 
 def test_there_is_room_where_cpu_gpus_labels_model_and_the_number_of_pods_allow():
@@ -263,13 +263,13 @@ def test_there_is_room_where_cpu_gpus_labels_model_and_the_number_of_pods_allow(
         GpuNode("a", 1000, 0, 0, "", 1),
         GpuNode("b", 4000, 0, 2, "T4", 110, frozenset({"zone=x"})),
     ]
-    room = Room(nodes)
+    room = ClusterCapacity(nodes)
 
     def fits(name, **wish):
         return room.fits(name, room.needs_of(pod("p", **wish)))
 
     assert fits("a")
-    room.take("a", room.needs_of(pod("p", cpu=0)))
+    room.take_for_pod("a", room.needs_of(pod("p", cpu=0)))
     assert not fits("a", cpu=0), "one pod is all it takes"
     for wish, placeable in (
         ({"labels": "zone=x"}, True),
@@ -280,25 +280,25 @@ def test_there_is_room_where_cpu_gpus_labels_model_and_the_number_of_pods_allow(
         ({"cpu": 4001}, False),
     ):
         needs = room.needs_of(pod("q", **wish))
-        room.wait("q", needs)
+        room.add_waiting("q", needs)
         assert room.placeable() == ({"q"} if placeable else set()), wish
-        room.leave("q", needs)
+        room.remove_waiting("q", needs)
     room.down.add("b")
     assert not fits("b")
 
 
 def test_room_after_evicting_counts_only_pods_of_lower_priority():
-    room = Room([GpuNode("a", 1000, 0, 0, "", 110)])
+    room = ClusterCapacity([GpuNode("a", 1000, 0, 0, "", 110)])
     low, high = (room.needs_of(pod(str(n), priority=n)) for n in (1, 9))
-    room.take("a", low)
-    room.wait("high", high)
-    room.wait("low", low)
+    room.take_for_pod("a", low)
+    room.add_waiting("high", high)
+    room.add_waiting("low", low)
     assert room.placeable() == set()
     assert room.after_evicting([("a", low)]) == {"high"}
 
 
 def test_a_step_is_late_for_a_pod_that_had_room_before_it_and_for_no_more_than_fit():
-    room = Room([GpuNode("a", 1000, 0, 0, "", 110)])
+    room = ClusterCapacity([GpuNode("a", 1000, 0, 0, "", 110)])
     needs = room.needs_of(pod("p"))
     room.remember()
     assert [room.had_room("a", needs) for _ in range(2)] == [True, False]

@@ -253,7 +253,7 @@ def test_a_broken_configuration_is_named(files, old, new, problem):
 def test_metrics_never_leave_the_folder_and_pods_need_phases(files):
     (files / "config.yaml").write_text(CONFIG.replace("out.json", "../out.json"))
     with pytest.raises(InputError, match="outside the folder"):
-        config.Writer(config.read(files / "config.yaml"))
+        config.MetricsWriter(config.read(files / "config.yaml"))
     (files / "pods.yaml").write_text(POD.replace("simSpec", "other"))
     with pytest.raises(InputError, match=r"pods\.yaml:1: Pod two-phases: the annotation simSpec"):
         config.ManifestSubmitter(files / "pods.yaml", 0)

@@ -12,7 +12,7 @@ from dralab.simulation.host_sets import lowest
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Reservation:
     """Machines held from `start` until before `end`."""
 
     start: int
@@ -24,8 +24,8 @@ class Availability:
     """Free machines over time.
 
     >>> free = Availability(0b1111)
-    >>> first = free.add(3, 10)
-    >>> second = free.add(2, 5)
+    >>> first = free.reserve_earliest(3, 10)
+    >>> second = free.reserve_earliest(2, 5)
     >>> first.start, second.start, bin(second.machines)
     (0, 10, '0b11')
     """
@@ -48,7 +48,7 @@ class Availability:
             del self._begins[:first], self._free[:first]
         self._begins[0] = max(now, self._begins[0])
 
-    def add(self, width: int, walltime: int) -> Placement:
+    def reserve_earliest(self, width: int, walltime: int) -> Reservation:
         """Place `width` machines for `walltime` as early as possible, and hold them.
 
         `width` must not be more than all machines: then there is always a place.
@@ -68,12 +68,12 @@ class Availability:
                         break
                     last += 1
                 else:
-                    placement = Placement(start, end, lowest(common, width))
+                    placement = Reservation(start, end, lowest(common, width))
                     self._hold(placement)
                     return placement
             index += 1
 
-    def remove(self, placement: Placement, now: int) -> None:
+    def cancel(self, placement: Reservation, now: int) -> None:
         """Give back what a placement still holds from `now` on."""
         start = max(placement.start, now, self._begins[0])
         if start < placement.end:
@@ -82,11 +82,11 @@ class Availability:
                 self._free[index] |= placement.machines
             self._merge(first, last)
 
-    def hold(self, placement: Placement) -> None:
+    def reserve(self, placement: Reservation) -> None:
         """Hold given machines over a given time."""
         self._hold(placement)
 
-    def _hold(self, placement: Placement) -> None:
+    def _hold(self, placement: Reservation) -> None:
         first, last = self._split(placement.start), self._split(placement.end)
         for index in range(first, last):
             self._free[index] &= ~placement.machines

@@ -24,7 +24,7 @@ NOWHERE: frozenset[Way] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ExpectedRun:
     """Nanoseconds of run time, the mean use of a host's speed (0 to 1), and the ways used.
 
     `computes` is False for a delay, which draws idle power however long it takes.
@@ -45,16 +45,16 @@ class Durations:
         self.network = Network(platform)
         self._by_name = {host.name: host for host in platform.hosts.values()}
 
-    def of(self, job: Job, hosts: tuple[Host, ...]) -> Run:
+    def expected_run(self, job: Job, hosts: tuple[Host, ...]) -> ExpectedRun:
         """Return the run of a job on these hosts, each profile alone on the network."""
         return self._run(job, self.workload.profiles[job.profile], hosts)
 
-    def _run(self, job: Job, profile: Profile, hosts: tuple[Host, ...]) -> Run:
+    def _run(self, job: Job, profile: Profile, hosts: tuple[Host, ...]) -> ExpectedRun:
         match profile:
             case Delay():
-                return Run(profile.duration)
+                return ExpectedRun(profile.duration)
             case Message():
-                return Run(0)
+                return ExpectedRun(0)
             case ParallelTask():
                 return self._parallel(job, profile, hosts)
             case Homogeneous():
@@ -73,7 +73,7 @@ class Durations:
                 moved = self.network.transfer([(source, target, profile.size)])
                 return _run(0.0, moved.sending + moved.latency, moved.ways)
 
-    def _parallel(self, job: Job, profile: ParallelTask, hosts: tuple[Host, ...]) -> Run:
+    def _parallel(self, job: Job, profile: ParallelTask, hosts: tuple[Host, ...]) -> ExpectedRun:
         if profile.width != len(hosts):
             raise InputError(
                 self.workload.source,
@@ -89,7 +89,7 @@ class Durations:
         seconds = max(*busy, moved.sending, 0.0) if busy else moved.sending
         return _run(sum(busy) / width, seconds + moved.latency, moved.ways)
 
-    def _homogeneous(self, profile: Homogeneous, hosts: tuple[Host, ...]) -> Run:
+    def _homogeneous(self, profile: Homogeneous, hosts: tuple[Host, ...]) -> ExpectedRun:
         width = len(hosts)
         flops, amount = profile.cpu, profile.com
         if profile.sharing != "each":
@@ -100,18 +100,18 @@ class Durations:
         moved = self.network.all_to_all(hosts, amount)
         return _run(sum(busy) / width, max(*busy, moved.sending, 0.0) + moved.latency, moved.ways)
 
-    def _composed(self, job: Job, profile: Composed, hosts: tuple[Host, ...]) -> Run:
+    def _composed(self, job: Job, profile: Composed, hosts: tuple[Host, ...]) -> ExpectedRun:
         runs = [self._run(job, self.workload.profiles[part], hosts) for part in profile.parts]
         once = sum(run.duration for run in runs)
         weighted = sum(run.use * run.duration for run in runs)
-        return Run(
+        return ExpectedRun(
             duration=once * profile.repeat,
             use=weighted / once if once else 0.0,
             computes=any(run.computes for run in runs),
             ways=frozenset().union(*(run.ways for run in runs)),
         )
 
-    def _usage(self, profile: UsageTrace, hosts: tuple[Host, ...]) -> Run:
+    def _usage(self, profile: UsageTrace, hosts: tuple[Host, ...]) -> ExpectedRun:
         longest, used = 0.0, 0.0
         for rank, lines in enumerate(profile.ranks):
             speed = hosts[rank % len(hosts)].speed
@@ -119,7 +119,7 @@ class Durations:
             used += sum(usage * flops for usage, flops in lines) / speed
         return _run(used / len(profile.ranks), longest, NOWHERE)
 
-    def _smpi(self, profile: SmpiTrace, hosts: tuple[Host, ...]) -> Run:
+    def _smpi(self, profile: SmpiTrace, hosts: tuple[Host, ...]) -> ExpectedRun:
         """Model: ranks compute, then everything they say crosses the network at once."""
         ranks = len(profile.ranks)
         busy, flows = [0.0] * ranks, []
@@ -136,7 +136,7 @@ class Durations:
         moved = self.network.transfer(flows)
         return _run(sum(busy) / ranks, max(busy) + moved.sending + moved.latency, moved.ways)
 
-    def _storage(self, job: Job, profile: Storage, hosts: tuple[Host, ...]) -> Run:
+    def _storage(self, job: Job, profile: Storage, hosts: tuple[Host, ...]) -> ExpectedRun:
         storage = self._storage_host(job, profile.storage)
         share = len(hosts) if profile.spread else 1
         flows = [(storage, host, profile.read / share) for host in hosts]
@@ -157,6 +157,6 @@ class Durations:
         )
 
 
-def _run(busy: float, seconds: float, ways: frozenset[Way]) -> Run:
+def _run(busy: float, seconds: float, ways: frozenset[Way]) -> ExpectedRun:
     use = min(1.0, busy / seconds) if seconds > 0 else 0.0
-    return Run(duration=round(seconds * SECOND), use=use, computes=True, ways=ways)
+    return ExpectedRun(duration=round(seconds * SECOND), use=use, computes=True, ways=ways)

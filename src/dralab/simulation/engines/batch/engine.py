@@ -12,28 +12,28 @@ from operator import or_
 from typing import Any, cast, get_args
 
 from dralab.kernel.events import BEGINNING, DECIDING, ENDING, NORMAL, Event, Events
-from dralab.simulation.engines.batch.durations import Durations, Run
+from dralab.simulation.engines.batch.durations import Durations, ExpectedRun
 from dralab.simulation.engines.batch.external import ExternalEvent
 from dralab.simulation.engines.batch.hosts import Hosts
 from dralab.simulation.engines.batch.messages import (
-    Annotate,
-    Answer,
-    Ask,
-    Beginning,
-    CallMe,
-    ChangeState,
+    BatchEvents,
+    CallMeLater,
+    ChangeJobState,
     Decision,
-    Ended,
+    JobEnd,
+    JobScheduler,
     JobState,
-    Kill,
-    News,
-    Register,
+    KillJobs,
+    QueryEnergy,
+    RegisterJob,
     RegisterProfile,
     RegistrationFinished,
-    Reject,
-    Scheduler,
-    Start,
-    Switch,
+    RejectJob,
+    SchedulerReply,
+    SetJobMetadata,
+    SimulationBegins,
+    StartJob,
+    SwitchPstate,
 )
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import all_machines, members, render
@@ -55,7 +55,7 @@ class JobRecord:
     metadata: str = ""
     joules: float = 0.0
     reason: str = ""
-    run: Run | None = None
+    run: ExpectedRun | None = None
     end_event: Event | None = None
     known: bool = False
 
@@ -66,7 +66,7 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class BatchOptions:
     """Batsim's switches that change what is allowed or measured."""
 
     energy: bool = False
@@ -76,23 +76,23 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Simulation:
+class BatchSimulation:
     """One run. `run()` ends when nothing can happen any more."""
 
     def __init__(
         self,
         platform: Platform,
         workloads: Sequence[Workload],
-        scheduler: Scheduler,
+        scheduler: JobScheduler,
         *,
-        options: Options | None = None,
+        options: BatchOptions | None = None,
         external: Iterable[ExternalEvent] = (),
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.platform = platform
         self.workloads = {workload.name: workload for workload in workloads}
         self.scheduler = scheduler
-        self.options = Options() if options is None else options
+        self.options = BatchOptions() if options is None else options
         self.progress = progress
         self.events = Events()
         self.records: dict[str, JobRecord] = {}
@@ -154,7 +154,7 @@ class Simulation:
     def _begin(self) -> None:
         self._begun = True
         answer = self.scheduler.begin(
-            Beginning(
+            SimulationBegins(
                 platform=self.platform,
                 workloads=tuple(self.workloads.values()),
                 options={
@@ -192,13 +192,13 @@ class Simulation:
             fields[kind] = kind in fields
         self.messages += 1
         now = self.events.now()
-        answer = self.scheduler.decide(News(now=now, **fields))
+        answer = self.scheduler.decide(BatchEvents(now=now, **fields))
         self._busy_until = max(now, answer.busy_until or now)
         self._carry_out(answer, now)
         if self.progress is not None:
             self.progress(now, len(self.finished))
 
-    def _carry_out(self, answer: Answer, now: int) -> None:
+    def _carry_out(self, answer: SchedulerReply, now: int) -> None:
         for decision in answer.decisions:
             at = getattr(decision, "at", None)
             if at is not None and at > now:
@@ -208,26 +208,26 @@ class Simulation:
 
     def _do(self, decision: Decision) -> None:
         match decision:
-            case Start():
+            case StartJob():
                 self._start(decision)
-            case Reject():
+            case RejectJob():
                 self._reject(decision)
-            case Kill():
+            case KillJobs():
                 self._kill(decision)
-            case CallMe():
+            case CallMeLater():
                 when = max(decision.when, self.events.now())
                 self.events.at(when, partial(self._tell, "called", when), priority=NORMAL)
-            case Switch():
+            case SwitchPstate():
                 self._switch(decision)
-            case Annotate():
+            case SetJobMetadata():
                 self._known(decision.key).metadata = decision.metadata
-            case Register():
+            case RegisterJob():
                 self._register(decision.job)
             case RegisterProfile():
                 self._add_profile(decision)
-            case Ask():
+            case QueryEnergy():
                 self._tell("answers", self.hosts.joules)
-            case ChangeState():
+            case ChangeJobState():
                 self._change_state(decision)
             case RegistrationFinished():
                 self._registering = decision.again
@@ -248,7 +248,7 @@ class Simulation:
             raise DecisionError(f"decided about job {key!r}, which it was never told of")
         return record
 
-    def _start(self, decision: Start) -> None:
+    def _start(self, decision: StartJob) -> None:
         record, now = self._known(decision.job.key), self.events.now()
         key, machines = decision.job.key, decision.machines
         if record.started is not None or record.state is not None:
@@ -267,7 +267,7 @@ class Simulation:
         if decision.mapping:
             ranks = sorted(decision.mapping.items(), key=lambda item: int(item[0]))
             chosen = tuple(chosen[int(index)] for _, index in ranks)
-        record.run = run = self._durations[record.job.workload].of(record.job, chosen)
+        record.run = run = self._durations[record.job.workload].expected_run(record.job, chosen)
         record.started, record.machines = now, machines
         limit = record.job.walltime
         profile = self.workloads[record.job.workload].profiles[record.job.profile]
@@ -283,7 +283,7 @@ class Simulation:
             priority=ENDING,
         )
 
-    def _share_links(self, run: Run) -> None:
+    def _share_links(self, run: ExpectedRun) -> None:
         """Count jobs whose time is optimistic: another one was sending over the same link."""
         if any(self._talking.get(way) for way in run.ways):
             self.shared_links += 1
@@ -299,16 +299,16 @@ class Simulation:
             for way in run.ways:
                 self._talking[way] -= 1
         self.finished.append(record)
-        self._tell("ended", Ended(record.job, state, code, record.machines, now))
+        self._tell("ended", JobEnd(record.job, state, code, record.machines, now))
 
-    def _reject(self, decision: Reject) -> None:
+    def _reject(self, decision: RejectJob) -> None:
         record = self._known(decision.job.key)
         if record.started is not None or record.state is not None:
             raise DecisionError(f"refused job {decision.job.key!r} after it had been decided")
         record.state, record.reason = "REJECTED", decision.reason
         self.finished.append(record)
 
-    def _kill(self, decision: Kill) -> None:
+    def _kill(self, decision: KillJobs) -> None:
         killed = []
         for key in decision.keys:
             record = self._known(key)
@@ -347,7 +347,7 @@ class Simulation:
         self.workloads[decision.workload] = workload
         self._durations[decision.workload] = Durations(workload, self.platform)
 
-    def _change_state(self, decision: ChangeState) -> None:
+    def _change_state(self, decision: ChangeJobState) -> None:
         record = self._known(decision.key)
         if record.runs or decision.state not in get_args(JobState):
             raise DecisionError(f"cannot set job {decision.key!r} to {decision.state!r}")
@@ -372,7 +372,7 @@ class Simulation:
         if not self._external_left:
             self._tell("no_more_events", True)  # noqa: FBT003 - a flag in the message
 
-    def _switch(self, decision: Switch) -> None:
+    def _switch(self, decision: SwitchPstate) -> None:
         for until, pstate in self.hosts.switch(
             decision.machines, decision.pstate, self.events.now()
         ):

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.host_sets import parse, render
 from dralab.simulation.json_input import is_number, nanoseconds
 
@@ -23,13 +23,13 @@ class ExternalEvent:
 
 
 def read(
-    path: Path, *, complaints: Complaints | None = None, machines: int | None = None
+    path: Path, *, problems: InputProblems | None = None, machines: int | None = None
 ) -> list[ExternalEvent]:
     """Return the events of a file; InputError names the line of what is wrong.
 
     `machines` is how many there are, where that is known: an event of another one is an error.
     """
-    complaints = Complaints() if complaints is None else complaints
+    problems = InputProblems() if problems is None else problems
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -40,12 +40,12 @@ def read(
             try:
                 event = _event(path, number, line)
             except InputError as error:
-                complaints.about(error)
+                problems.about(error)
                 continue
             beyond = event.machines >> machines << machines if machines is not None else 0
             if beyond:
                 problem = f"there are {machines} machines, no {render(beyond)}"
-                complaints.about(InputError(path, problem, line=number, where="resources"))
+                problems.about(InputError(path, problem, line=number, where="resources"))
             else:
                 events.append(event)
     return events

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines.batch.durations import Run
+from dralab.simulation.engines.batch.durations import ExpectedRun
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import members, render
 from dralab.simulation.lifecycle.outages import Outages
@@ -48,7 +48,7 @@ class PstateRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class PendingSwitch:
     """When which machines have finished switching."""
 
     when: int
@@ -98,7 +98,7 @@ class Hosts:
             return f"{render(machines & self._busy)} busy"
         return ""
 
-    def start(self, machines: int, run: Run, now: int) -> None:
+    def start(self, machines: int, run: ExpectedRun, now: int) -> None:
         """Let a job begin."""
         self._meter(now)
         for index in members(machines):
@@ -110,7 +110,7 @@ class Hosts:
             self._watts += sum(self._extra(index, run) for index in members(machines))
         self._row(now, "s")
 
-    def end(self, machines: int, run: Run, started: int, now: int) -> float:
+    def end(self, machines: int, run: ExpectedRun, started: int, now: int) -> float:
         """Let a job end; return the joules it drew."""
         self._meter(now)
         joules = 0.0
@@ -143,7 +143,7 @@ class Hosts:
             if self.doing[index] == "unavailable":
                 self._becomes(index, "idle", now)
 
-    def switch(self, machines: int, pstate: int, now: int) -> Iterator[tuple[Until, int]]:
+    def switch(self, machines: int, pstate: int, now: int) -> Iterator[tuple[PendingSwitch, int]]:
         """Begin to switch idle machines; yield when which of them arrive in the pstate."""
         if machines & self._busy:
             raise DecisionError(f"switched machines {render(machines & self._busy)}, which compute")
@@ -169,7 +169,7 @@ class Hosts:
             self._watts += self._watts_of(index) - before
         self._row(now, "p")
         for when, arrived in sorted(arrivals.items()):
-            yield Until(when, arrived), pstate
+            yield PendingSwitch(when, arrived), pstate
 
     def switched(self, machines: int, pstate: int, now: int) -> None:
         """Machines have arrived in a pstate."""
@@ -198,7 +198,7 @@ class Hosts:
     def _watts_of(self, index: int) -> float:
         return self._power(index).idle if self.energy else 0.0
 
-    def _extra(self, index: int, run: Run) -> float:
+    def _extra(self, index: int, run: ExpectedRun) -> float:
         """Watts above idle while a job runs; a delay draws idle power."""
         power = self._power(index)
         if not run.computes:

@@ -1,7 +1,7 @@
 """What the machines tell a scheduler, and what it asks for: Batsim's messages as values.
 
-All that happens at one instant comes in one `News`: ends before submissions before calls. The same
-values travel inside one process and, as JSON, over ZeroMQ (`protocol`).
+All that happens at one instant comes in one `BatchEvents`: ends before submissions before calls.
+The same values travel inside one process and, as JSON, over ZeroMQ (`protocol`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ JobState = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobEnd:
     """A job that ran is over; `machines` is the set it held."""
 
     job: Job
@@ -32,11 +32,11 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class BatchEvents:
     """Everything that happened at one instant."""
 
     now: int
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[JobEnd, ...] = ()
     killed: tuple[tuple[Job, float], ...] = ()
     submitted: tuple[Job, ...] = ()
     called: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartJob:
     """Run a job on these machines, from `at` on (None: now)."""
 
     job: Job
@@ -60,7 +60,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectJob:
     """Never run this job."""
 
     job: Job
@@ -68,7 +68,7 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class KillJobs:
     """Stop these jobs where they run, at `at`."""
 
     keys: tuple[str, ...]
@@ -76,14 +76,14 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class CallMe:
+class CallMeLater:
     """Send a message at this time even if nothing happens."""
 
     when: int
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class SwitchPstate:
     """Put machines into a pstate, at `at`."""
 
     machines: int
@@ -92,7 +92,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotate:
+class SetJobMetadata:
     """Set the last column of a job's row."""
 
     key: str
@@ -100,7 +100,7 @@ class Annotate:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class RegisterJob:
     """Add a job (with a profile already known to the workload) at run time, at `at`."""
 
     job: Job
@@ -124,12 +124,12 @@ class RegisterProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class QueryEnergy:
     """Ask how many joules were used; the answer comes with the next news."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeState:
+class ChangeJobState:
     """Set the state of a job that does not run."""
 
     key: str
@@ -137,22 +137,22 @@ class ChangeState:
 
 
 Decision = (
-    Start
-    | Reject
-    | Kill
-    | CallMe
-    | Switch
-    | Annotate
-    | Register
+    StartJob
+    | RejectJob
+    | KillJobs
+    | CallMeLater
+    | SwitchPstate
+    | SetJobMetadata
+    | RegisterJob
     | RegistrationFinished
     | RegisterProfile
-    | Ask
-    | ChangeState
+    | QueryEnergy
+    | ChangeJobState
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SchedulerReply:
     """Decisions in their order; `busy_until` is when the scheduler can be asked again."""
 
     decisions: Sequence[Decision] = ()
@@ -160,7 +160,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class SimulationBegins:
     """What a scheduler hears first."""
 
     platform: Platform
@@ -168,14 +168,14 @@ class Beginning:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Scheduler(Protocol):
+class JobScheduler(Protocol):
     """Decides which job runs when and where."""
 
-    def begin(self, beginning: Beginning) -> Answer | None:
+    def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
         """Hear how many machines there are, before anything happens."""
         ...
 
-    def decide(self, news: News) -> Answer:
+    def decide(self, news: BatchEvents) -> SchedulerReply:
         """Answer to what happened."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from dralab import __version__
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines.batch.engine import JobRecord, Simulation
+from dralab.simulation.engines.batch.engine import BatchSimulation, JobRecord
 from dralab.simulation.host_sets import render
 
 JOB_COLUMNS: Final = (
@@ -26,7 +26,7 @@ PSTATE_COLUMNS: Final = "time,machine_id,new_pstate"
 Number = int | float
 
 
-def write(simulation: Simulation, prefix: str, *, dialect: int = 4) -> list[Path]:
+def write(simulation: BatchSimulation, prefix: str, *, dialect: int = 4) -> list[Path]:
     """Write `PREFIX_jobs.csv` and the others; return their paths.
 
     Version 5 joins the prefix without `_`, names profiles `w0!name`, writes `schedule.json`, and
@@ -56,7 +56,7 @@ def write(simulation: Simulation, prefix: str, *, dialect: int = 4) -> list[Path
     return paths
 
 
-def jobs_csv(simulation: Simulation, *, dialect: int = 4) -> str:
+def jobs_csv(simulation: BatchSimulation, *, dialect: int = 4) -> str:
     """Return one row per job that is over, in the order in which they ended."""
     energy = simulation.hosts.energy
     rows = []
@@ -98,7 +98,7 @@ def _row(record: JobRecord, *, energy: bool) -> list[str]:
     return [*row, '"' + record.metadata.replace('"', '""') + '"']
 
 
-def summary(simulation: Simulation) -> dict[str, Number | str]:
+def summary(simulation: BatchSimulation) -> dict[str, Number | str]:
     """Return what `schedule.csv` says, as numbers; times in seconds.
 
     As in 4.2.1: means divide by all jobs, refused ones too; the makespan is the last completion.
@@ -145,14 +145,14 @@ def summary(simulation: Simulation) -> dict[str, Number | str]:
     }
 
 
-def schedule_csv(simulation: Simulation) -> str:
+def schedule_csv(simulation: BatchSimulation) -> str:
     """Return the header and the one row of `schedule.csv`."""
     values = summary(simulation)
     row = ",".join(f"{v:f}" if isinstance(v, float) else str(v) for v in values.values())
     return _lines(",".join(values), [row])
 
 
-def schedule_json(simulation: Simulation) -> str:
+def schedule_json(simulation: BatchSimulation) -> str:
     """Return version 5's `schedule.json`: no real times, numbers with six digits."""
     values = summary(simulation)
     del values["scheduling_time"], values["simulation_time"]
@@ -166,7 +166,7 @@ def schedule_json(simulation: Simulation) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def machine_states_csv(simulation: Simulation) -> str:
+def machine_states_csv(simulation: BatchSimulation) -> str:
     """Return one row per start and end of a job, and per change of a pstate."""
     return _lines(
         STATE_COLUMNS,
@@ -174,7 +174,7 @@ def machine_states_csv(simulation: Simulation) -> str:
     )
 
 
-def consumed_energy_csv(simulation: Simulation) -> str:
+def consumed_energy_csv(simulation: BatchSimulation) -> str:
     """Return the joules used up to each start, end and change of pstate."""
     rows = (
         f"{_general(r.when)},{r.joules:g},{r.event},{r.least_watts:g},"

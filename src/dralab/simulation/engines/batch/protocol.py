@@ -9,21 +9,21 @@ from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.batch.messages import (
-    Annotate,
-    Answer,
-    Ask,
-    Beginning,
-    CallMe,
-    ChangeState,
+    BatchEvents,
+    CallMeLater,
+    ChangeJobState,
     Decision,
-    Kill,
-    News,
-    Register,
+    KillJobs,
+    QueryEnergy,
+    RegisterJob,
     RegisterProfile,
     RegistrationFinished,
-    Reject,
-    Start,
-    Switch,
+    RejectJob,
+    SchedulerReply,
+    SetJobMetadata,
+    SimulationBegins,
+    StartJob,
+    SwitchPstate,
 )
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import parse, render
@@ -60,7 +60,7 @@ def event(when: int, kind: str, data: Mapping[str, Any]) -> Message:
 # --- what the machines say ------------------------------------------------------------------------
 
 
-def beginning(about: Beginning) -> Message:
+def beginning(about: SimulationBegins) -> Message:
     """Return the first message: what there is, and the settings."""
     platform, options = about.platform, about.options
     compute = [_resource(number, host) for number, host in enumerate(platform.compute)]
@@ -87,7 +87,7 @@ def ending(now: int) -> Message:
     return {"now": seconds(now), "events": [event(now, "SIMULATION_ENDS", {})]}
 
 
-def news(what: News, profiles: Mapping[str, Mapping[str, Any]] | None = None) -> Message:
+def news(what: BatchEvents, profiles: Mapping[str, Mapping[str, Any]] | None = None) -> Message:
     """Return what happened at one instant; `profiles` (by workload!name) are sent along."""
     events: list[Message] = [
         event(
@@ -158,7 +158,7 @@ def _resource(number: int, host: Host) -> Message:
 # --- what a scheduler answers ---------------------------------------------------------------------
 
 
-class Reader:
+class ReplyReader:
     """Reads replies of a decision process; knows the jobs that were submitted to it."""
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Reader:
         """Remember jobs that replies may name."""
         self.jobs |= {job.key: job for job in jobs}
 
-    def answer(self, message: Any, asked_at: int) -> Answer:
+    def answer(self, message: Any, asked_at: int) -> SchedulerReply:
         """Return the decisions of a reply; DecisionError where it is not understood."""
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
             raise DecisionError("answered with something that is no message")
@@ -186,7 +186,7 @@ class Reader:
                 if isinstance(error, DecisionError):
                     raise
                 raise DecisionError(f"answered with an event that lacks {error}") from None
-        return Answer(decisions, max(asked_at, nanoseconds(float(now))))
+        return SchedulerReply(decisions, max(asked_at, nanoseconds(float(now))))
 
     def _job(self, key: Any) -> Job:
         job = self.jobs.get(str(key))
@@ -200,7 +200,7 @@ class Reader:
         match kind:
             case "EXECUTE_JOB":
                 return [
-                    Start(
+                    StartJob(
                         self._job(data.get("job_id")),
                         _machines(data.get("alloc"), kind),
                         at,
@@ -208,22 +208,22 @@ class Reader:
                     )
                 ]
             case "REJECT_JOB":
-                return [Reject(self._job(data.get("job_id")))]
+                return [RejectJob(self._job(data.get("job_id")))]
             case "CALL_ME_LATER":
-                return [CallMe(nanoseconds(float(data["timestamp"])))]
+                return [CallMeLater(nanoseconds(float(data["timestamp"])))]
             case "KILL_JOB":
-                return [Kill(tuple(str(key) for key in data.get("job_ids", [])), at)]
+                return [KillJobs(tuple(str(key) for key in data.get("job_ids", [])), at)]
             case "SET_RESOURCE_STATE":
                 machines = _machines(data.get("resources"), kind)
-                return [Switch(machines, int(data["state"]), at)]
+                return [SwitchPstate(machines, int(data["state"]), at)]
             case "SET_JOB_METADATA":
-                return [Annotate(str(data["job_id"]), str(data.get("metadata", "")))]
+                return [SetJobMetadata(str(data["job_id"]), str(data.get("metadata", "")))]
             case "CHANGE_JOB_STATE":
-                return [ChangeState(str(data["job_id"]), str(data["job_state"]))]
+                return [ChangeJobState(str(data["job_id"]), str(data["job_state"]))]
             case "REGISTER_JOB":
                 job = job_of(str(data["job_id"]), data.get("job") or {}, at)
                 self.learn([job])
-                return [Register(job, at)]
+                return [RegisterJob(job, at)]
             case "REGISTER_PROFILE":
                 return [
                     RegisterProfile(
@@ -232,7 +232,7 @@ class Reader:
                 ]
             case "QUERY":
                 wanted = data.get("requests") or {}
-                return [Ask()] if "consumed_energy" in wanted else []
+                return [QueryEnergy()] if "consumed_energy" in wanted else []
             case "NOTIFY" if data.get("type") == "registration_finished":
                 return [RegistrationFinished()]
             case "NOTIFY" if data.get("type") == "continue_registration":
@@ -243,7 +243,7 @@ class Reader:
                 raise DecisionError(f"answered with {kind!r}, which is no event of the protocol")
 
 
-def decisions(answer: Answer, now: int) -> Message:
+def decisions(answer: SchedulerReply, now: int) -> Message:
     """Return an answer as the decision side writes it."""
     until = now if answer.busy_until is None else max(now, answer.busy_until)
     events = [_written(decision, now) for decision in answer.decisions]
@@ -253,27 +253,27 @@ def decisions(answer: Answer, now: int) -> Message:
 def _written(decision: Decision, now: int) -> Message:  # noqa: PLR0911 - a table
     at = getattr(decision, "at", None) or now
     match decision:
-        case Start():
+        case StartJob():
             data: Message = {"job_id": decision.job.key, "alloc": render(decision.machines)}
             if decision.mapping:
                 data["mapping"] = dict(decision.mapping)
             return event(at, "EXECUTE_JOB", data)
-        case Reject():
+        case RejectJob():
             return event(at, "REJECT_JOB", {"job_id": decision.job.key})
-        case Kill():
+        case KillJobs():
             return event(at, "KILL_JOB", {"job_ids": list(decision.keys)})
-        case CallMe():
+        case CallMeLater():
             return event(at, "CALL_ME_LATER", {"timestamp": seconds(decision.when)})
-        case Switch():
+        case SwitchPstate():
             data = {"resources": render(decision.machines), "state": str(decision.pstate)}
             return event(at, "SET_RESOURCE_STATE", data)
-        case Annotate():
+        case SetJobMetadata():
             data = {"job_id": decision.key, "metadata": decision.metadata}
             return event(at, "SET_JOB_METADATA", data)
         case RegistrationFinished():
             kind = "continue_registration" if decision.again else "registration_finished"
             return event(at, "NOTIFY", {"type": kind})
-        case Register():
+        case RegisterJob():
             return event(
                 at, "REGISTER_JOB", {"job_id": decision.job.key, "job": described(decision.job)}
             )
@@ -284,9 +284,9 @@ def _written(decision: Decision, now: int) -> Message:  # noqa: PLR0911 - a tabl
                 "profile": dict(decision.profile),
             }
             return event(at, "REGISTER_PROFILE", data)
-        case Ask():
+        case QueryEnergy():
             return event(at, "QUERY", {"requests": {"consumed_energy": {}}})
-        case ChangeState():
+        case ChangeJobState():
             data = {"job_id": decision.key, "job_state": decision.state}
             return event(at, "CHANGE_JOB_STATE", data)
 

@@ -11,8 +11,13 @@ from typing import Any, Final
 import orjson
 
 from dralab.simulation.engines.batch import protocol
-from dralab.simulation.engines.batch.decision_side import DecisionSide
-from dralab.simulation.engines.batch.messages import Answer, Beginning, News, Scheduler
+from dralab.simulation.engines.batch.decision_process import DecisionProcess
+from dralab.simulation.engines.batch.messages import (
+    BatchEvents,
+    JobScheduler,
+    SchedulerReply,
+    SimulationBegins,
+)
 from dralab.simulation.errors import DecisionError
 
 DEFAULT: Final = "tcp://localhost:28000"
@@ -29,10 +34,10 @@ class RemoteScheduler:
         self.socket.setsockopt(zmq.RCVTIMEO, int(patience * 1000))
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.connect(endpoint)
-        self.reader = protocol.Reader()
+        self.reader = protocol.ReplyReader()
         self.profiles: dict[str, Any] | None = None
 
-    def begin(self, beginning: Beginning) -> Answer | None:
+    def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
         """Say hello."""
         if beginning.options.get("profiles-forwarded-on-submission"):
             self.profiles = {
@@ -42,7 +47,7 @@ class RemoteScheduler:
             }
         return self._ask(protocol.beginning(beginning), 0)
 
-    def decide(self, news: News) -> Answer:
+    def decide(self, news: BatchEvents) -> SchedulerReply:
         """Ask for decisions."""
         self.reader.learn(news.submitted)
         return self._ask(protocol.news(news, self.profiles), news.now)
@@ -52,7 +57,7 @@ class RemoteScheduler:
         self._ask(protocol.ending(now), now)
         self.socket.close()
 
-    def _ask(self, message: protocol.Message, now: int) -> Answer:
+    def _ask(self, message: protocol.Message, now: int) -> SchedulerReply:
         zmq = _zmq()
         self.socket.send(orjson.dumps(message))
         try:
@@ -67,13 +72,13 @@ class RemoteScheduler:
 
 
 def serve(
-    scheduler: Scheduler, endpoint: str, *, ready: Callable[[str], None] | None = None
+    scheduler: JobScheduler, endpoint: str, *, ready: Callable[[str], None] | None = None
 ) -> int:
     """Answer a Batsim until its simulation ends; return how many messages there were."""
     with _replying(endpoint) as (socket, address):
         if ready is not None:
             ready(address)
-        side = DecisionSide(scheduler)
+        side = DecisionProcess(scheduler)
         while not side.over:
             socket.send(orjson.dumps(side.reply(_loaded(socket.recv()))))
         return side.messages

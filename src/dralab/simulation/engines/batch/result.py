@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from dralab.simulation.engines.batch.engine import Simulation
+from dralab.simulation.engines.batch.engine import BatchSimulation
 from dralab.simulation.engines.batch.hosts import PowerRow
 from dralab.simulation.engines.batch.runs import warnings
 from dralab.simulation.host_sets import members
-from dralab.simulation.results.result import Result, Sample, Task
+from dralab.simulation.results.result import Result, StateSample, Task
 
 
 def of_jobs(
-    simulation: Simulation, *, name: str, scheduler: str, seed: int = 0, complete: bool = True
+    simulation: BatchSimulation, *, name: str, scheduler: str, seed: int = 0, complete: bool = True
 ) -> Result:
     """Return the result of rigid jobs; their lanes are machines."""
     platform = simulation.platform
@@ -49,7 +49,7 @@ def of_jobs(
     )
 
 
-def samples_of(tasks: Iterable[Task], power: Iterable[PowerRow] = ()) -> list[Sample]:
+def samples_of(tasks: Iterable[Task], power: Iterable[PowerRow] = ()) -> list[StateSample]:
     """Return the numbers of waiting and running tasks, and machines in use, over time."""
     changes: dict[int, Counter[str]] = {}
 
@@ -73,7 +73,7 @@ def samples_of(tasks: Iterable[Task], power: Iterable[PowerRow] = ()) -> list[Sa
         now.update(changes.get(when, {}))
         joules = used.get(when, joules)
         samples.append(
-            Sample(
+            StateSample(
                 when, now["waiting"], now["running"], now["cpu"], 0, 0.0, asked=now["asked"],
                 ended=now["ended"], refused=now["refused"], joules=joules,
             )

@@ -8,10 +8,10 @@ from pathlib import Path
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import ignored
 from dralab.simulation.engines.batch import result
-from dralab.simulation.engines.batch.engine import Options, Simulation
-from dralab.simulation.engines.batch.messages import Scheduler
+from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
+from dralab.simulation.engines.batch.messages import JobScheduler
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
-from dralab.simulation.engines.engine import Progress, Stop
+from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import custom
@@ -28,12 +28,12 @@ class BatchRun:
         self.simulation = (
             simulation_of(scenario)
             if resume is None
-            else checkpoints.read(resume, digest(scenario), Simulation)
+            else checkpoints.read(resume, digest(scenario), BatchSimulation)
         )
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Run on."""
-        how, total = self.scenario.circumstances, len(self.simulation.records)
+        how, total = self.scenario.conditions, len(self.simulation.records)
 
         def tell(now: int, over: int) -> None:
             if progress is not None:
@@ -59,16 +59,16 @@ class BatchRun:
         checkpoints.write(path, digest(self.scenario), self.simulation)
 
 
-def simulation_of(scenario: Scenario) -> Simulation:
+def simulation_of(scenario: Scenario) -> BatchSimulation:
     """Return a simulation that has not begun; InputError: the workload is not one of jobs."""
     file, name = scenario.file, scenario.scheduler
-    ignored.refuse(file, scenario.fleet, scenario.circumstances, batch=True)
+    ignored.refuse(file, scenario.fleet, scenario.conditions, batch=True)
     if scenario.work.jobs is None:
         raise InputError(file, f"{name!r} schedules rigid jobs, not pods", where="scheduler")
     platform = scenario.fleet.as_platform()
-    scheduler: Scheduler = (
+    scheduler: JobScheduler = (
         SCHEDULERS[name]() if name in SCHEDULERS else custom.load_class(name, file)()
     )
-    return Simulation(
-        platform, [scenario.work.jobs], scheduler, options=Options(energy=scenario.energy)
+    return BatchSimulation(
+        platform, [scenario.work.jobs], scheduler, options=BatchOptions(energy=scenario.energy)
     )

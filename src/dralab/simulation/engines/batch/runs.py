@@ -6,10 +6,10 @@ from pathlib import Path
 
 from dralab.simulation import checkpoints
 from dralab.simulation.engines.batch import external
-from dralab.simulation.engines.batch.engine import Options, Simulation
+from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.remote import RemoteScheduler
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
-from dralab.simulation.errors import Complaints, InputError
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.workloads import batsim as batsim_files
@@ -24,10 +24,10 @@ def batsim(
     events: Path | None = None,
     master: str = "master_host",
     hosts: int | None = None,
-    options: Options | None = None,
+    options: BatchOptions | None = None,
     socket: str | None = None,
-    complaints: Complaints | None = None,
-) -> Simulation:
+    problems: InputProblems | None = None,
+) -> BatchSimulation:
     """Run Batsim workloads to the end; InputError where a file cannot be used."""
     simulation = of_batsim(
         workloads,
@@ -38,7 +38,7 @@ def batsim(
         hosts=hosts,
         options=options,
         socket=socket,
-        complaints=complaints,
+        problems=problems,
     )
     simulation.run()
     return simulation
@@ -52,17 +52,17 @@ def of_batsim(
     events: Path | None = None,
     master: str = "master_host",
     hosts: int | None = None,
-    options: Options | None = None,
+    options: BatchOptions | None = None,
     socket: str | None = None,
-    complaints: Complaints | None = None,
-) -> Simulation:
+    problems: InputProblems | None = None,
+) -> BatchSimulation:
     """Return a run of Batsim workloads that has not begun."""
     machines = None if platform is None else xml.read(platform, master=master)
     if hosts is not None:
         machines = _narrowed(machines, hosts) if machines is not None else plain(hosts)
     width = None if machines is None else machines.width
     read = [
-        batsim_files.read(path, name=f"w{index}", complaints=complaints, hosts=width)
+        batsim_files.read(path, name=f"w{index}", problems=problems, hosts=width)
         for index, path in enumerate(workloads)
     ]
     if machines is None:
@@ -70,11 +70,9 @@ def of_batsim(
         if not machines.width:
             raise InputError(workloads[0], "nb_res is 0: name a platform", where="nb_res")
     happenings = (
-        []
-        if events is None
-        else external.read(events, complaints=complaints, machines=machines.width)
+        [] if events is None else external.read(events, problems=problems, machines=machines.width)
     )
-    return Simulation(
+    return BatchSimulation(
         machines,
         read,
         SCHEDULERS[scheduler]() if socket is None else RemoteScheduler(socket),
@@ -88,25 +86,25 @@ def of_swf(
     *,
     hosts: int | None,
     scheduler: str,
-    conversion: swf_files.Conversion | None = None,
-    complaints: Complaints | None = None,
-) -> Simulation:
+    conversion: swf_files.SwfConversion | None = None,
+    problems: InputProblems | None = None,
+) -> BatchSimulation:
     """Return a run of an SWF trace that has not begun."""
-    entries = swf_files.read(trace, complaints=complaints)
+    entries = swf_files.read(trace, problems=problems)
     width = hosts or entries.processors
     if not width:
         raise InputError(trace, "says neither MaxProcs nor MaxNodes: give the number of hosts")
-    jobs = swf_files.jobs(entries, conversion, hosts=width, complaints=complaints)
-    return Simulation(plain(width), [jobs], SCHEDULERS[scheduler]())
+    jobs = swf_files.jobs(entries, conversion, hosts=width, problems=problems)
+    return BatchSimulation(plain(width), [jobs], SCHEDULERS[scheduler]())
 
 
-class JobRun:
+class ResumableSimulation:
     """A run that can be stopped and gone on with; `key` says what it depends on."""
 
-    def __init__(self, simulation: Simulation, key: str, resume: Path | None = None) -> None:
+    def __init__(self, simulation: BatchSimulation, key: str, resume: Path | None = None) -> None:
         self.key = key
         self.simulation = (
-            simulation if resume is None else checkpoints.read(resume, key, Simulation)
+            simulation if resume is None else checkpoints.read(resume, key, BatchSimulation)
         )
 
     def go(
@@ -131,7 +129,7 @@ class JobRun:
         checkpoints.write(path, self.key, self.simulation)
 
 
-def warnings(simulation: Simulation) -> Iterator[str]:
+def warnings(simulation: BatchSimulation) -> Iterator[str]:
     """Yield what a reader of the numbers should know."""
     for workload in simulation.workloads.values():
         if workload.dropped:

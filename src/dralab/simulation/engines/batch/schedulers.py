@@ -12,15 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from dralab.simulation.engines.batch.availability import Availability, Placement
+from dralab.simulation.engines.batch.availability import Availability, Reservation
 from dralab.simulation.engines.batch.messages import (
-    Answer,
-    Beginning,
+    BatchEvents,
     Decision,
-    News,
-    Reject,
-    Scheduler,
-    Start,
+    JobScheduler,
+    RejectJob,
+    SchedulerReply,
+    SimulationBegins,
+    StartJob,
 )
 from dralab.simulation.host_sets import all_machines, lowest
 from dralab.simulation.workloads.jobs import Job
@@ -41,7 +41,7 @@ class _Queueing(ABC):
         self.queue: dict[str, Job] = {}
         self.decisions: list[Decision] = []
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, beginning: SimulationBegins) -> None:
         """Start with all machines free."""
         self.width = beginning.platform.width
         self.free = all_machines(self.width)
@@ -49,7 +49,7 @@ class _Queueing(ABC):
     def end(self, now: int) -> None:  # noqa: B027 - nothing to close
         """Nothing is kept."""
 
-    def decide(self, news: News) -> Answer:
+    def decide(self, news: BatchEvents) -> SchedulerReply:
         """Take in the news and let the policy act."""
         self.decisions = []
         self.unavailable = (self.unavailable | news.unavailable) & ~news.available
@@ -59,7 +59,7 @@ class _Queueing(ABC):
         fresh = [job for job in news.submitted if self._accepts(job)]
         self.queue |= {job.key: job for job in fresh}
         self.act(news, fresh)
-        return Answer(self.decisions)
+        return SchedulerReply(self.decisions)
 
     def _accepts(self, job: Job) -> bool:
         reason = ""
@@ -68,14 +68,14 @@ class _Queueing(ABC):
         elif job.walltime is None and self.needs_walltime:
             reason = ENDLESS
         if reason:
-            self.decisions.append(Reject(job, reason))
+            self.decisions.append(RejectJob(job, reason))
         return not reason
 
     def start(self, job: Job, machines: int) -> None:
         """Run a queued job now."""
         del self.queue[job.key]
         self.free &= ~machines
-        self.decisions.append(Start(job, machines))
+        self.decisions.append(StartJob(job, machines))
 
     @property
     def usable(self) -> int:
@@ -86,7 +86,7 @@ class _Queueing(ABC):
         """A job that ran has ended."""
 
     @abstractmethod
-    def act(self, news: News, fresh: list[Job]) -> None:
+    def act(self, news: BatchEvents, fresh: list[Job]) -> None:
         """Start what the policy allows."""
 
 
@@ -95,7 +95,7 @@ class Fcfs(_Queueing):
 
     needs_walltime = False
 
-    def act(self, news: News, fresh: list[Job]) -> None:  # noqa: ARG002 - the policy's shape
+    def act(self, news: BatchEvents, fresh: list[Job]) -> None:  # noqa: ARG002 - the policy's shape
         """Start from the head until one does not fit."""
         for job in list(self.queue.values()):
             if job.width > self.usable.bit_count():
@@ -114,7 +114,7 @@ class CountingEasy(_Queueing):
         """Forget when it was expected to end."""
         self.expected.pop(job.key, None)
 
-    def act(self, news: News, fresh: list[Job]) -> None:  # noqa: ARG002 - the policy's shape
+    def act(self, news: BatchEvents, fresh: list[Job]) -> None:  # noqa: ARG002 - the policy's shape
         """Start the head while it fits, then whatever ends before it could or leaves it room."""
         waiting = iter(list(self.queue.values()))
         for head in waiting:
@@ -153,10 +153,10 @@ class _Reserving(_Queueing):
     def __init__(self) -> None:
         super().__init__()
         self.plan = Availability(0)
-        self.held: dict[str, Placement] = {}
-        self.reserved: dict[str, Placement] = {}
+        self.held: dict[str, Reservation] = {}
+        self.reserved: dict[str, Reservation] = {}
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, beginning: SimulationBegins) -> None:
         """Plan with all machines."""
         super().begin(beginning)
         self.plan = Availability(self.free)
@@ -165,9 +165,9 @@ class _Reserving(_Queueing):
         """Give back the rest of the walltime it had been promised."""
         placement = self.held.pop(job.key, None)
         if placement is not None:
-            self.plan.remove(placement, now)
+            self.plan.cancel(placement, now)
 
-    def renew(self, news: News) -> bool:
+    def renew(self, news: BatchEvents) -> bool:
         """Cut the plan at now; return whether machines came or went, which voids reservations."""
         self.plan.cut(news.now)
         if not (news.unavailable or news.available):
@@ -176,12 +176,12 @@ class _Reserving(_Queueing):
         self.reserved = {}
         for placement in self.held.values():
             if placement.end > news.now:
-                self.plan.hold(Placement(news.now, placement.end, placement.machines))
+                self.plan.reserve(Reservation(news.now, placement.end, placement.machines))
         return True
 
     def place(self, job: Job) -> bool:
         """Place a job anew; start it and return True where that is now."""
-        placement = self.plan.add(job.width, _walltime(job))
+        placement = self.plan.reserve_earliest(job.width, _walltime(job))
         if placement.start != self.plan.now:
             self.reserved[job.key] = placement
             return False
@@ -193,7 +193,7 @@ class _Reserving(_Queueing):
         """Give up the reservation of a job, where it has one."""
         placement = self.reserved.pop(job.key, None)
         if placement is not None:
-            self.plan.remove(placement, self.plan.now)
+            self.plan.cancel(placement, self.plan.now)
 
     def fits_ever(self, job: Job) -> bool:
         """Return whether enough machines are available, were they all free."""
@@ -207,7 +207,7 @@ class Easy(_Reserving):
         super().__init__()
         self.head: str | None = None
 
-    def act(self, news: News, fresh: list[Job]) -> None:
+    def act(self, news: BatchEvents, fresh: list[Job]) -> None:
         """Start heads; keep the reservation of the one that waits; fill what stays free."""
         changed = self.renew(news)
         before = self.head
@@ -253,7 +253,7 @@ class Easy(_Reserving):
 class Conservative(_Reserving):
     """Conservative back-filling: no job is ever delayed by one that came after it."""
 
-    def act(self, news: News, fresh: list[Job]) -> None:
+    def act(self, news: BatchEvents, fresh: list[Job]) -> None:
         """Place the new jobs; where something ended, place every queued job anew, in order."""
         changed = self.renew(news)
         for job in list(self.queue.values()) if news.ended or changed else fresh:
@@ -268,7 +268,7 @@ def _walltime(job: Job) -> int:
     return job.walltime
 
 
-SCHEDULERS: Final[Mapping[str, Callable[[], Scheduler]]] = {
+SCHEDULERS: Final[Mapping[str, Callable[[], JobScheduler]]] = {
     "fcfs": Fcfs,
     "easy": Easy,
     "easy-counting": CountingEasy,

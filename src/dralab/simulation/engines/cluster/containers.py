@@ -28,7 +28,7 @@ from dralab.simulation.scenario.manifests import RUNS
 TERMINATED: Final = 143
 
 
-class Audience(Protocol):
+class ContainerListener(Protocol):
     """Who hears of containers, by the UID of their pod."""
 
     def started(self, uid: str) -> None:
@@ -48,7 +48,11 @@ class Containers:
     ports_at = ""
 
     def __init__(
-        self, engine: SimulatedEngine, life: LifeCycle, chance: Randomness, audience: Audience
+        self,
+        engine: SimulatedEngine,
+        life: LifeCycle,
+        chance: Randomness,
+        audience: ContainerListener,
     ) -> None:
         self.engine = engine
         self.life = life

@@ -16,7 +16,7 @@ from dralab.simulation.lifecycle.outages import NodeFaults
 from dralab.values.json_types import JsonDict
 
 
-class Faults:
+class FaultInjector:
     """Plans faults on the engine of a cluster. `lost` is told of nodes that go down."""
 
     def __init__(

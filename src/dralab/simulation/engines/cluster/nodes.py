@@ -152,7 +152,7 @@ class SimulatedPlugin(FaultyPlugin):
         self, nodes: SimulatedNodes, kubelet: Kubelet, driver: Driver, faults: Iterable[CallFault]
     ) -> None:
         hosted = HostedPlugin(driver, kubelet.client, kubelet.directory)
-        super().__init__(hosted, _Surroundings(self), list(faults))
+        super().__init__(hosted, _SimulatedHostProcess(self), list(faults))
         self.nodes = nodes
         self.kubelet = kubelet
         self.code = driver
@@ -194,7 +194,7 @@ class SimulatedPlugin(FaultyPlugin):
         raise PluginError("rpc error: code = Unavailable desc = the driver has died")
 
 
-class _Surroundings:
+class _SimulatedHostProcess:
     """Simulated time, as faults see it."""
 
     def __init__(self, plugin: SimulatedPlugin) -> None:

@@ -9,7 +9,7 @@ from dralab.simulation.lifecycle.quotas import Quotas
 
 
 @dataclass(slots=True)
-class Queues:
+class AdmissionQueues:
     """Which pods may go, by priority and arrival; of a gang all or none.
 
     `size` is how many pods a gang has, `admit` lets a pod go.
@@ -25,17 +25,17 @@ class Queues:
         """Return whether a pod is in a queue with a quota."""
         return self.quotas.covers(pod)
 
-    def add(self, task: ClusterTask) -> None:
+    def add_task(self, task: ClusterTask) -> None:
         """Have a task wait for its queue."""
         self.waiting.append(task)
 
-    def release(self, task: ClusterTask) -> None:
+    def release_task(self, task: ClusterTask) -> None:
         """Take it that a task holds nothing of its queue any more."""
         if id(task) in self.admitted:
             self.admitted.discard(id(task))
-            self.quotas.hold(task.pod, -1)
+            self.quotas.count_held(task.pod, -1)
 
-    def go(self) -> None:
+    def admit_ready(self) -> None:
         """Admit whoever fits now; say of the others why not."""
         units: dict[tuple[str, str, str], list[ClusterTask]] = {}
         for task in sorted(self.waiting, key=lambda task: (-task.pod.priority, task.pod.arrives)):
@@ -52,7 +52,7 @@ class Queues:
                 for task in members:
                     self.waiting.remove(task)
                     self.admitted.add(id(task))
-                    self.quotas.hold(task.pod, 1)
+                    self.quotas.count_held(task.pod, 1)
                     self.admit(task)
 
     @staticmethod

@@ -25,13 +25,13 @@ from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
 from dralab.simulation.engines.cluster.containers import Containers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
-from dralab.simulation.engines.cluster.faults import Faults
+from dralab.simulation.engines.cluster.faults import FaultInjector
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
-from dralab.simulation.engines.cluster.queues import Queues
-from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, Bodies, gangs_of
-from dralab.simulation.engines.cluster.tasks import ClusterTask, Gpus, Tasks, lanes_of
-from dralab.simulation.engines.engine import Progress, Stop
+from dralab.simulation.engines.cluster.queues import AdmissionQueues
+from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, TaskObjects, gangs_of
+from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
 from dralab.simulation.engines.gpu.result import capacity_of
+from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.quotas import Quotas
@@ -56,14 +56,14 @@ class ClusterRun:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        how = scenario.circumstances
+        how = scenario.conditions
         # What is said of pods on their way is one sentence; in the end, everything.
         self.cluster = SimulatedCluster(seed=scenario.seed, brief=True)
         self.work = scenario.pods()
         nodes = scenario.fleet.as_nodes()
         self.capacity, self.types = capacity_of(nodes)
-        gpus = Gpus(nodes, self.work) if self.types and self.work else None
-        self.tasks = Tasks(types=list(self.types), gpus=gpus)
+        gpus = GpuUsage(nodes, self.work) if self.types and self.work else None
+        self.tasks = ClusterTasks(types=list(self.types), gpus=gpus)
         self._by_name: dict[tuple[str, str], ClusterTask] = {}
         self._refused: list[ClusterTask] = []
         self._steps = 0
@@ -83,11 +83,11 @@ class ClusterRun:
             self.created_objects.drivers,
         )
         gangs = gangs_of(self.work)
-        self.bodies = Bodies(self.cluster, gangs)
-        self.queues = Queues(
+        self.bodies = TaskObjects(self.cluster, gangs)
+        self.queues = AdmissionQueues(
             Quotas(how.quotas), lambda pod: gangs[pod.namespace, pod.gang], self._open_gate
         )
-        self.faults = Faults(
+        self.faults = FaultInjector(
             self.cluster,
             self.nodes,
             self._node_lost,
@@ -102,7 +102,7 @@ class ClusterRun:
         self._plan()
 
     def _plan(self) -> None:
-        how = self.scenario.circumstances
+        how = self.scenario.conditions
         for arrival in self.scenario.work.objects:
             self._at(arrival.when, partial(self._bring, arrival))
         for pod in self.work:
@@ -134,7 +134,7 @@ class ClusterRun:
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Let everything happen; return what became of the tasks."""
-        engine, until = self.cluster.engine, self.scenario.circumstances.until
+        engine, until = self.cluster.engine, self.scenario.conditions.until
         tasks = self.tasks
         while (when := engine.events.next_time()) is not None:
             if until is not None and when > self.begin + until:
@@ -175,7 +175,7 @@ class ClusterRun:
         return not waits and when > self._last + self.patience
 
     def _enough(self) -> bool:
-        wanted = self.scenario.circumstances.ended
+        wanted = self.scenario.conditions.ended
         return wanted is not None and self.tasks.over >= wanted
 
     def save(self, path: Path) -> None:
@@ -225,7 +225,7 @@ class ClusterRun:
             self._refused.append(task)
             return
         if gated:
-            self.queues.add(task)
+            self.queues.add_task(task)
             self._admit_soon()
 
     def _wrong(self, what: str, error: ApiError, where: str = "workload") -> InputError:
@@ -239,7 +239,7 @@ class ClusterRun:
 
     def _admit(self) -> None:
         self._admitting = False
-        self.queues.go()
+        self.queues.admit_ready()
 
     def _open_gate(self, task: ClusterTask) -> None:
         pod = self.cluster.client.get(PODS, task.name, task.pod.namespace)
@@ -294,7 +294,7 @@ class ClusterRun:
             task.bind(node, self._last)
             task.devices = tuple(self._devices(task, pod))
             self.tasks.wait(task, -1)
-            self.tasks.hold(task, 1)
+            self.tasks.count_held(task, 1)
         if not node:
             told = condition_of(pod, "PodScheduled") or {}
             if told.get("reason") == "Unschedulable" and told.get("message"):
@@ -330,7 +330,7 @@ class ClusterRun:
             task.ended = self.cluster.now
         if failed and not task.pod.owner:
             task.failures += 1
-            if task.failures <= self.scenario.circumstances.life.retries:
+            if task.failures <= self.scenario.conditions.life.retries:
                 self._begin_anew(task, "failed while running")
                 return
         task.state = "Failed" if failed else "Succeeded"
@@ -364,11 +364,11 @@ class ClusterRun:
 
     def _free(self, task: ClusterTask) -> None:
         if task.bound is not None:
-            self.tasks.hold(task, -1)
+            self.tasks.count_held(task, -1)
         else:
             self.tasks.wait(task, -1)
         if self.queues.has(task.pod):
-            self.queues.release(task)
+            self.queues.release_task(task)
             self._admit_soon()
         self._last = self.cluster.now
         if self._refused:

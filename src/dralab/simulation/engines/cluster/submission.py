@@ -13,7 +13,7 @@ from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.engines.cluster.nodes import create_if_missing
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.manifests import ALIBABA, RUNS
-from dralab.simulation.workloads.openb import Shape
+from dralab.simulation.workloads.openb import PodRequest
 from dralab.values.json_types import JsonDict
 
 SCHEDULER: Final = "default-scheduler"
@@ -21,7 +21,7 @@ GATE: Final = "simulation.dralab.dev/quota"
 LONGEST_GRACE: Final = 30 * SECOND
 
 
-class Bodies:
+class TaskObjects:
     """Makes the objects of tasks, and before them what they refer to."""
 
     def __init__(self, cluster: SimulatedCluster, gangs: Mapping[tuple[str, str], int]) -> None:
@@ -66,7 +66,7 @@ class Bodies:
             container.setdefault("image", "simulated")
         annotations = metadata.get("annotations") or {}
         metadata["annotations"] = {str(k): str(v) for k, v in annotations.items()}
-        if f"{ALIBABA}gpu-count" in annotations and pod.shape.gpus:
+        if f"{ALIBABA}gpu-count" in annotations and pod.request.gpus:
             self._claim(pod, spec)
         return body
 
@@ -74,25 +74,25 @@ class Bodies:
         if pod.priority and self._first("PriorityClass", "", str(pod.priority)):
             priority = objects.priority_class(pod.priority)
             create_if_missing(self.cluster, PRIORITY_CLASSES, priority)
-        if not pod.shape.gpus:
+        if not pod.request.gpus:
             return objects.pod(pod, SCHEDULER)
-        template = self._template(pod.namespace, pod.shape)
+        template = self._template(pod.namespace, pod.request)
         body = objects.pod(pod, SCHEDULER, claim=template)
         body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
         return body
 
     def _claim(self, pod: Pod, spec: JsonDict) -> None:
-        template = self._template(pod.namespace, pod.shape)
+        template = self._template(pod.namespace, pod.request)
         claims = [*(spec.get("resourceClaims") or ())]
         spec["resourceClaims"] = [*claims, {"name": "gpus", "resourceClaimTemplateName": template}]
         resources = spec["containers"][0].setdefault("resources", {})
         resources["claims"] = [*(resources.get("claims") or ()), {"name": "gpus"}]
 
-    def _template(self, namespace: str, shape: Shape) -> str:
-        models = "".join(c if c.isalnum() else "-" for c in shape.models.lower()).strip("-")
-        name = f"gpus-{shape.gpus}-{shape.milli}" + (f"-{models}" if models else "")
+    def _template(self, namespace: str, request: PodRequest) -> str:
+        models = "".join(c if c.isalnum() else "-" for c in request.models.lower()).strip("-")
+        name = f"gpus-{request.gpus}-{request.milli}" + (f"-{models}" if models else "")
         if self._first("ResourceClaimTemplate", namespace, name):
-            claim = gpu_claims.claim_of(name, shape, namespace)
+            claim = gpu_claims.claim_of(name, request, namespace)
             body = {
                 "metadata": {"name": name, "namespace": namespace},
                 "spec": {"spec": claim["spec"]},

@@ -11,7 +11,7 @@ from dralab.simulation.engines.gpu.fragmentation import Fragmentation, typical_p
 from dralab.simulation.engines.gpu_claims import PREFIX
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
-from dralab.simulation.results.result import Sample, Task
+from dralab.simulation.results.result import StateSample, Task
 from dralab.simulation.workloads.openb import GpuNode, GpuPod
 
 # As kube-scheduler and ours say it: how many nodes lack what, then what preemption could do.
@@ -52,12 +52,12 @@ class ClusterTask(TaskRecord):
 
 
 @dataclass(slots=True)
-class Tasks:
+class ClusterTasks:
     """All tasks, how many wait and run, and what they hold."""
 
     records: list[ClusterTask] = field(default_factory=list)
     by_uid: dict[str, ClusterTask] = field(default_factory=dict)
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[StateSample] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
     over: int = 0
     waiting: int = 0
@@ -68,22 +68,22 @@ class Tasks:
     asked: int = 0
     evicted: int = 0
     types: Sequence[str] = ()
-    gpus: "Gpus | None" = None
+    gpus: "GpuUsage | None" = None
 
     def wait(self, task: ClusterTask, sign: int) -> None:
         """Count a task that waits, or does no more."""
         self.waiting += sign
-        self.asked += sign * task.pod.shape.cpu
+        self.asked += sign * task.pod.request.cpu
 
-    def hold(self, task: ClusterTask, sign: int) -> None:
+    def count_held(self, task: ClusterTask, sign: int) -> None:
         """Count what a task takes when it is bound, or gives back."""
-        shape = task.pod.shape
+        request = task.pod.request
         self.running += sign
-        self.cpu += sign * shape.cpu
+        self.cpu += sign * request.cpu
         self.memory += sign * task.pod.memory
-        self.gpu += sign * shape.demand
+        self.gpu += sign * request.demand
         if self.gpus is not None:
-            self.gpus.hold(task, sign)
+            self.gpus.count_held(task, sign)
 
     def evict(self, task: ClusterTask) -> None:
         """Count a run that was lost."""
@@ -98,7 +98,7 @@ class Tasks:
 
     def sample(self, now: int) -> None:
         """Note how things stand."""
-        sample = Sample(
+        sample = StateSample(
             when=now, waiting=self.waiting, running=self.running, cpu=self.cpu, gpu=self.gpu,
             fragmented=0.0 if self.gpus is None else self.gpus.lost, memory=self.memory,
             asked=self.asked, ended=self.over, evicted=self.evicted,
@@ -129,44 +129,46 @@ class Tasks:
                 bound=since(task.bound),
                 started=since(task.started),
                 ended=since(task.ended),
-                width=max(1, -(-pod.shape.cpu // 1000)),
+                width=max(1, -(-pod.request.cpu // 1000)),
                 lanes=tuple(sorted(place[name] for name in used)),
-                gpu_milli=pod.shape.demand,
+                gpu_milli=pod.request.demand,
                 reason=task.reason,
                 evictions=task.evictions,
             )
 
 
-class Gpus:
+class GpuUsage:
     """What is left of every node and GPU, for fragmentation and the use of each model."""
 
     def __init__(self, nodes: Sequence[GpuNode], pods: Iterable[Pod]) -> None:
-        typical = typical_pods(GpuPod(pod.name, pod.shape, 0) for pod in pods)
+        typical = typical_pods(GpuPod(pod.name, pod.request, 0) for pod in pods)
         self._cluster = GpuCluster(nodes, Fragmentation(typical, model_names(nodes)))
         self._number = {node.name: index for index, node in enumerate(nodes)}
         self.types: Counter[str] = Counter()
         self.lost = float(self._cluster.lost.sum())
 
-    def hold(self, task: ClusterTask, sign: int) -> None:
+    def count_held(self, task: ClusterTask, sign: int) -> None:
         """Take what a task has, or give it back."""
         number = self._number.get(task.node)
         if number is None:
             return
-        cluster, shape = self._cluster, task.pod.shape
+        cluster, request = self._cluster, task.pod.request
         names = (device.rpartition("/")[2] for device in task.devices)
         taken = [
             int(name.removeprefix(PREFIX))
             for name in names
             if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
         ]
-        if len(taken) != shape.gpus or max(taken, default=0) >= max(1, cluster.nodes[number].gpus):
+        if len(taken) != request.gpus or max(taken, default=0) >= max(
+            1, cluster.nodes[number].gpus
+        ):
             taken = []  # devices of somebody else's driver
         self.lost -= float(cluster.lost[number])
         change = cluster.place if sign > 0 else cluster.release
-        change(number, shape, task.pod.memory, taken)
+        change(number, request, task.pod.memory, taken)
         self.lost += float(cluster.lost[number])
         if taken:
-            self.types[cluster.nodes[number].model] += sign * shape.demand
+            self.types[cluster.nodes[number].model] += sign * request.demand
 
 
 def reasons(message: str) -> Iterator[str]:

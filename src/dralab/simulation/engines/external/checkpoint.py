@@ -18,7 +18,7 @@ from dralab.runtime.client import Resource
 from dralab.simulation.engines.external.pacing import PacingReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import InputError
-from dralab.simulation.results.result import Sample
+from dralab.simulation.results.result import StateSample
 
 KIND: Final = "dralab external run 2"
 LEFT_OUT: Final = frozenset(
@@ -36,27 +36,27 @@ KEPT: Final = (
 COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
 
 
-def content(digest: str, world: ServedCluster, report: PacingReport) -> bytes:
+def content(digest: str, served: ServedCluster, report: PacingReport) -> bytes:
     """Return a checkpoint; the schedulers have ended."""
-    outages = world.lives.faults.outages
+    outages = served.lives.faults.outages
     found = {
         "kind": KIND,
         "digest": digest,
-        "now": world.agenda.now(),
-        "resumed": world.resumed + 1,
-        "deleted": world.deleted,
-        "over_capacity": world.over_capacity,
+        "now": served.agenda.now(),
+        "resumed": served.resumed + 1,
+        "deleted": served.deleted,
+        "over_capacity": served.over_capacity,
         "outages": [outages.over, outages.depth, outages.since],
         "pods": {
             key: [getattr(item, name) for name in KEPT]
-            for key, item in world.pods.items()
+            for key, item in served.pods.items()
             if item.created is not None
         },
-        "agenda": [[*entry[:4], dict(entry.detail)] for entry in world.agenda.entries()],
-        "samples": [list(sample) for sample in world.samples],
+        "agenda": [[*entry[:4], dict(entry.detail)] for entry in served.agenda.entries()],
+        "samples": [list(sample) for sample in served.samples],
         "report": {name: getattr(report, name) for name in COUNTED},
         "quiet_period": report.quiet_period,
-        "objects": _objects(world.store),
+        "objects": _objects(served.store),
     }
     return orjson.dumps(found)
 
@@ -79,28 +79,28 @@ def load(path: Path, digest: str) -> Mapping[str, Any]:
 
 
 def restore(
-    content: Mapping[str, Any], cluster: Cluster, world: ServedCluster, report: PacingReport
+    content: Mapping[str, Any], cluster: Cluster, served: ServedCluster, report: PacingReport
 ) -> None:
-    """Put everything back as it was; the world has prepared nothing."""
+    """Put everything back as it was; the served has prepared nothing."""
     _put(content["objects"], cluster)
-    world.agenda.events.clock.advance_to(content["now"])
-    world.resumed = content["resumed"]
-    world.deleted = content["deleted"]
-    world.over_capacity = list(content["over_capacity"])
+    served.agenda.events.clock.advance_to(content["now"])
+    served.resumed = content["resumed"]
+    served.deleted = content["deleted"]
+    served.over_capacity = list(content["over_capacity"])
     over, depth, since = content["outages"]
-    outages = world.lives.faults.outages
+    outages = served.lives.faults.outages
     outages.over, outages.depth, outages.since = [(n, a, b) for n, a, b in over], depth, since
-    world.room.down = set(since)
-    world.samples = [Sample(*values) for values in content["samples"]]
+    served.capacity.down = set(since)
+    served.samples = [StateSample(*values) for values in content["samples"]]
     for key, values in content["pods"].items():
-        item = world.pods[key]
+        item = served.pods[key]
         for name, value in zip(KEPT, values, strict=True):
             setattr(item, name, value)
     for when, priority, what, whom, detail in content["agenda"]:
-        event = world.agenda.add(when, priority, what, whom, **detail)
-        if whom in world.pods and what != "arrive":
-            world.pods[whom].next = event
-    world.count_again()
+        event = served.agenda.schedule(when, priority, what, whom, **detail)
+        if whom in served.pods and what != "arrive":
+            served.pods[whom].next = event
+    served.count_again()
     for name in COUNTED:
         setattr(report, name, content["report"][name])
     report.quiet_period = max(report.quiet_period, content["quiet_period"])

@@ -10,7 +10,7 @@ from dralab.apiserver.storage import Change, Store
 from dralab.kernel.clock import SECOND, WallClock
 
 
-class Decisions:
+class DecisionWatch:
     """Pods that were bound, deleted or answered by someone other than the driver's thread.
 
     `awaited` are the pods that a first answer is waited for: a binding, a condition that says why

@@ -14,7 +14,7 @@ from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.external.activity import Activity
-from dralab.simulation.engines.external.decisions import Decisions
+from dralab.simulation.engines.external.decisions import DecisionWatch
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import DecisionError
 
@@ -104,14 +104,14 @@ class Pacer:
     """
 
     def __init__(
-        self, world: ServedCluster, options: PacingOptions, *, schedulers: int = 1
+        self, served: ServedCluster, options: PacingOptions, *, schedulers: int = 1
     ) -> None:
-        self.world = world
+        self.served = served
         self.options = options
         self.schedulers = schedulers
         self.names: set[str] = {options.scheduler_name}
         self.activity = Activity(polls=options.polls)
-        self.decisions = Decisions(world.store)
+        self.decisions = DecisionWatch(served.store)
         self.report = PacingReport(quiet_period=options.quiet_period)
         self.trouble: Callable[[], str] = lambda: ""
         self.at_work: Callable[[], bool] = lambda: False
@@ -122,7 +122,7 @@ class Pacer:
         self._idle = threading.Event()
         self._deaf = self._vain = 0
         self._stop: Callable[[], bool] = lambda: False
-        world.cluster.server.observers.append(self.activity.observe)
+        served.cluster.server.observers.append(self.activity.observe)
 
     def meet(self, reads: int | None = None) -> None:
         """Wait until the schedulers look at pods and have gone silent; DecisionError.
@@ -169,17 +169,17 @@ class Pacer:
         return True
 
     def _run(self, progress: Callable[[int, int], None] | None) -> None:
-        world, agenda = self.world, self.world.agenda
-        until, ended = world.how.until, world.how.ended
+        served, agenda = self.served, self.served.agenda
+        until, ended = served.how.until, served.how.ended
         # Where a run goes on from a checkpoint there may be pods that wait: as good as new ones.
-        self._step(None, {key for keys in world.room.waiting.values() for key in keys})
-        while not world.lives.finished:
+        self._step(None, {key for keys in served.capacity.waiting.values() for key in keys})
+        while not served.lives.finished:
             self._look()
-            if ended is not None and world.lives.over >= ended:
+            if ended is not None and served.lives.over >= ended:
                 break
             when = agenda.next_time()
-            if until is not None and (when is None or when > world.begin + until):
-                agenda.happen(world.begin + until)
+            if until is not None and (when is None or when > served.begin + until):
+                agenda.happen(served.begin + until)
                 break
             if when is None:
                 # Nothing will happen by itself: time stands still, nothing can be late, and a
@@ -192,7 +192,7 @@ class Pacer:
                 continue
             self._step(when)
             if progress is not None:
-                progress(when - world.begin, world.lives.over)
+                progress(when - served.begin, served.lives.over)
         self._look()
 
     def finish(self) -> None:
@@ -207,13 +207,13 @@ class Pacer:
 
     def _step(self, when: int | None, fresh: Iterable[str] = ()) -> None:
         """Deliver all of one instant, and hear what the schedulers make of it."""
-        world = self.world
+        served = self.served
         self.report.steps += when is not None
-        world.room.remember()
-        world.fresh = set(fresh)
-        with world.together():
+        served.capacity.remember()
+        served.fresh = set(fresh)
+        with served.together():
             if when is not None:
-                world.agenda.happen(when)
+                served.agenda.happen(when)
             self._await_fresh(set(fresh))
             self.activity.touch()
         self._hear_out()
@@ -231,18 +231,18 @@ class Pacer:
                 break
         else:
             raise _Stopped("the scheduler deletes pods as fast as they come again")
-        self.world.sample()
+        self.served.sample()
 
     def _await_fresh(self, before: set[str]) -> None:
         """Wait for answers about the pods that have come since; with the store's lock held."""
-        fresh = self.world.fresh - before
+        fresh = self.served.fresh - before
         nobodys = {key for key in fresh if not self._is_somebodys(key)}
         self.report.nobodys += sorted(nobodys - set(self.report.nobodys))
         self.decisions.expect(self.decisions.awaited | (fresh - nobodys))
 
     def _is_somebodys(self, key: str) -> bool:
         """Whether a pod names a scheduler that takes part."""
-        name = self.world.pods[key].pod.scheduler
+        name = self.served.pods[key].pod.scheduler
         return not name or name in self.names
 
     def _hear_a_poller(self) -> None:
@@ -272,7 +272,7 @@ class Pacer:
         else:
             self._deaf = 0
             return
-        if not self.world.room.placeable() & decisions.awaited and not decisions.refusals:
+        if not self.served.capacity.placeable() & decisions.awaited and not decisions.refusals:
             self.report.terse = True
         self._give_answers_up(deaf=activity.requests == requests)
 
@@ -284,11 +284,11 @@ class Pacer:
         if self._knows_room():
             if decisions.any:
                 return self._has_paused(silence)
-            return not self.world.room.placeable() & decisions.awaited
+            return not self.served.capacity.placeable() & decisions.awaited
         if not self._is_silent(silence):
             return False
         terse = self.report.terse and not decisions.refusals
-        return decisions.any or (terse and not self.world.room.placeable() & decisions.awaited)
+        return decisions.any or (terse and not self.served.capacity.placeable() & decisions.awaited)
 
     def _knows_room(self) -> bool:
         """Whether a pod that has room nowhere may be left to the scheduler, without an answer.
@@ -296,7 +296,7 @@ class Pacer:
         It has refused pods, and never overfilled a node; and nobody could be deleted for one. So
         that pod will not be bound before room comes: time need not wait for hundreds of refusals.
         """
-        if self.options.wait_for_rejections or self.options.overcommit or self.world.over_capacity:
+        if self.options.wait_for_rejections or self.options.overcommit or self.served.over_capacity:
             return False
         return self.decisions.refusals > 0 and not self._outranked()
 
@@ -304,7 +304,7 @@ class Pacer:
         """Take down who got no answer; `deaf`: nothing at all was heard of the scheduler."""
         awaited, self.decisions.awaited = self.decisions.awaited, set()
         if self.report.terse:
-            awaited &= self.world.room.placeable()
+            awaited &= self.served.capacity.placeable()
         self.report.unanswered += sorted(awaited - set(self.report.unanswered))
         self._deaf = self._deaf + 1 if deaf else 0
         if self._deaf >= GONE:
@@ -359,7 +359,7 @@ class Pacer:
         if self._heard(self._bind_grace):
             return True
         self._given_up |= expected
-        placeable = self.world.room.placeable() & expected
+        placeable = self.served.capacity.placeable() & expected
         self.report.passed_over += sorted(placeable - set(self.report.passed_over))
         self._vain += not placeable
         return False
@@ -379,7 +379,7 @@ class Pacer:
         if self._asked_at != activity.last:
             # What it has sent may wait in a socket: the server may be what is slow.
             self._asked_at, self._idle = activity.last, threading.Event()
-            self.world.cluster.when_idle(self._idle.set)
+            self.served.cluster.when_idle(self._idle.set)
         if not self._idle.is_set():
             return False
         # One that never sleeps is believed for as long as one that is hoped for.
@@ -390,21 +390,21 @@ class Pacer:
 
     def _expecting(self, *, surely: bool = False) -> set[str]:
         """Return the waiting pods that could be bound, or that others could be deleted for."""
-        world = self.world
-        found = world.room.placeable(surely=surely)
+        served = self.served
+        found = served.capacity.placeable(surely=surely)
         preempts = self.decisions.deletions > 0 or self._vain < VAIN
         if preempts and self._outranked():
-            others = world.room.after_evicting(world.evictable()) - found
+            others = served.capacity.after_evicting(served.evictable()) - found
             # A pod that has been promised a node has had its answer.
-            found |= {key for key in others if not world.is_nominated(key)}
+            found |= {key for key in others if not served.is_nominated(key)}
         return {key for key in found if self._is_somebodys(key)}
 
     def _outranked(self) -> bool:
         """Whether some pod that waits ranks above one that runs."""
-        world = self.world
-        highest = max((needs.priority for needs in world.room.waiting), default=None)
+        served = self.served
+        highest = max((needs.priority for needs in served.capacity.waiting), default=None)
         return highest is not None and any(
-            task.needs.priority < highest for task in world.lives.running.values()
+            task.needs.priority < highest for task in served.lives.running.values()
         )
 
     def _heard(self, seconds: float) -> bool:
@@ -453,20 +453,20 @@ class Pacer:
     # --- decisions ----------------------------------------------------------------------------
 
     def _take_in(self) -> bool:
-        """Let the world follow what was decided; return whether anything was."""
+        """Let the served follow what was decided; return whether anything was."""
         decisions = self.decisions
         if not decisions.any:
             return False
-        late, before = 0, set(self.world.fresh)
-        with self.world.together():
+        late, before = 0, set(self.served.fresh)
+        with self.served.together():
             for key, grace in decisions.take_deleted():
-                self.world.delete(key, grace)
+                self.served.delete(key, grace)
             for key, node in decisions.take_bound():
-                was_late = self.world.bind(key, node)
+                was_late = self.served.bind(key, node)
                 late += was_late
                 if not was_late and key in self.report.passed_over:
                     self.report.passed_over.remove(key)
-            decisions.awaited = {key for key in decisions.awaited if self.world.waits(key)}
+            decisions.awaited = {key for key in decisions.awaited if self.served.waits(key)}
             self._await_fresh(before)
             # Who polls has to see nothing of this: its round goes on.
             if not self.activity.polls:

@@ -8,8 +8,8 @@ from dralab.simulation.workloads.openb import WHOLE_GPU
 
 def result(driver: Pacer, *, name: str, seed: int, complete: bool) -> Result:
     """Return what became of the pods; times count from the beginning of the run."""
-    world = driver.world
-    nodes = world.room.nodes
+    served = driver.served
+    nodes = served.capacity.nodes
     place = {lane: index for index, lane in enumerate(nodes)}
     capacity = {"cpu": sum(node.cpu for node in nodes.values())}
     gpus = sum(node.gpus for node in nodes.values())
@@ -19,17 +19,17 @@ def result(driver: Pacer, *, name: str, seed: int, complete: bool) -> Result:
         name=name,
         scheduler="external",
         seed=seed,
-        tasks=[_task(item, world, place) for item in world.pods.values()],
-        samples=world.samples,
+        tasks=[_task(item, served, place) for item in served.pods.values()],
+        samples=served.samples,
         lanes=list(nodes),
         capacity=capacity,
-        end=world.agenda.now() - world.begin,
-        notes=notes(driver.report, world),
+        end=served.agenda.now() - served.begin,
+        notes=notes(driver.report, served),
         complete=complete,
     )
 
 
-def notes(report: PacingReport, world: ServedCluster) -> list[str]:
+def notes(report: PacingReport, served: ServedCluster) -> list[str]:
     """Return what a reader has to know: first of all the late binds."""
     found = [
         f"late binds: {report.late_binds}",
@@ -39,18 +39,20 @@ def notes(report: PacingReport, world: ServedCluster) -> list[str]:
         "the times of single pods may not",
     ]
     if report.ended:
-        found.append(f"left off at {(world.agenda.now() - world.begin) / 1e9:g} s: {report.ended}")
+        found.append(
+            f"left off at {(served.agenda.now() - served.begin) / 1e9:g} s: {report.ended}"
+        )
     if report.polls:
         found.append("the scheduler polls: each step that needs it waited for its next lists")
     if report.terse:
         found.append("of pods that have room nowhere the scheduler said nothing")
     if report.restarts:
         found.append(f"the scheduler ended by itself and was started again {report.restarts} times")
-    if world.resumed:
-        found.append(f"gone on with from a checkpoint {world.resumed} times")
-    if world.deleted:
-        found.append(f"{world.deleted} running pods were deleted (preempted) and came again")
-    pending = sorted(key for key in world.pods if world.waits(key))
+    if served.resumed:
+        found.append(f"gone on with from a checkpoint {served.resumed} times")
+    if served.deleted:
+        found.append(f"{served.deleted} running pods were deleted (preempted) and came again")
+    pending = sorted(key for key in served.pods if served.waits(key))
     for text, keys in (
         ("never bound", pending),
         ("got no answer in time", report.unanswered),
@@ -60,19 +62,19 @@ def notes(report: PacingReport, world: ServedCluster) -> list[str]:
             report.passed_over,
         ),
         ("name a scheduler that takes no part", report.nobodys),
-        ("bound where there was no room", world.over_capacity),
+        ("bound where there was no room", served.over_capacity),
     ):
         if keys:
             shown = ", ".join(keys[:5]) + (", …" if len(keys) > 5 else "")
             found.append(f"{len(keys)} pods {text}: {shown}")
-    if any(item.pod.gang for item in world.pods.values()):
+    if any(item.pod.gang for item in served.pods.values()):
         found.append("the scheduler was told nothing of gangs: their pods came one by one")
     return found
 
 
-def _task(item: ServedTask, world: ServedCluster, place: dict[str, int]) -> Task:
+def _task(item: ServedTask, served: ServedCluster, place: dict[str, int]) -> Task:
     def since(when: int | None) -> int | None:
-        return None if when is None else when - world.begin
+        return None if when is None else when - served.begin
 
     pod = item.pod
     return Task(
@@ -83,9 +85,9 @@ def _task(item: ServedTask, world: ServedCluster, place: dict[str, int]) -> Task
         bound=since(item.bound),
         started=since(item.started),
         ended=since(item.ended),
-        width=max(1, -(-pod.shape.cpu // 1000)),
+        width=max(1, -(-pod.request.cpu // 1000)),
         lanes=(place[item.node],) if item.node in place else (),
-        gpu_milli=pod.shape.demand,
-        reason=item.reason or (world.refusal(item) if item.state == "Pending" else ""),
+        gpu_milli=pod.request.demand,
+        reason=item.reason or (served.refusal(item) if item.state == "Pending" else ""),
         evictions=item.evictions,
     )

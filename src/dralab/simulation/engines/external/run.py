@@ -8,12 +8,12 @@ from typing import Final
 
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import ManualClock, from_rfc3339
-from dralab.simulation.engines.engine import Progress, Stop
 from dralab.simulation.engines.external import checkpoint, report
 from dralab.simulation.engines.external.pacing import Pacer, PacingOptions
-from dralab.simulation.engines.external.schedulers import Command, started
+from dralab.simulation.engines.external.schedulers import SchedulerCommand, started
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.engines.external.submission import PodOptions
+from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.digest import digest
@@ -36,7 +36,7 @@ OF_THE_PROCESS: Final = frozenset({"command", "schedulers", "port", "tls"})
 class SchedulerCommands:
     """The schedulers to start, or none where someone starts them by hand; how they are served."""
 
-    commands: Sequence[Command] = ()
+    commands: Sequence[SchedulerCommand] = ()
     folder: Path = Path()
     port: int = 0
     tls: bool = False
@@ -85,7 +85,7 @@ def commands_of(scenario: Scenario, command: str | None = None) -> SchedulerComm
     commands = []
     if command or "schedulers" not in given:
         words = _words(scenario, command or given.get("command", ()), "external.command")
-        commands = [Command(name=name, words=words)] if words else []
+        commands = [SchedulerCommand(name=name, words=words)] if words else []
     else:
         listed = given["schedulers"]
         if not isinstance(listed, Mapping) or not listed:
@@ -94,7 +94,7 @@ def commands_of(scenario: Scenario, command: str | None = None) -> SchedulerComm
             )
         for one, value in listed.items():
             words = _words(scenario, value, f"external.schedulers.{one}")
-            commands.append(Command(name=str(one), words=words))
+            commands.append(SchedulerCommand(name=str(one), words=words))
     port, tls = given.get("port", 0), given.get("tls", False)
     if not isinstance(port, int) or not 0 <= port < 65536:
         raise InputError(scenario.file, "must be a port", where="external.port")
@@ -142,19 +142,19 @@ class ExternalRun:
         # The ids of new objects must not be those of objects from before the checkpoint.
         seed = 1 + (saved["resumed"] if saved is not None else 0)
         with Cluster(serving, clock=clock, seed=seed) as cluster:
-            world = self._served(cluster, clock)
-            pacer = Pacer(world, self.options, schedulers=max(1, len(self.commands.commands)))
+            served = self._served(cluster, clock)
+            pacer = Pacer(served, self.options, schedulers=max(1, len(self.commands.commands)))
             if self.commands.commands:
                 pacer.names = {command.name for command in self.commands.commands}
             if saved is None:
-                with world.together():
-                    world.prepare()
+                with served.together():
+                    served.prepare()
             else:
-                checkpoint.restore(saved, cluster, world, pacer.report)
+                checkpoint.restore(saved, cluster, served, pacer.report)
             self.say(f"serving {cluster.url}; KUBECONFIG={cluster.kubeconfig}")
             complete = self._drive(pacer, progress, stop)
             if not complete:
-                self._left_off = checkpoint.content(self._digest, world, pacer.report)
+                self._left_off = checkpoint.content(self._digest, served, pacer.report)
             return report.result(
                 pacer, name=self.scenario.name, seed=self.scenario.seed, complete=complete
             )
@@ -173,7 +173,7 @@ class ExternalRun:
             clock,
             nodes=scenario.fleet.as_nodes(),
             pods=scenario.pods(),
-            circumstances=scenario.circumstances,
+            conditions=scenario.conditions,
             pod_options=PodOptions(
                 scheduler_name=options.scheduler_name,
                 claims=options.claims,
@@ -185,13 +185,13 @@ class ExternalRun:
 
     def _drive(self, pacer: Pacer, progress: Progress | None, stop: Stop | None) -> bool:
         """Run the schedulers, and time with them; False where the run left off."""
-        total = len(pacer.world.pods)
+        total = len(pacer.served.pods)
 
         def tell(now: int, over: int) -> None:
             if progress is not None:
                 progress(now, over, total)
 
-        cluster = pacer.world.cluster
+        cluster = pacer.served.cluster
         with started(self.commands.commands, self.commands.folder, cluster) as schedulers:
             pacer.trouble, pacer.revive = schedulers.trouble, schedulers.revive
             pacer.at_work = schedulers.at_work
@@ -202,7 +202,7 @@ class ExternalRun:
 
 def _refuse(scenario: Scenario) -> None:
     """Raise InputError for what nobody can do where an external scheduler decides."""
-    how = scenario.circumstances
+    how = scenario.conditions
     if how.quotas:
         raise InputError(
             scenario.file, "an external scheduler knows only quotas of its own", where="queues"

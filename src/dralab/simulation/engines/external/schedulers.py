@@ -33,7 +33,7 @@ profiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class SchedulerCommand:
     """How to start the scheduler that answers to a name (`spec.schedulerName`).
 
     In the words `{kubeconfig}`, `{server}`, `{port}`, `{config}` (a KubeSchedulerConfiguration
@@ -47,29 +47,29 @@ class Command:
 
 
 @dataclass(slots=True)
-class Running:
+class SchedulerProcess:
     """A process and where it writes."""
 
-    command: Command
+    command: SchedulerCommand
     process: subprocess.Popen[bytes]
     log: Path
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return the end of what it wrote."""
         text = self.log.read_text(encoding="utf-8", errors="replace").strip()
         return text[-LAST_WORDS:] or "none"
 
 
 @dataclass(slots=True)
-class Schedulers:
+class SchedulerProcesses:
     """All of them; without a command they are started by hand, and nothing is known of them."""
 
-    commands: Sequence[Command]
+    commands: Sequence[SchedulerCommand]
     folder: Path
     cluster: Cluster
-    running: list[Running] = field(default_factory=list)
+    running: list[SchedulerProcess] = field(default_factory=list)
 
-    def start(self, command: Command) -> Running:
+    def start(self, command: SchedulerCommand) -> SchedulerProcess:
         """Start one; DecisionError where that cannot be done."""
         place = self.cluster.kubeconfig.parent
         values = self._values(place, command.name)
@@ -105,7 +105,7 @@ class Schedulers:
                 raise DecisionError(
                     f"cannot be started: {error.strerror}: {words[0]}", scheduler=command.name
                 ) from None
-        return Running(command, process, log)
+        return SchedulerProcess(command, process, log)
 
     def _values(self, place: Path, name: str) -> Mapping[str, str]:
         configuration = place / f"{name}.yaml"
@@ -138,8 +138,8 @@ class Schedulers:
         for one in self.running:
             if (code := one.process.poll()) is not None:
                 how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-                words = one.last_words()
-                return f"{one.command.name} ended {how}; its last words: {words}"
+                words = one.last_output()
+                return f"{one.command.name} ended {how}; last output: {words}"
         return ""
 
     def at_work(self) -> bool:
@@ -176,18 +176,20 @@ class Schedulers:
 
 
 @contextmanager
-def started(commands: Sequence[Command], folder: Path, cluster: Cluster) -> Iterator[Schedulers]:
-    """Start the schedulers, and end them; a DecisionError inside gets their last words."""
-    found = Schedulers(commands, folder, cluster)
+def started(
+    commands: Sequence[SchedulerCommand], folder: Path, cluster: Cluster
+) -> Iterator[SchedulerProcesses]:
+    """Start the schedulers, and end them; a DecisionError inside gets their last output."""
+    found = SchedulerProcesses(commands, folder, cluster)
     try:
         for command in commands:
             found.running.append(found.start(command))
         yield found
     except DecisionError as error:
-        if not found.running or "last words" in error.problem:
+        if not found.running or "last output" in error.problem:
             raise
-        told = "; ".join(f"{one.command.name}: {one.last_words()}" for one in found.running)
-        raise DecisionError(f"{error.problem}; its last words: {told}") from None
+        told = "; ".join(f"{one.command.name}: {one.last_output()}" for one in found.running)
+        raise DecisionError(f"{error.problem}; last output: {told}") from None
     finally:
         found.stop()
 

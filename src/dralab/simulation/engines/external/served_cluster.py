@@ -17,13 +17,13 @@ from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import spec_of, status_of
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
-from dralab.simulation.engines.external.room import Needs, Room
+from dralab.simulation.engines.external.capacity import ClusterCapacity, PodNeeds
 from dralab.simulation.engines.external.submission import PodOptions, Submission
 from dralab.simulation.lifecycle.agenda import Agenda
-from dralab.simulation.lifecycle.lives import Lives
-from dralab.simulation.lifecycle.model import Circumstances, Pod
+from dralab.simulation.lifecycle.model import Pod, RunConditions
+from dralab.simulation.lifecycle.pod_lives import PodLives
 from dralab.simulation.lifecycle.tasks import TaskRecord
-from dralab.simulation.results.result import Sample
+from dralab.simulation.results.result import StateSample
 from dralab.simulation.scenario.manifests import Arrival
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 from dralab.values.json_types import JsonDict
@@ -33,7 +33,7 @@ from dralab.values.json_types import JsonDict
 class ServedTask(TaskRecord):
     """A pod on the API; `leaving`: it is being deleted, `claims` are those that are its own."""
 
-    needs: Needs = field(kw_only=True)
+    needs: PodNeeds = field(kw_only=True)
     leaving: bool = False
     claims: list[str] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class ServedCluster:
         *,
         nodes: Sequence[GpuNode],
         pods: Sequence[Pod],
-        circumstances: Circumstances,
+        conditions: RunConditions,
         pod_options: PodOptions,
         fleet_objects: Sequence[JsonDict] = (),
         arrivals: Sequence[Arrival] = (),
@@ -56,23 +56,23 @@ class ServedCluster:
         self.cluster = cluster
         self.store = cluster.server.store
         self.begin = clock.now()
-        self.how = circumstances
+        self.how = conditions
         self.pod_options = pod_options
-        self.chance = Randomness(circumstances.seed)
-        self.room = Room(nodes, claims=pod_options.claims)
+        self.chance = Randomness(conditions.seed)
+        self.capacity = ClusterCapacity(nodes, claims=pod_options.claims)
         self.pods = {
-            pod.key: ServedTask(pod, number, needs=self.room.needs_of(pod))
+            pod.key: ServedTask(pod, number, needs=self.capacity.needs_of(pod))
             for number, pod in enumerate(pods)
         }
         self.fleet_objects, self.objects = fleet_objects, arrivals
         # Whether some pod wants a part of a GPU: then devices may be shared.
-        self.shares = any(pod.shape.milli % WHOLE_GPU for pod in pods)
+        self.shares = any(pod.request.milli % WHOLE_GPU for pod in pods)
         self.submission = Submission(cluster, pod_options, shares=self.shares)
         self.agenda = Agenda(Events(clock))
         self.agenda.methods |= {"bring": self._bring, "gone": self._gone}
-        self.lives = Lives(self, self.agenda, self.pods, circumstances, self._stream)
+        self.lives = PodLives(self, self.agenda, self.pods, conditions, self._stream)
         self.fresh: set[str] = set()
-        self.samples: list[Sample] = []
+        self.samples: list[StateSample] = []
         self.deleted = 0
         self.over_capacity: list[str] = []
         self.resumed = 0
@@ -82,7 +82,7 @@ class ServedCluster:
     def prepare(self) -> None:
         """Create nodes and classes, and put down what the scenario says will happen."""
         client, pod_options = self.cluster.client, self.pod_options
-        nodes = self.room.nodes.values()
+        nodes = self.capacity.nodes.values()
         self.submission.bring(self.fleet_objects)
         if pod_options.claims and any(node.gpus for node in nodes):
             client.create(CLASSES, gpu_claims.device_class())
@@ -107,8 +107,8 @@ class ServedCluster:
                 client.create(SLICES, gpu_claims.slice_of(node, shared=self.shares))
         for number, one in enumerate(self.objects):
             if one.when:
-                self.agenda.add(self.begin + one.when, BEGINNING, "bring", str(number))
-        self.lives.plan(self.room.nodes, self.begin)
+                self.agenda.schedule(self.begin + one.when, BEGINNING, "bring", str(number))
+        self.lives.plan(self.capacity.nodes, self.begin)
 
     def count_again(self) -> None:
         """Reckon who waits and who holds what, from what is known of each pod."""
@@ -116,10 +116,10 @@ class ServedCluster:
             if item.created is None:
                 continue
             if item.state == "Pending":
-                self.room.wait(key, item.needs)
+                self.capacity.add_waiting(key, item.needs)
             elif item.next is not None or item.state in {"Bound", "Running"}:
                 self.lives.running[key] = item
-                self.room.take(item.node, item.needs)
+                self.capacity.take_for_pod(item.node, item.needs)
             else:
                 self.lives.over += 1
 
@@ -130,7 +130,7 @@ class ServedCluster:
         stack.enter_context(self.store.batch())
         return stack
 
-    def evictable(self) -> list[tuple[str, Needs]]:
+    def evictable(self) -> list[tuple[str, PodNeeds]]:
         """Return where the pods are that someone could delete to make room."""
         found = self.lives.running.values()
         return [(item.node, item.needs) for item in found if not item.leaving]
@@ -142,24 +142,24 @@ class ServedCluster:
         item = self.pods.get(key)
         if item is None or item.created is None or item.state != "Pending":
             return False
-        self.room.leave(key, item.needs)
-        if target not in self.room.nodes:
+        self.capacity.remove_waiting(key, item.needs)
+        if target not in self.capacity.nodes:
             self._refuse(item, "InvalidNode", f"bound to {target!r}, which is no node")
             return False
-        if target in self.room.down:
+        if target in self.capacity.down:
             self.lives.try_again(item, "bound to a node that is down")
             return False
         # Whether there was room in every respect cannot be known of every pod.
-        could = self.room.had_room(target, item.needs) and not item.needs.unsure
+        could = self.capacity.had_room(target, item.needs) and not item.needs.unsure
         late = could and key not in self.fresh
-        if not self.pod_options.overcommit and not self.room.fits(target, item.needs):
+        if not self.pod_options.overcommit and not self.capacity.fits(target, item.needs):
             self.over_capacity.append(key)
             item.node = target
             # The kubelet's own words.
             self._refuse(item, "OutOfcpu", "Node didn't have enough resource: cpu, requested")
             item.reason = "bound where there was no room"
             return False
-        self.room.take(target, item.needs)
+        self.capacity.take_for_pod(target, item.needs)
         self.lives.bind(item, target)
         return late
 
@@ -174,7 +174,7 @@ class ServedCluster:
         if item is None or item.created is None:
             return
         if item.state == "Pending":
-            self.room.leave(key, item.needs)
+            self.capacity.remove_waiting(key, item.needs)
             item.state, item.reason, item.ended = "Failed", "deleted while it waited", None
             self.lives.over += 1
             self._remove(item)
@@ -187,7 +187,7 @@ class ServedCluster:
             when, own = self.agenda.now() + grace * SECOND, item.next
             if item.state == "Bound" or own is None or own.when > when:
                 self.agenda.cancel(own)
-                item.next = self.agenda.add(when, ENDING, "gone", key)
+                item.next = self.agenda.schedule(when, ENDING, "gone", key)
 
     def _gone(self, key: str) -> None:
         item = self.pods[key]
@@ -203,7 +203,7 @@ class ServedCluster:
         """Create a pod, and what is its own."""
         key = task.pod.key
         self.fresh.add(key)
-        self.room.wait(key, task.needs)
+        self.capacity.add_waiting(key, task.needs)
         task.claims = self.submission.pod(task.pod)
 
     def start(self, task: ServedTask) -> None:
@@ -212,7 +212,7 @@ class ServedCluster:
 
     def release(self, task: ServedTask) -> None:
         """Free what a pod holds on its node; until then nobody knows that it has ended."""
-        self.room.give(task.node, task.needs)
+        self.capacity.give_back(task.node, task.needs)
 
     def withdraw(self, task: ServedTask) -> None:
         """Remove a pod; one that comes again is another object."""
@@ -232,12 +232,12 @@ class ServedCluster:
 
     def lose(self, node: str) -> None:
         """A node goes down."""
-        self.room.down.add(node)
+        self.capacity.down.add(node)
         self._node(node, up=False)
 
     def restore(self, node: str) -> None:
         """A node is up again."""
-        self.room.down.discard(node)
+        self.capacity.down.discard(node)
         self._node(node, up=True)
 
     def _bring(self, number: str) -> None:
@@ -299,12 +299,12 @@ class ServedCluster:
 
     def sample(self) -> None:
         """Take down how many pods wait and run, and what they hold."""
-        found = Sample(
+        found = StateSample(
             when=self.agenda.now() - self.begin,
-            waiting=sum(map(len, self.room.waiting.values())),
+            waiting=sum(map(len, self.capacity.waiting.values())),
             running=len(self.lives.running),
-            cpu=self.room.cpu,
-            gpu=self.room.gpu,
+            cpu=self.capacity.cpu,
+            gpu=self.capacity.gpu,
             fragmented=0.0,
         )
         if self.samples and self.samples[-1].when == found.when:

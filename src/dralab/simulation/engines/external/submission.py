@@ -1,4 +1,4 @@
-"""What is submitted: pods as they were written or as their shape says, and what they refer to.
+"""What is submitted: pods as they were written or as their request says, and what they refer to.
 
 Besides, what controllers would make of it: a namespace that is missing, a claim from its template,
 and at the end the devices of a claim that nobody uses any more.
@@ -95,15 +95,15 @@ class Submission:
             status = [{"name": k, "resourceClaimName": v} for k, v in sorted(made.items())]
             patch = {"status": {"resourceClaimStatuses": status}}
             self.cluster.client.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
-        if pod.body is None and self.pod_options.claims and pod.shape.gpus:
+        if pod.body is None and self.pod_options.claims and pod.request.gpus:
             return [_gpus(pod)]
         return sorted(made.values())
 
     def _made(self, pod: Pod) -> JsonDict:
         claim = ""
-        if self.pod_options.claims and pod.shape.gpus:
+        if self.pod_options.claims and pod.request.gpus:
             claim = _gpus(pod)
-            wanted = gpu_claims.claim_of(claim, pod.shape, pod.namespace, shared=self.shares)
+            wanted = gpu_claims.claim_of(claim, pod.request, pod.namespace, shared=self.shares)
             wanted["metadata"].pop("uid", None)
             self.cluster.client.create(CLAIMS, wanted, pod.namespace)
         body = objects.pod(pod, pod.scheduler or self.pod_options.scheduler_name, claim=claim)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dralab.simulation.engines.gpu.fragmentation import Flags, Fragmentation, Ints, allows
-from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, Shape
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
 
 
 class GpuCluster:
@@ -44,7 +44,7 @@ class GpuCluster:
         self.lost = (
             np.zeros(len(nodes))
             if fragmentation is None
-            else fragmentation.of(self.cpu, self.gpus, self.model)
+            else fragmentation.of_states(self.cpu, self.gpus, self.model)
         )
 
     @property
@@ -52,40 +52,42 @@ class GpuCluster:
         """GPU milli that no pod has."""
         return self.capacity - self.used
 
-    def feasible(self, shape: Shape, nodes: Ints) -> Flags:
-        """Return which of the nodes have the CPU and the GPUs for a shape (memory is apart)."""
-        fits: Flags = (self.cpu[nodes] >= shape.cpu) & ~self.down[nodes]
-        if shape.labels:
-            fits &= self._with_labels(shape.labels)[nodes]
-        if shape.gpus:
+    def feasible(self, request: PodRequest, nodes: Ints) -> Flags:
+        """Return which of the nodes have the CPU and the GPUs for a request (memory is apart)."""
+        fits: Flags = (self.cpu[nodes] >= request.cpu) & ~self.down[nodes]
+        if request.labels:
+            fits &= self._with_labels(request.labels)[nodes]
+        if request.gpus:
             left = self.gpus[nodes]
-            if shape.gpus == 1:
-                fits &= (left >= shape.milli).any(axis=1)
+            if request.gpus == 1:
+                fits &= (left >= request.milli).any(axis=1)
             else:
-                fits &= (left // shape.milli).sum(axis=1) >= shape.gpus
-            if shape.models:
-                allowed = np.array([allows(shape.models, model) for model in self.models])
+                fits &= (left // request.milli).sum(axis=1) >= request.gpus
+            if request.models:
+                allowed = np.array([allows(request.models, model) for model in self.models])
                 fits &= allowed[self.model[nodes]]
         return fits
 
-    def lacking(self, shape: Shape, memory: int) -> dict[str, int]:
+    def lacking(self, request: PodRequest, memory: int) -> dict[str, int]:
         """Return what keeps a pod from the nodes: for each reason how many; the first counts."""
         masks = {
             "node(s) were down": self.down,
             "node(s) didn't match the node selector": (
-                ~self._with_labels(shape.labels) if shape.labels else None
+                ~self._with_labels(request.labels) if request.labels else None
             ),
-            "Insufficient cpu": self.cpu < shape.cpu,
+            "Insufficient cpu": self.cpu < request.cpu,
             "Insufficient memory": self.memory < memory,
             "Too many pods": self.slots < 1,
         }
-        if shape.gpus:
-            shares = (self.gpus // shape.milli).sum(axis=1)
-            if shape.models:
-                allowed = np.array([allows(shape.models, model) for model in self.models])
+        if request.gpus:
+            shares = (self.gpus // request.milli).sum(axis=1)
+            if request.models:
+                allowed = np.array([allows(request.models, model) for model in self.models])
                 masks["node(s) had GPUs of another model"] = ~allowed[self.model]
-            whole = "GPUs" if shape.milli == WHOLE_GPU else f"GPUs with {shape.milli} milli left"
-            masks[f"Insufficient {whole}"] = shares < shape.gpus
+            whole = (
+                "GPUs" if request.milli == WHOLE_GPU else f"GPUs with {request.milli} milli left"
+            )
+            masks[f"Insufficient {whole}"] = shares < request.gpus
         left = np.ones(len(self.nodes), dtype=bool)
         found: dict[str, int] = {}
         for reason, mask in masks.items():
@@ -97,36 +99,38 @@ class GpuCluster:
             found["node(s) were refused by the policy"] = int(left.sum())
         return found
 
-    def place(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
+    def place(self, node: int, request: PodRequest, memory: int, gpus: Sequence[int]) -> None:
         """Take what a pod asks for from a node; `gpus` has an index for each share it takes."""
-        self._change(node, shape, memory, gpus, 1)
+        self._change(node, request, memory, gpus, 1)
 
-    def release(self, node: int, shape: Shape, memory: int, gpus: Sequence[int]) -> None:
+    def release(self, node: int, request: PodRequest, memory: int, gpus: Sequence[int]) -> None:
         """Give back what `place` took."""
-        self._change(node, shape, memory, gpus, -1)
+        self._change(node, request, memory, gpus, -1)
 
     def set_down(self, node: int, *, down: bool) -> None:
         """Let a node take no pod, or take pods again."""
         self.down[node] = down
         self.changed.append(node)
 
-    def _change(self, node: int, shape: Shape, memory: int, gpus: Sequence[int], sign: int) -> None:
-        self.cpu[node] -= sign * shape.cpu
+    def _change(
+        self, node: int, request: PodRequest, memory: int, gpus: Sequence[int], sign: int
+    ) -> None:
+        self.cpu[node] -= sign * request.cpu
         self.memory[node] -= sign * memory
         self.slots[node] -= sign
         for gpu in gpus:
-            self.gpus[node, gpu] -= sign * shape.milli
-        if shape.gpus:
-            bit = kind(shape)
+            self.gpus[node, gpu] -= sign * request.milli
+        if request.gpus:
+            bit = kind(request)
             count = self._kind_counts.get((node, bit), 0) + sign
             self._kind_counts[node, bit] = count
             self.kinds[node] = self.kinds[node] | bit if count else self.kinds[node] & ~bit
-        self.used += sign * shape.demand
+        self.used += sign * request.demand
         if self.fragmentation is not None:
             one = slice(node, node + 1)
-            self.lost[node] = self.fragmentation.of(self.cpu[one], self.gpus[one], self.model[one])[
-                0
-            ]
+            self.lost[node] = self.fragmentation.of_states(
+                self.cpu[one], self.gpus[one], self.model[one]
+            )[0]
         self.changed.append(node)
 
     def _with_labels(self, labels: str) -> Flags:
@@ -137,15 +141,15 @@ class GpuCluster:
             self._labelled[labels] = found
         return found
 
-    def whole_gpus(self, node: int, shape: Shape) -> list[int]:
+    def whole_gpus(self, node: int, request: PodRequest) -> list[int]:
         """Return the GPUs for a pod that does not share: the lowest-numbered with enough left."""
         left = self.gpus[node]
-        chosen = [int(gpu) for gpu in np.flatnonzero(left >= shape.milli)[: shape.gpus]]
-        if len(chosen) == shape.gpus:
+        chosen = [int(gpu) for gpu in np.flatnonzero(left >= request.milli)[: request.gpus]]
+        if len(chosen) == request.gpus:
             return chosen
         # Several shares of one GPU, which the filter allows for pods of many small shares.
-        several = np.repeat(np.arange(len(left)), left // shape.milli)
-        return [int(gpu) for gpu in several[: shape.gpus]]
+        several = np.repeat(np.arange(len(left)), left // request.milli)
+        return [int(gpu) for gpu in several[: request.gpus]]
 
     def tightest_gpu(self, node: int, milli: int) -> int:
         """Return the GPU with the least left that is enough, the lowest-numbered of equal ones."""
@@ -158,6 +162,6 @@ def model_names(nodes: Sequence[GpuNode]) -> list[str]:
     return sorted({node.model for node in nodes})
 
 
-def kind(shape: Shape) -> int:
+def kind(request: PodRequest) -> int:
     """Return the bit of a GPU pod's kind, as GpuClustering tells them apart."""
-    return 1 if shape.shares else 1 << shape.gpus
+    return 1 if request.shares else 1 << request.gpus

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 from dralab.kernel.events import DECIDING, Event, Events
 from dralab.kernel.randomness import Randomness
-from dralab.simulation.engines.gpu.allocating import FleetChooser
 from dralab.simulation.engines.gpu.cluster import GpuCluster, model_names
+from dralab.simulation.engines.gpu.fleet_chooser import FleetChooser
 from dralab.simulation.engines.gpu.fragmentation import Fragmentation, typical_pods
-from dralab.simulation.engines.gpu.policies import Chooser, Policy
-from dralab.simulation.engines.gpu.waiting import Class, Waiting
+from dralab.simulation.engines.gpu.policies import Chooser, GpuPolicy
+from dralab.simulation.engines.gpu.waiting_pods import PodClass, WaitingPodClasses
 from dralab.simulation.lifecycle.agenda import Agenda
-from dralab.simulation.lifecycle.lives import Lives
-from dralab.simulation.lifecycle.model import Circumstances, Pod
+from dralab.simulation.lifecycle.model import Pod, RunConditions
+from dralab.simulation.lifecycle.pod_lives import PodLives
 from dralab.simulation.lifecycle.quotas import Quotas
 from dralab.simulation.lifecycle.tasks import TaskRecord
-from dralab.simulation.results.result import Sample
+from dralab.simulation.results.result import StateSample
 from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX
 from dralab.simulation.workloads.openb import GpuNode, GpuPod
 
@@ -41,27 +41,27 @@ class PodSimulation:
         nodes: Sequence[GpuNode],
         pods: Sequence[Pod],
         policy: str,
-        circumstances: Circumstances | None = None,
-        custom: Policy | None = None,
+        conditions: RunConditions | None = None,
+        custom: GpuPolicy | None = None,
     ) -> None:
-        self.how = Circumstances() if circumstances is None else circumstances
+        self.how = RunConditions() if conditions is None else conditions
         self.policy = policy
         self.nodes = nodes
         self.events = Events()
         self.chance = Randomness(self.how.seed)
-        typical = typical_pods(GpuPod(pod.name, pod.shape, 0) for pod in pods)
+        typical = typical_pods(GpuPod(pod.name, pod.request, 0) for pod in pods)
         fragmentation = Fragmentation(typical, model_names(nodes)) if typical else None
         self.cluster = GpuCluster(nodes, fragmentation or Fragmentation({}, model_names(nodes)))
         self.chooser: Chooser | FleetChooser = (
-            FleetChooser(self.cluster, policy, shared=any(p.shape.milli % 1000 for p in pods))
+            FleetChooser(self.cluster, policy, shared=any(p.request.milli % 1000 for p in pods))
             if policy.startswith(ALLOCATION_PREFIX)
             else Chooser(self.cluster, policy, self.chance.stream("policy"), custom)
         )
         self.tasks = {pod.key: GpuTask(pod, number) for number, pod in enumerate(pods)}
-        self.waiting = Waiting()
+        self.waiting = WaitingPodClasses()
         self.gang_sizes = Counter(pod.gang for pod in pods if pod.gang)
         self.quotas = Quotas(self.how.quotas)
-        self.samples: list[Sample] = []
+        self.samples: list[StateSample] = []
         self.refusals: Counter[str] = Counter()
         self.used_cpu = self.used_memory = self.asked = self.refused = 0
         # Types of devices, in the order in which results name them.
@@ -69,12 +69,12 @@ class PodSimulation:
         self.used_types = [0] * len(models)
         self._type = {model: index for index, model in enumerate(models)}
         self.fragmented = float(self.cluster.lost.sum())
-        self._fresh: set[Class] = set()
+        self._fresh: set[PodClass] = set()
         self._freed: set[int] = set()
         self._deciding: Event | None = None
         self._gangs_here: Counter[str] = Counter()
         self._number = {node.name: index for index, node in enumerate(nodes)}
-        self.lives = Lives(self, Agenda(self.events), self.tasks, self.how, self.chance.stream)
+        self.lives = PodLives(self, Agenda(self.events), self.tasks, self.how, self.chance.stream)
         self.lives.plan(self._number)
 
     def run(
@@ -110,8 +110,8 @@ class PodSimulation:
         pod = task.pod
         if pod.gang and not task.attempts:
             self._gangs_here[pod.gang] += 1
-        self._fresh.add(self.waiting.add(task.number, pod))
-        self.asked += pod.shape.cpu
+        self._fresh.add(self.waiting.add_pod(task.number, pod))
+        self.asked += pod.request.cpu
 
     def changed(self) -> None:
         """Let the scheduler look, once everything of this instant has happened."""
@@ -136,9 +136,9 @@ class PodSimulation:
             return self._refuse(pods, self.quotas.refusal(first.queue))
         placed: list[tuple[GpuTask, int, list[int]]] = []
         for pod in pods:
-            choice = self.chooser.choose(pod.shape, pod.memory)
+            choice = self.chooser.choose(pod.request, pod.memory)
             if choice is None:
-                lacking = self.cluster.lacking(pod.shape, pod.memory)
+                lacking = self.cluster.lacking(pod.request, pod.memory)
                 for task, node, gpus in reversed(placed):
                     self._hold(task.pod, node, gpus, -1)
                 counts = ", ".join(f"{count} {reason}" for reason, count in lacking.items())
@@ -148,7 +148,7 @@ class PodSimulation:
             self._hold(pod, node, gpus, 1)
             placed.append((self.tasks[pod.key], node, gpus))
         for task, node, gpus in placed:
-            self.asked -= task.pod.shape.cpu
+            self.asked -= task.pod.request.cpu
             task.gpus = tuple(gpus)
             self.lives.bind(task, self.nodes[node].name)
         return True
@@ -164,16 +164,16 @@ class PodSimulation:
         cluster = self.cluster
         self.fragmented -= float(cluster.lost[node])
         if sign > 0:
-            cluster.place(node, pod.shape, pod.memory, gpus)
+            cluster.place(node, pod.request, pod.memory, gpus)
         else:
-            cluster.release(node, pod.shape, pod.memory, gpus)
-            self.chooser.released(node, pod.shape, gpus)
+            cluster.release(node, pod.request, pod.memory, gpus)
+            self.chooser.released(node, pod.request, gpus)
         self.fragmented += float(cluster.lost[node])
-        self.used_cpu += sign * pod.shape.cpu
+        self.used_cpu += sign * pod.request.cpu
         self.used_memory += sign * pod.memory
-        if pod.shape.gpus:
-            self.used_types[self._type[self.nodes[node].model]] += sign * pod.shape.demand
-        self.quotas.hold(pod, sign)
+        if pod.request.gpus:
+            self.used_types[self._type[self.nodes[node].model]] += sign * pod.request.demand
+        self.quotas.count_held(pod, sign)
 
     # --- what a life does to nodes ------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class PodSimulation:
         self._freed.add(self._number[node])
 
     def _sample(self) -> None:
-        sample = Sample(
+        sample = StateSample(
             when=self.events.now(),
             waiting=len(self.waiting),
             running=len(self.lives.running),

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from dralab.simulation.workloads.openb import GpuPod, Shape
+from dralab.simulation.workloads.openb import GpuPod, PodRequest
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -22,15 +22,17 @@ POPULARITY: Final = 0.95
 CLASSES: Final = ("q1", "q2", "q3", "q4", "xl", "xr", "no_access")
 
 
-def typical_pods(pods: Iterable[GpuPod], popularity: float = POPULARITY) -> dict[Shape, int]:
-    """Return the most frequent shapes that together make up `popularity`, with their counts."""
-    counts = Counter(pod.shape for pod in pods)
+def typical_pods(pods: Iterable[GpuPod], popularity: float = POPULARITY) -> dict[PodRequest, int]:
+    """Return the most frequent requests that together make up `popularity`, with their counts."""
+    counts = Counter(pod.request for pod in pods)
     total, taken = counts.total(), 0
-    typical: dict[Shape, int] = {}
-    for shape, count in sorted(counts.items(), key=lambda item: (item[1], *item[0]), reverse=True):
+    typical: dict[PodRequest, int] = {}
+    for request, count in sorted(
+        counts.items(), key=lambda item: (item[1], *item[0]), reverse=True
+    ):
         if taken >= popularity * total:
             break
-        typical[shape] = count
+        typical[request] = count
         taken += count
     return typical
 
@@ -42,27 +44,28 @@ class Fragmentation:
     not have are 0. `models` is the list that the numbers of models index.
     """
 
-    def __init__(self, typical: Mapping[Shape, int], models: Sequence[str]) -> None:
-        shapes = list(typical)
-        self.shapes = shapes
-        counts = np.array([typical[shape] for shape in shapes], dtype=np.int64)
+    def __init__(self, typical: Mapping[PodRequest, int], models: Sequence[str]) -> None:
+        requests = list(typical)
+        self.requests = requests
+        counts = np.array([typical[request] for request in requests], dtype=np.int64)
         # Whole numbers below 2**53 add up to the same sum in any order, so that a placement that
         # changes nothing scores exactly that, whatever the linear algebra does with its batches.
         self._counts: Floats = counts.astype(np.float64)
         self._total = max(int(counts.sum()), 1)
-        self._cpu: Ints = np.array([shape.cpu for shape in shapes], dtype=np.int64)
-        self._gpus: Ints = np.array([shape.gpus for shape in shapes], dtype=np.int64)
+        self._cpu: Ints = np.array([request.cpu for request in requests], dtype=np.int64)
+        self._gpus: Ints = np.array([request.gpus for request in requests], dtype=np.int64)
         self._cpu_only: Flags = self._gpus == 0
-        sizes = sorted({shape.milli for shape in shapes})
+        sizes = sorted({request.milli for request in requests})
         self._sizes: Ints = np.array(sizes, dtype=np.int64)
         self._size_of: Ints = np.array(
-            [sizes.index(shape.milli) for shape in shapes], dtype=np.int64
+            [sizes.index(request.milli) for request in requests], dtype=np.int64
         )
         self._allowed: Flags = np.array(
-            [[allows(shape.models, model) for shape in shapes] for model in models], dtype=bool
-        ).reshape(len(models), len(shapes))
+            [[allows(request.models, model) for request in requests] for model in models],
+            dtype=bool,
+        ).reshape(len(models), len(requests))
 
-    def of(self, cpu: Ints, gpus: Ints, model: Ints) -> Floats:
+    def of_states(self, cpu: Ints, gpus: Ints, model: Ints) -> Floats:
         """Return F for states: `cpu` (n), `gpus` (n, GPUs of a node), `model` (n)."""
         small, enough = self._pieces(gpus)
         usable = enough & (cpu[:, None] >= self._cpu) & self._allowed[model] & ~self._cpu_only

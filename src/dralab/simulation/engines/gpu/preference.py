@@ -7,7 +7,7 @@ import numpy as np
 from dralab.simulation.engines.gpu.cluster import GpuCluster
 from dralab.simulation.engines.gpu.fragmentation import Ints
 from dralab.simulation.errors import InputError
-from dralab.simulation.workloads.openb import WHOLE_GPU, Shape
+from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 
 SCALE = 1_000_000
 # Scores are whole and not negative; what a user says may be neither.
@@ -50,10 +50,10 @@ class PreferencePolicy:
         self.user = user
 
     def score(
-        self, cluster: GpuCluster, shape: Shape, memory: int, nodes: Ints
+        self, cluster: GpuCluster, request: PodRequest, memory: int, nodes: Ints
     ) -> tuple[Ints, Ints | None]:
         """Ask for each node."""
-        pod = PodView(shape.cpu, memory, shape.gpus, shape.milli, shape.models)
+        pod = PodView(request.cpu, memory, request.gpus, request.milli, request.models)
         scores = np.full(len(nodes), -1, dtype=np.int64)
         for position, index in enumerate(nodes.tolist()):
             wish = self.user.prefer(pod, _view(cluster, index))

@@ -65,9 +65,9 @@ def _task(task: GpuTask, place: Mapping[str, int]) -> Task:
         bound=task.bound,
         started=task.started,
         ended=task.ended,
-        width=max(1, -(-pod.shape.cpu // 1000)),
+        width=max(1, -(-pod.request.cpu // 1000)),
         lanes=lanes,
-        gpu_milli=pod.shape.demand,
+        gpu_milli=pod.request.demand,
         reason=task.reason,
         evictions=task.evictions,
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import ignored
-from dralab.simulation.engines.engine import Progress, Stop
 from dralab.simulation.engines.gpu import result
 from dralab.simulation.engines.gpu.engine import PodSimulation
 from dralab.simulation.engines.gpu.preference import PreferencePolicy
+from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import custom
 from dralab.simulation.scenario.digest import digest
@@ -56,10 +56,10 @@ class GpuRun:
 def simulation_of(scenario: Scenario) -> PodSimulation:
     """Return a simulation that has not begun; InputError for what no built-in policy can have."""
     file, name = scenario.file, scenario.scheduler
-    ignored.refuse(file, scenario.fleet, scenario.circumstances, batch=False)
+    ignored.refuse(file, scenario.fleet, scenario.conditions, batch=False)
     policy = None
     if custom.is_file(name):
         policy = PreferencePolicy(custom.load_class(name, file)())
     return PodSimulation(
-        scenario.fleet.as_nodes(), scenario.pods(), name, scenario.circumstances, policy
+        scenario.fleet.as_nodes(), scenario.pods(), name, scenario.conditions, policy
     )

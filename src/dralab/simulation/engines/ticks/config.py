@@ -21,7 +21,7 @@ ENDINGS: Final = ("", ".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logger:
+class MetricsLogger:
     """Where metrics go: `stdout`, `stderr` or a file beside the configuration."""
 
     dest: str
@@ -30,18 +30,18 @@ class Logger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class TickConfig:
     """What the file says; times in seconds, `start` since the epoch."""
 
     tick: int
     metrics_tick: int
     start: int
     zone: tzinfo
-    loggers: tuple[Logger, ...]
+    loggers: tuple[MetricsLogger, ...]
     nodes: tuple[TickNode, ...]
 
 
-def read(path: Path) -> Config:
+def read(path: Path) -> TickConfig:
     """Return the configuration of a file; as the original, the ending may be left out."""
     for ending in ENDINGS:
         candidate = path.with_name(path.name + ending)
@@ -59,8 +59,8 @@ def read(path: Path) -> Config:
             raise entry.error("dest", "must be stdout, stderr or a path")
         formatter = entry.choice("formatter", FORMATS)
         entry.done()
-        loggers.append(Logger(dest=dest, formatter=formatter, folder=fields.folder))
-    config = Config(
+        loggers.append(MetricsLogger(dest=dest, formatter=formatter, folder=fields.folder))
+    config = TickConfig(
         tick=tick,
         metrics_tick=fields.whole("metricsTick", tick, least=1),
         start=start,
@@ -166,10 +166,10 @@ def _total(spec: Mapping[str, Any], part: str) -> dict[str, Number]:
     return found
 
 
-class Writer:
+class MetricsWriter:
     """Writes metrics to the loggers; close it to close their files."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: TickConfig) -> None:
         self.config = config
         self._files: dict[str, Any] = {"stdout": sys.stdout, "stderr": sys.stderr}
         for logger in config.loggers:

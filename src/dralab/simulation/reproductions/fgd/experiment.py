@@ -15,7 +15,7 @@ OF_IDLE = (50, 75, 90, 95, 100)
 OF_TOTAL = (100, 130)
 
 
-class Measure(NamedTuple):
+class PlacementMeasure(NamedTuple):
     """The cluster after one pod: GPU milli arrived, allocated, fragmented; was the pod placed."""
 
     arrived: int
@@ -25,14 +25,14 @@ class Measure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PlacementOutcome:
     """One run: its measures in order, and the cluster as it was left."""
 
     workload: str
     policy: str
     seed: int
     capacity: int
-    measures: Sequence[Measure]
+    measures: Sequence[PlacementMeasure]
     cluster: GpuCluster
 
     def table(self) -> dict[str, str | int | float | None]:
@@ -54,11 +54,11 @@ class Outcome:
             )
         return row
 
-    def _of_idle(self, measure: Measure) -> float:
+    def _of_idle(self, measure: PlacementMeasure) -> float:
         idle = self.capacity - measure.allocated
         return 100 * measure.fragmented / idle if idle else 0.0
 
-    def _mean(self, percent: int, value: Callable[[Measure], float]) -> float | None:
+    def _mean(self, percent: int, value: Callable[[PlacementMeasure], float]) -> float | None:
         """Mean over the measures whose arrived demand rounds to `percent` of the capacity."""
         by_distance: dict[int, list[float]] = {0: [], 1: []}
         for measure in self.measures:
@@ -103,20 +103,20 @@ def inflated(
     chosen = list(ordered)
     randomness.stream("shuffle").shuffle(chosen)
     chance, target = randomness.stream("inflate"), ratio * capacity
-    demand = sum(pod.shape.demand for pod in chosen)
+    demand = sum(pod.request.demand for pod in chosen)
     while demand > target and chosen:
-        demand -= chosen.pop(chance.randrange(len(chosen))).shape.demand
-    if demand < target and len(chosen) == len(ordered) and any(p.shape.gpus for p in ordered):
+        demand -= chosen.pop(chance.randrange(len(chosen))).request.demand
+    if demand < target and len(chosen) == len(ordered) and any(p.request.gpus for p in ordered):
         while True:
             drawn = ordered[chance.randrange(len(ordered))]
-            if demand + drawn.shape.milli > target:
+            if demand + drawn.request.milli > target:
                 break
-            demand += drawn.shape.demand
+            demand += drawn.request.demand
             chosen.append(drawn)
     return chosen
 
 
-class Placing:
+class PlacementRun:
     """One run: the pods of a trace, one after the other; the same seed gives the same outcome."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Placing:
         self.cluster = GpuCluster(ranked, fragmentation)
         self.queue = inflated(pods, self.cluster.capacity, ratio, randomness)
         self.chooser = Chooser(self.cluster, policy, randomness.stream("policy"))
-        self.measures: list[Measure] = []
+        self.measures: list[PlacementMeasure] = []
         self._arrived = 0
         self._fragmented = float(self.cluster.lost.sum())
 
@@ -157,20 +157,20 @@ class Placing:
                     return False
         return True
 
-    def _place(self, pod: GpuPod) -> Measure:
+    def _place(self, pod: GpuPod) -> PlacementMeasure:
         cluster = self.cluster
-        self._arrived += pod.shape.demand
-        choice = self.chooser.choose(pod.shape, pod.memory)
+        self._arrived += pod.request.demand
+        choice = self.chooser.choose(pod.request, pod.memory)
         if choice is not None:
             node, gpus = choice
             self._fragmented -= float(cluster.lost[node])
-            cluster.place(node, pod.shape, pod.memory, gpus)
+            cluster.place(node, pod.request, pod.memory, gpus)
             self._fragmented += float(cluster.lost[node])
-        return Measure(self._arrived, cluster.used, self._fragmented, choice is not None)
+        return PlacementMeasure(self._arrived, cluster.used, self._fragmented, choice is not None)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PlacementOutcome:
         """Return what there is so far."""
-        return Outcome(
+        return PlacementOutcome(
             workload=self.workload,
             policy=self.policy,
             seed=self.seed,
@@ -188,14 +188,14 @@ def run(
     seed: int,
     ratio: float = 1.3,
     workload: str = "",
-) -> Outcome:
+) -> PlacementOutcome:
     """Place the pods of a trace by a policy, all of them."""
-    placing = Placing(nodes, pods, policy=policy, seed=seed, ratio=ratio, workload=workload)
+    placing = PlacementRun(nodes, pods, policy=policy, seed=seed, ratio=ratio, workload=workload)
     placing.go()
     return placing.outcome()
 
 
-def write_curve(outcome: Outcome, path: Path) -> None:
+def write_curve(outcome: PlacementOutcome, path: Path) -> None:
     """Write one row per pod: what the paper's figures 7 and 9 are drawn from."""
     lines = ["arrived_pct,allocated_pct,unallocated_pct,frag_gpus,frag_pct_of_idle,placed"]
     for measure in outcome.measures:

@@ -4,20 +4,20 @@ from pathlib import Path
 
 from dralab.simulation.engines.gpu.fragmentation import CLASSES
 from dralab.simulation.reports.page import Page
-from dralab.simulation.reproductions.fgd.experiment import Outcome, write_curve
+from dralab.simulation.reproductions.fgd.experiment import PlacementOutcome, write_curve
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
 MOST_POINTS = 1500
 
 
-def write(outcome: Outcome, folder: Path) -> None:
+def write(outcome: PlacementOutcome, folder: Path) -> None:
     """Write `curve.csv` and `report.html` into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     write_curve(outcome, folder / "curve.csv")
     page(outcome).write(folder / "report.html")
 
 
-def page(outcome: Outcome) -> Page:
+def page(outcome: PlacementOutcome) -> Page:
     """Return the page of one run."""
     step = max(1, len(outcome.measures) // MOST_POINTS)
     measures = [*outcome.measures[::step], outcome.measures[-1]] if outcome.measures else []
@@ -111,7 +111,7 @@ def page(outcome: Outcome) -> Page:
     )
 
 
-def _of_idle(outcome: Outcome) -> float | None:
+def _of_idle(outcome: PlacementOutcome) -> float | None:
     if not outcome.measures:
         return None
     last = outcome.measures[-1]

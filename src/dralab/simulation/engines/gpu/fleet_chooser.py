@@ -16,9 +16,9 @@ from dralab.allocation.inventory.placements import Placement
 from dralab.allocation.policy.policies import POLICIES
 from dralab.simulation.engines import gpu_claims
 from dralab.simulation.engines.gpu.cluster import GpuCluster
-from dralab.simulation.engines.gpu.policies import FirstFit, Scores
+from dralab.simulation.engines.gpu.policies import FirstFit, NodeScores
 from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX
-from dralab.simulation.workloads.openb import Shape
+from dralab.simulation.workloads.openb import PodRequest
 
 
 class FleetChooser:
@@ -28,7 +28,7 @@ class FleetChooser:
         self.cluster = cluster
         self.shared = shared
         self.policy = POLICIES[name.removeprefix(ALLOCATION_PREFIX)]
-        self.scores = Scores(cluster, FirstFit())
+        self.scores = NodeScores(cluster, FirstFit())
         with_gpus = [node for node in cluster.nodes if node.gpus]
         self.fleet = Fleet(
             [{"metadata": {"name": node.name}} for node in cluster.nodes],
@@ -36,20 +36,20 @@ class FleetChooser:
             [gpu_claims.device_class()],
         )
         self.number = {node.name: index for index, node in enumerate(cluster.nodes)}
-        self._claims: dict[Shape, dict[str, Any]] = {}
-        self._held: dict[tuple[int, Shape, tuple[int, ...]], list[dict[str, Any]]] = {}
+        self._claims: dict[PodRequest, dict[str, Any]] = {}
+        self._held: dict[tuple[int, PodRequest, tuple[int, ...]], list[dict[str, Any]]] = {}
 
-    def choose(self, shape: Shape, memory: int) -> tuple[int, list[int]] | None:
+    def choose(self, request: PodRequest, memory: int) -> tuple[int, list[int]] | None:
         """Return the node and its GPUs; the fleet holds them from now on."""
-        scores, _ = self.scores.of(shape, memory)
+        scores, _ = self.scores.scores_of(request, memory)
         able = (scores >= 0) & (self.cluster.memory >= memory) & (self.cluster.slots > 0)
         if not able.any():
             return None
-        if not shape.gpus:
+        if not request.gpus:
             return int(able.argmax()), []
-        claim = self._claims.get(shape)
+        claim = self._claims.get(request)
         if claim is None:
-            claim = self._claims[shape] = gpu_claims.claim_of("pod", shape, shared=self.shared)
+            claim = self._claims[request] = gpu_claims.claim_of("pod", request, shared=self.shared)
         candidates = int.from_bytes(np.packbits(able, bitorder="little").tobytes(), "little")
         found = self.fleet.allocate([claim], candidates, self.policy)
         if not isinstance(found, Placement):
@@ -57,12 +57,12 @@ class FleetChooser:
         node = self.number[found.node]
         results = found.allocations[0]["devices"]["results"]
         gpus = [int(result["device"].removeprefix(gpu_claims.PREFIX)) for result in results]
-        key = (node, shape, tuple(gpus))
+        key = (node, request, tuple(gpus))
         self._held.setdefault(key, []).append(found.allocations[0])
         return node, gpus
 
-    def released(self, node: int, shape: Shape, gpus: Sequence[int]) -> None:
+    def released(self, node: int, request: PodRequest, gpus: Sequence[int]) -> None:
         """Give an allocation back to the fleet."""
-        held = self._held.get((node, shape, tuple(gpus)))
+        held = self._held.get((node, request, tuple(gpus)))
         if held:
             self.fleet.release(held.pop())

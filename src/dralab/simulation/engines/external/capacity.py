@@ -22,7 +22,7 @@ UNKNOWN: Final = (
 KNOWN: Final = frozenset({"cpu", "memory", objects.GPU})
 
 
-class Needs(NamedTuple):
+class PodNeeds(NamedTuple):
     """What a pod needs of a node; GPUs in milli.
 
     `unsure`: it asks for more than is known here (affinity, claims, other resources), and may have
@@ -46,7 +46,7 @@ class NodeUse(NamedTuple):
     gpu: int = 0
     pods: int = 0
 
-    def plus(self, needs: Needs, sign: int = 1) -> "NodeUse":
+    def plus(self, needs: PodNeeds, sign: int = 1) -> "NodeUse":
         """Return what is held with a pod more, or less."""
         return NodeUse(
             self.cpu + sign * needs.cpu,
@@ -77,7 +77,7 @@ def is_unsure(body: Mapping[str, Any] | None) -> bool:
     return False
 
 
-class Room:
+class ClusterCapacity:
     """`claims`: a part of a GPU is a part of one, not a whole."""
 
     def __init__(self, nodes: Sequence[GpuNode], *, claims: bool = False) -> None:
@@ -86,49 +86,49 @@ class Room:
         self.held = {name: NodeUse() for name in self.nodes}
         self.down: set[str] = set()
         self.cpu = self.gpu = 0
-        self.waiting: dict[Needs, dict[str, None]] = defaultdict(dict)
+        self.waiting: dict[PodNeeds, dict[str, None]] = defaultdict(dict)
         self._before, self._down_before = dict(self.held), set(self.down)
         self._suited = cache(self._suited_for)
 
-    def needs_of(self, pod: Pod) -> Needs:
+    def needs_of(self, pod: Pod) -> PodNeeds:
         """Return what a pod needs."""
-        gpu = pod.shape.demand if self.claims else WHOLE_GPU * objects.whole_gpus(pod)
-        shape = pod.shape
-        return Needs(
-            shape.cpu,
+        gpu = pod.request.demand if self.claims else WHOLE_GPU * objects.whole_gpus(pod)
+        request = pod.request
+        return PodNeeds(
+            request.cpu,
             pod.memory,
             gpu,
-            shape.models,
-            shape.labels,
+            request.models,
+            request.labels,
             pod.priority,
             is_unsure(pod.body),
         )
 
-    def wait(self, key: str, needs: Needs) -> None:
+    def add_waiting(self, key: str, needs: PodNeeds) -> None:
         """Count a pod among those that wait."""
         self.waiting[needs][key] = None
 
-    def leave(self, key: str, needs: Needs) -> None:
+    def remove_waiting(self, key: str, needs: PodNeeds) -> None:
         """Count it no longer."""
         group = self.waiting[needs]
         group.pop(key, None)
         if not group:
             del self.waiting[needs]
 
-    def take(self, name: str, needs: Needs) -> None:
+    def take_for_pod(self, name: str, needs: PodNeeds) -> None:
         """Let a pod hold what it needs of a node."""
         self._change(name, needs, 1)
 
-    def give(self, name: str, needs: Needs) -> None:
+    def give_back(self, name: str, needs: PodNeeds) -> None:
         """Free what a pod held."""
         self._change(name, needs, -1)
 
-    def _change(self, name: str, needs: Needs, sign: int) -> None:
+    def _change(self, name: str, needs: PodNeeds, sign: int) -> None:
         self.held[name] = self.held[name].plus(needs, sign)
         self.cpu += sign * needs.cpu
         self.gpu += sign * needs.gpu
 
-    def fits(self, name: str, needs: Needs) -> bool:
+    def fits(self, name: str, needs: PodNeeds) -> bool:
         """Whether a node that is up has enough left for one pod more."""
         return name not in self.down and self.held[name].plus(needs).fits(self.nodes[name])
 
@@ -136,7 +136,7 @@ class Room:
         """A step begins: this is what the nodes had before it."""
         self._before, self._down_before = dict(self.held), set(self.down)
 
-    def had_room(self, name: str, needs: Needs) -> bool:
+    def had_room(self, name: str, needs: PodNeeds) -> bool:
         """Whether a node had room before this step, for one pod more each time it is asked."""
         if name in self._down_before:
             return False
@@ -153,7 +153,7 @@ class Room:
                 found.update(keys)
         return found
 
-    def after_evicting(self, running: Sequence[tuple[str, Needs]]) -> set[str]:
+    def after_evicting(self, running: Sequence[tuple[str, PodNeeds]]) -> set[str]:
         """Return the pods that wait but had room without those of lower priority in `running`."""
         found: set[str] = set()
         for needs, keys in self.waiting.items():

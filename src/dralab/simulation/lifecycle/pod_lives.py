@@ -1,9 +1,9 @@
 """The life of pods, from their arrival to their end, and what nodes that go down do to it.
 
 One implementation for the engines that act pods out themselves (`gpu`, `external`); an engine says
-in a `Site` what becomes of its own nodes and objects. A life is a list of stages, and what a pod
-waits for is data (its `stage`, and an entry of the agenda): so a run can be written down between
-any two of them and resumed, which generators could not be.
+in a `LifecycleHost` what becomes of its own nodes and objects. A life is a list of stages, and what
+a pod waits for is data (its `stage`, and an entry of the agenda): so a run can be written down
+between any two of them and resumed, which generators could not be.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 from dralab.kernel.events import BEGINNING, ENDING
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.delays import Delays, Stream
-from dralab.simulation.lifecycle.model import Circumstances, Stage
+from dralab.simulation.lifecycle.model import RunConditions, Stage
 from dralab.simulation.lifecycle.outages import NodeFaults
 from dralab.simulation.lifecycle.tasks import TaskRecord
 
@@ -20,7 +20,7 @@ Task = TypeVar("Task", bound=TaskRecord)
 Task_contra = TypeVar("Task_contra", bound=TaskRecord, contravariant=True)
 
 
-class Site(Protocol[Task_contra]):
+class LifecycleHost(Protocol[Task_contra]):
     """The nodes and objects of an engine."""
 
     def submit(self, task: Task_contra) -> None:
@@ -56,15 +56,15 @@ class Site(Protocol[Task_contra]):
         ...
 
 
-class Lives(Generic[Task]):
+class PodLives(Generic[Task]):
     """All pods of a run, by their keys; `begin` is the time of the clock when the run begins."""
 
     def __init__(
         self,
-        site: Site[Task],
+        site: LifecycleHost[Task],
         agenda: Agenda,
         tasks: Mapping[str, Task],
-        how: Circumstances,
+        how: RunConditions,
         stream: Stream,
     ) -> None:
         self.site = site
@@ -90,7 +90,7 @@ class Lives(Generic[Task]):
     def plan(self, nodes: Iterable[str], begin: int = 0) -> None:
         """Put down all arrivals and outages."""
         for key, task in sorted(self.tasks.items(), key=lambda item: item[1].pod.arrives):
-            self.agenda.add(begin + task.pod.arrives, BEGINNING, "arrive", key)
+            self.agenda.schedule(begin + task.pod.arrives, BEGINNING, "arrive", key)
         self.faults.plan(self.how.faults, begin)
         self.faults.plan_random(nodes)
 
@@ -140,7 +140,7 @@ class Lives(Generic[Task]):
         if length is not None:
             when = self.agenda.now() + length
             priority = BEGINNING if task.state == "Bound" else ENDING
-            task.next = self.agenda.add(when, priority, "stage", task.pod.key)
+            task.next = self.agenda.schedule(when, priority, "stage", task.pod.key)
 
     def _stage_over(self, key: str) -> None:
         task = self.tasks[key]

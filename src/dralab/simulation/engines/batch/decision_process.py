@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dralab.simulation.engines.batch import protocol
-from dralab.simulation.engines.batch.messages import Beginning, Ended, JobState, News, Scheduler
+from dralab.simulation.engines.batch.messages import (
+    BatchEvents,
+    JobEnd,
+    JobScheduler,
+    JobState,
+    SimulationBegins,
+)
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import parse
 from dralab.simulation.json_input import is_number, nanoseconds
@@ -27,10 +33,10 @@ STATES: Final[Mapping[str, JobState]] = {
 }
 
 
-class DecisionSide:
+class DecisionProcess:
     """Hears messages and answers with what a scheduler decides."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: JobScheduler) -> None:
         self.scheduler = scheduler
         self.jobs: dict[str, Job] = {}
         self.held: dict[str, int] = {}
@@ -59,7 +65,7 @@ class DecisionSide:
             return {"now": message["now"], "events": []}
         if not self.begun:
             raise DecisionError("sent events before SIMULATION_BEGINS", scheduler="Batsim")
-        answer = self.scheduler.decide(News(now=now, **heard))
+        answer = self.scheduler.decide(BatchEvents(now=now, **heard))
         for decision in answer.decisions:
             job, machines = getattr(decision, "job", None), getattr(decision, "machines", 0)
             if job is not None:
@@ -80,7 +86,7 @@ class DecisionSide:
             if kind == "SIMULATION_BEGINS":
                 if self.begun:
                     raise DecisionError("began twice", scheduler="Batsim")
-                self.scheduler.begin(Beginning(platform=_platform(data), workloads=()))
+                self.scheduler.begin(SimulationBegins(platform=_platform(data), workloads=()))
                 self.begun = True
             elif kind == "SIMULATION_ENDS":
                 self.over = True
@@ -123,13 +129,13 @@ class DecisionSide:
             case _:
                 add("unknown", {"type": kind, **data})
 
-    def _ended(self, data: Mapping[str, Any], at: int) -> Ended:
+    def _ended(self, data: Mapping[str, Any], at: int) -> JobEnd:
         key = str(data.get("job_id"))
         if key not in self.jobs:
             raise DecisionError(f"ended job {key!r}, which it never submitted", scheduler="Batsim")
         state = STATES.get(str(data.get("job_state") or data.get("status")), "COMPLETED_FAILED")
         machines = parse(str(data["alloc"])) if data.get("alloc") else self.held.get(key, 0)
-        return Ended(self.jobs[key], state, int(data.get("return_code") or 0), machines, at)
+        return JobEnd(self.jobs[key], state, int(data.get("return_code") or 0), machines, at)
 
 
 def _time(value: Any) -> int:

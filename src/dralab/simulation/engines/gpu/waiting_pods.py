@@ -13,32 +13,32 @@ import numpy as np
 
 from dralab.simulation.engines.gpu.cluster import GpuCluster
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.workloads.openb import Shape
+from dralab.simulation.workloads.openb import PodRequest
 
 
-class Class(NamedTuple):
+class PodClass(NamedTuple):
     """What makes pods alike; `gang` is set for each gang alone."""
 
     priority: int
     queue: str
-    shape: Shape
+    request: PodRequest
     memory: int
     gang: str
 
 
-class Waiting:
+class WaitingPodClasses:
     """The queue: by priority, then by arrival."""
 
     def __init__(self) -> None:
-        self._classes: dict[Class, list[tuple[int, Pod]]] = {}
+        self._classes: dict[PodClass, list[tuple[int, Pod]]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, number: int, pod: Pod) -> Class:
+    def add_pod(self, number: int, pod: Pod) -> PodClass:
         """Put a pod in; `number` is its place among equals (the first arrival is the lowest)."""
-        kind = Class(pod.priority, pod.queue, pod.shape, pod.memory, pod.gang)
+        kind = PodClass(pod.priority, pod.queue, pod.request, pod.memory, pod.gang)
         heapq.heappush(self._classes.setdefault(kind, []), (number, pod))
         self._count += 1
         return kind
@@ -49,16 +49,18 @@ class Waiting:
             for _, pod in members:
                 yield pod
 
-    def members(self, kind: Class) -> list[Pod]:
+    def members(self, kind: PodClass) -> list[Pod]:
         """Return the pods of a class, first arrival first."""
         return [pod for _, pod in sorted(self._classes.get(kind, []))]
 
-    def worth_trying(self, cluster: GpuCluster, nodes: Iterable[int]) -> list[Class]:
+    def worth_trying(self, cluster: GpuCluster, nodes: Iterable[int]) -> list[PodClass]:
         """Return the classes that fit one of the nodes, were it alone (of a gang: one pod)."""
         classes = list(self._classes)
         if not classes:
             return []
-        rows = np.array([(k.shape.cpu, k.memory, k.shape.milli, k.shape.gpus) for k in classes])
+        rows = np.array(
+            [(k.request.cpu, k.memory, k.request.milli, k.request.gpus) for k in classes]
+        )
         fits = np.zeros(len(classes), dtype=bool)
         for node in sorted(set(nodes)):
             if cluster.down[node]:
@@ -74,7 +76,7 @@ class Waiting:
         return [kind for kind, able in zip(classes, fits, strict=True) if able]
 
     def round(
-        self, kinds: Iterable[Class], attempt: Callable[[list[Pod]], bool], *, blocking: bool
+        self, kinds: Iterable[PodClass], attempt: Callable[[list[Pod]], bool], *, blocking: bool
     ) -> int:
         """Try pods in order until the first failure of their class; return how many were taken.
 

@@ -11,7 +11,7 @@ Progress = Callable[[int, int, int], None]
 Stop = Callable[[], bool]
 
 
-class Engine(Protocol):
+class ScenarioRun(Protocol):
     """A run of a scenario."""
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
