@@ -31,7 +31,7 @@ def controllers(connection: Connection, without: str) -> None:
     from dralab.runtime.client import serves
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
-    from dralab.runtime.resources import SCHEDULING_CONTEXTS
+    from dralab.runtime.resources import DEVICE_POOLS, SCHEDULING_CONTEXTS
 
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     unknown = sorted(set(left_out) - set(registry.CONTROLLERS))
@@ -44,7 +44,9 @@ def controllers(connection: Connection, without: str) -> None:
     engine = LiveEngine(name="controllers", workers=4)
     manager = Manager(engine, client, Randomness.from_system())
     classic = serves(client, SCHEDULING_CONTEXTS)
-    kinds = kinds_of(("v1", "classic")) if classic else None
+    kinds = None
+    if classic or serves(client, DEVICE_POOLS):
+        kinds = kinds_of(("v1", "classic") if classic else ("v1",))
     registry.assemble(manager, without=left_out, kinds=kinds, ca=client.access.ca or "")
     if classic and registry.CLAIMS not in left_out:
         ClassicClaims(manager)

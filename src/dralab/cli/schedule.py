@@ -99,7 +99,7 @@ def schedule(
         if isinstance(placement, PlacedPod):
             world.apply(placement)
             if server is not None:
-                server.write(placement)
+                server.write(placement, bind=not spec_of(pod).get("nodeName"))
     _report(results, output)
     sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
 

@@ -60,12 +60,16 @@ class Server:
         found += self._configs(found)
         return [self._read(item) for item in found]
 
-    def write(self, placed: PlacedPod) -> None:
-        """Write claims' status and bind the pod. An ApiError becomes a ClickException."""
+    def write(self, placed: PlacedPod, *, bind: bool = True) -> None:
+        """Write claims' status and bind the pod. An ApiError becomes a ClickException.
+
+        Without `bind` for a pod that has its node already.
+        """
         try:
             for item in placed.claims:
                 self._write_claim(item)
-            self._bind(placed)
+            if bind:
+                self._bind(placed)
         except ApiError as error:
             raise click.ClickException(f"the server refused the request: {error.message}") from None
 

@@ -1,16 +1,19 @@
 """Pods that nobody will end: on nodes that are gone, finished long ago, deleted before they ran.
 
-Source: kube-controller-manager's podgc controller.
+Source: kube-controller-manager's podgc controller. A node of k8srm may be known from its
+DevicePools alone.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
+from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import NODES, PODS
+from dralab.runtime.resources import DEVICE_POOLS, NODES, PODS
 from dralab.values.json_types import JsonDict
 
 PERIOD: Final = 20 * SECOND
@@ -19,13 +22,21 @@ MOST_FINISHED: Final = 12_500
 
 
 class PodGarbage:
-    """Looks every 20 seconds; a node must be missing for 40 before its pods go."""
+    """Looks every 20 seconds; a node must be missing for 40 before its pods go.
 
-    def __init__(self, manager: Manager) -> None:
+    `kinds` are those of the server, where they are known.
+    """
+
+    def __init__(self, manager: Manager, kinds: Kinds | None = None) -> None:
         self.manager = manager
         self.client = manager.client
         self.pods = manager.cache(PODS)
         self.nodes = manager.cache(NODES)
+        self._device_pools: Iterable[JsonDict] = ()
+        path = (DEVICE_POOLS.group, DEVICE_POOLS.version, DEVICE_POOLS.plural)
+        if kinds is not None and kinds.get(*path) is not None:
+            device_pools = self._device_pools = manager.cache(DEVICE_POOLS)
+            device_pools.subscribe(self._node)
         self._missing: dict[str, int] = {}
         # Looking at all pods is for when there may be something to find.
         self._due = True
@@ -51,6 +62,7 @@ class PodGarbage:
         if not self._due:
             return
         now = self.manager.engine.clock.now()
+        described = {item["spec"].get("nodeName") for item in self._device_pools}
         finished: list[JsonDict] = []
         missing: dict[str, int] = {}
         for pod in self.pods:
@@ -61,7 +73,12 @@ class PodGarbage:
                 if is_deleting(pod):
                     self._delete(pod)
                 continue
-            if self.nodes.get(Key("", node)) is None:
+            if self.nodes.get(Key("", node)) is not None:
+                continue
+            if node in described:
+                if is_deleting(pod):  # no kubelet will end it
+                    self._delete(pod)
+            else:
                 since = missing.setdefault(node, self._missing.get(node, now))
                 if now - since >= QUARANTINE:
                     self._delete(pod, orphaned=True)

@@ -67,6 +67,7 @@ def assemble(
     by_kind: Mapping[str, Callable[[], Any]] = {
         "garbage-collector-controller": lambda: GarbageCollector(manager, kinds),
         "namespace-controller": lambda: Namespaces(manager, kinds),
+        "pod-garbage-collector-controller": lambda: PodGarbage(manager, kinds),
         "serviceaccount-controller": lambda: ServiceAccounts(manager, ca=ca),
     }
     return [

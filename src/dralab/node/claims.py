@@ -12,11 +12,16 @@ from dralab.api.status import ApiError
 from dralab.contracts.plugin import ClaimRef, PluginError, Prepared, PreparedDevice
 from dralab.node.checkpoint import ClaimInfo, NoCheckpoint, NodeCheckpoint
 from dralab.node.plugins import Plugins
-from dralab.objects.claims import claims_by_entry, extended_claim, made_claims
+from dralab.objects.claims import (
+    claims_by_entry,
+    extended_claim,
+    has_device_claims,
+    made_claims,
+)
 from dralab.objects.metadata import key_of, owner_uids, status_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
-from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS
+from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS
 from dralab.values.json_types import JsonDict, JsonObject
 
 Done = Callable[[str], None]
@@ -285,6 +290,11 @@ class ClaimsOfNode:
         With each, the drivers that gave it devices, and what a classic allocation tells them.
         """
         key = key_of(pod)
+        if has_device_claims(pod):
+            from dralab.prototypes.k8srm.pod_claims import unready  # with its CEL: rare and large
+
+            if problem := unready(pod, self._device_claim):
+                raise _Refused(problem)
         made = made_claims(pod)
         names: dict[str, _Found] = {}
         classic: set[str] = set()
@@ -306,6 +316,14 @@ class ClaimsOfNode:
             self._checked(pod, name, generated=each.generated, classic=each.entry in classic)
             for name, each in names.items()
         ]
+
+    def _device_claim(self, namespace: str, name: str) -> JsonDict | None:
+        try:
+            return self.client.get(DEVICE_CLAIMS, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise _Refused(f"fetch DeviceClaim {name}: {error.message}") from error
+            return None
 
     def _checked(
         self, pod: JsonDict, name: str, *, generated: bool, classic: bool

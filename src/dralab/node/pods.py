@@ -15,7 +15,7 @@ from dralab.node.node_context import NodeContext
 from dralab.node.probing import probe
 from dralab.node.running import Probing, RunningContainer
 from dralab.node.statuses import PodEnd, conditions
-from dralab.objects.claims import uses_claims
+from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -45,7 +45,7 @@ class PodLife:
         self.begun = node.clock.now()
         self.started = status.get("startTime") or rfc3339(self.begun)
         self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
-        self.prepared = not uses_claims(pod)
+        self.prepared = not (uses_claims(pod) or has_device_claims(pod))
         self.preparing = False
         self.released = False
         self.releasing = False

@@ -75,6 +75,11 @@ def is_shared(entry: JsonObject, group: JsonObject) -> bool:
     )
 
 
+def has_device_claims(pod: JsonObject) -> bool:
+    """Return whether a pod asks for devices as k8srm does, which today's scheduler cannot give."""
+    return bool(spec_of(pod).get("deviceClaims"))
+
+
 def classic_sources(pod: JsonObject) -> dict[str, dict[str, str]]:
     """Return where a pod's classic entries (with a `source`) come from, by their names."""
     return {

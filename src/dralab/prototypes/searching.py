@@ -51,9 +51,9 @@ class SearchedCluster(ABC):
         return [item for key, item in self.objects.items() if key[:2] == (api_version, kind)]
 
     def nodes(self) -> list[str]:
-        """Return the names of all nodes, sorted: of Node objects, or those that pools name."""
+        """Return the names of all nodes, sorted: of Node objects, and those that pools name."""
         named = {key[3] for key in self.objects if key[:2] == ("v1", "Node")}
-        return sorted(named or self.pool_nodes() - {""}) or [""]
+        return sorted(named | self.pool_nodes() - {""}) or [""]
 
     def apply(self, placed: PlacedPod) -> None:
         """Take a placement as done."""

@@ -39,6 +39,9 @@ TAINT_RULES: Final = Resource("resource.k8s.io", "v1", "devicetaintrules", names
 POOL_STATUS_REQUESTS: Final = Resource(
     "resource.k8s.io", "v1alpha3", "resourcepoolstatusrequests", namespaced=False
 )
+# k8srm, which every dralab serves and no other server.
+DEVICE_POOLS: Final = Resource("devmgmtproto.k8s.io", "v1alpha1", "devicepools", namespaced=False)
+DEVICE_CLAIMS: Final = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclaims")
 # Classic DRA, where a cluster serves that profile.
 CLASSIC_CLASSES: Final = Resource(
     "resource.k8s.io", "v1alpha2", "resourceclasses", namespaced=False

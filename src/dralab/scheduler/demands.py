@@ -13,6 +13,7 @@ import orjson
 from dralab.objects.claims import (
     allocation_of,
     consumers_of,
+    has_device_claims,
     is_reserved_for,
     is_shared,
     made_claims,
@@ -70,6 +71,10 @@ class Blocked:
 
 
 NOTHING_WANTED: Final = Demand()
+NOT_OURS: Final = (
+    "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
+    "run `dralab schedule --kubeconfig FILE --namespace {} {}`"
+)
 
 
 class Demands:
@@ -103,6 +108,8 @@ class Demands:
 
     def of(self, pod: PodInfo) -> Demand | Blocked:
         """Return what a pod demands, or why it cannot be tried."""
+        if has_device_claims(pod.obj):
+            return Blocked(NOT_OURS.format(pod.key.namespace, pod.key.name))
         extended = self._extended(pod)
         volumes: VolumeDemand | None = None
         if pod.volume_claims and self._volumes is not None:

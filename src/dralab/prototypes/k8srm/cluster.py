@@ -15,6 +15,7 @@ from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.k8srm.kinds import API_VERSION
 from dralab.prototypes.k8srm.model import ConfigRef, K8srmClaim, K8srmPool, PodEntry
 from dralab.prototypes.k8srm.normalize import MAX_CONFIGS
+from dralab.prototypes.k8srm.pod_claims import claim_name
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
@@ -93,15 +94,12 @@ class K8srmCluster(SearchedCluster):
             spec = reading.shorthand(entry.name, entry.source)
         else:
             spec = copied(dict(entry.spec))
-        name = "-".join(
-            part for part in (pod, entry.name, claim_reader.suffix(namespace, pod)) if part
-        )
         owner = self._owner(pod, namespace)
         item: JsonDict = {
             "apiVersion": API_VERSION,
             "kind": "DeviceClaim",
             "metadata": {
-                "name": name,
+                "name": claim_name(entry, pod, namespace),
                 "namespace": namespace,
                 **{k: v for k, v in entry.metadata.items() if v},
                 "ownerReferences": [owner],
