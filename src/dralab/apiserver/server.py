@@ -6,6 +6,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.settings import AuthenticationSettings
+from dralab.apiserver.authorization.modes import authorizer_of
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
@@ -19,6 +20,8 @@ from dralab.kernel.randomness import Randomness
 
 class ApiServer:
     """What stands behind an `AsgiApp`; without one, the server of simulations and unit tests.
+
+    `authorization` are modes of `authorization.modes`; without one everybody may do everything.
 
     >>> from dralab.apiserver.storage import MemoryStore
     >>> server = ApiServer(MemoryStore())
@@ -41,6 +44,7 @@ class ApiServer:
         networks: Sequence[Network] = LOOPBACK,
         accept_hosts: Sequence[str] = (),
         event_ttl: int = TTL,
+        authorization: Sequence[str] = (),
     ) -> None:
         clock = clock or WallClock()
         self.store = store
@@ -53,6 +57,7 @@ class ApiServer:
             admission=built_in_admission(service_accounts=service_accounts),
             features=features,
         )
+        self.resources.context.authorizer = authorizer_of(authorization, store)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         settings = authentication or AuthenticationSettings()

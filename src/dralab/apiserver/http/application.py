@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
@@ -17,7 +16,7 @@ import orjson
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.chain import Authentication, is_added_by_browsers
-from dralab.apiserver.http import bodies, negotiation, routing
+from dralab.apiserver.http import access, bodies, negotiation, routing
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
 from dralab.apiserver.http.guard import Guard, name_of
 from dralab.apiserver.http.messages import (
@@ -31,7 +30,16 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.pages import Pages, ServerVersion
-from dralab.apiserver.http.routing import NoSuchGroup, Route
+from dralab.apiserver.http.routing import (
+    COLLECTION_VERBS,
+    NO_QUERY,
+    OBJECT_VERBS,
+    SUBRESOURCE_VERBS,
+    NoSuchGroup,
+    Route,
+    is_watch,
+    query_of,
+)
 from dralab.apiserver.resources.context import key_of, shown
 from dralab.apiserver.resources.options import (
     ListOptions,
@@ -60,7 +68,6 @@ if TYPE_CHECKING:
 
 JSON: Final = (("Content-Type", "application/json"),)
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
-NO_QUERY: Final[Query] = {}
 PATCHES: Final[Mapping[str, PatchType]] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -70,16 +77,6 @@ PATCHES: Final[Mapping[str, PatchType]] = {
 CUSTOM_PATCHES: Final = (
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
 )
-COLLECTION_VERBS: Final = {
-    "GET": "list",
-    "HEAD": "list",
-    "POST": "create",
-    "DELETE": "deletecollection",
-}
-OBJECT_VERBS: Final = {
-    "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
-}  # fmt: skip
-SUBRESOURCE_VERBS: Final = {**OBJECT_VERBS, "POST": "create"}
 # Kinds whose deletion answers with the object even when it is gone.
 SHOWN_WHEN_DELETED: Final = frozenset(
     {
@@ -206,12 +203,23 @@ class Application:
         return self.authentication.user_of(request.headers, request.certificate)
 
     def _answer(self, request: HttpRequest, user: User) -> Answer:
-        self.resources.context.catch_up()
+        context = self.resources.context
+        context.catch_up()
+        authorizer = None if user.is_superuser else context.authorizer
         parts = routing.segments_of(request.path)
         depth = len(parts)
         if (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis"):
-            route = routing.route(parts, self.resources.kinds)
+            try:
+                route = routing.route(parts, self.resources.kinds)
+            except (ApiError, NoSuchGroup):
+                if authorizer is not None:
+                    access.check_unknown(authorizer, request, parts, user)
+                raise
+            if authorizer is not None:
+                access.check_route(authorizer, request, route, user)
             return self._resource(request, route, user)
+        if authorizer is not None:
+            access.check_path(authorizer, request, parts, user)
         return self.pages.answer(request, parts)
 
     def _resource(self, request: HttpRequest, route: Route, user: User) -> Answer:
@@ -538,18 +546,6 @@ def _check_brief(request: HttpRequest, weight: int) -> None:
 def _times(form: AnswerForm) -> int:
     """Return how many times as long as reading JSON it takes to write a form."""
     return YAML_WRITTEN if form.encoding == "yaml" else 1
-
-
-@lru_cache(maxsize=4096)
-def query_of(text: str) -> Query:
-    """Return the parameters of a query; values are kept as lists."""
-    return parse_qs(text, keep_blank_values=True) if text else NO_QUERY
-
-
-def is_watch(query: Query) -> bool:
-    """Return whether a list is to be a watch."""
-    values = query.get("watch")
-    return values is not None and values[0] not in {"0", "false", "False", "f", "F", "FALSE"}
 
 
 def form_for(request: HttpRequest, *, listing: bool) -> AnswerForm:

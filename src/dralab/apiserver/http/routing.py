@@ -1,13 +1,26 @@
-"""Paths of the API: which kind, which object, which subresource."""
+"""Paths and queries of the API: which kind, which object, which subresource, which verb."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
+from dralab.apiserver.resources.options import Query
 
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
+NO_QUERY: Final[Query] = {}
+COLLECTION_VERBS: Final = {
+    "GET": "list",
+    "HEAD": "list",
+    "POST": "create",
+    "DELETE": "deletecollection",
+}
+OBJECT_VERBS: Final = {
+    "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
+}  # fmt: skip
+SUBRESOURCE_VERBS: Final = {**OBJECT_VERBS, "POST": "create"}
 
 
 @dataclass(slots=True)
@@ -80,3 +93,15 @@ def route(parts: list[str], kinds: Kinds) -> Route:
     if len(rest) > 3 and subresource != "proxy":
         raise not_found()
     return Route(kind, namespace, name, subresource, "/".join(rest[3:]), watch)
+
+
+@lru_cache(maxsize=4096)
+def query_of(text: str) -> Query:
+    """Return the parameters of a query; values are kept as lists."""
+    return parse_qs(text, keep_blank_values=True) if text else NO_QUERY
+
+
+def is_watch(query: Query) -> bool:
+    """Return whether a list is to be a watch."""
+    values = query.get("watch")
+    return values is not None and values[0] not in {"0", "false", "False", "f", "F", "FALSE"}

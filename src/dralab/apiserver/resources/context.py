@@ -10,6 +10,7 @@ from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.authentication.chain import Authentication
+from dralab.apiserver.authorization.attributes import Authorizer
 from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.tokens import TokenIssuer
@@ -30,7 +31,8 @@ class Context:
     """The parts of a server that the verbs use.
 
     `rules` says what each kind's objects must be; `admission` is asked in order about every
-    write. `managed_fields` can be switched off where nobody reads them.
+    write. `managed_fields` can be switched off where nobody reads them. `authorizer` decides who
+    may do what; without one everybody may do everything.
     """
 
     store: Store
@@ -40,6 +42,7 @@ class Context:
     rules: Rules
     admission: list[Admission] = field(default_factory=list)
     managed_fields: bool = True
+    authorizer: Authorizer | None = None
     on_kinds_changed: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,144 @@
+"""Authorizers put together: the modes of a server, asked in their order until one decides.
+
+Source: k8s.io/apiserver `authorization/union`, `authorization/authorizerfactory`;
+k8s.io/kubernetes `pkg/kubeapiserver/authorizer`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from dralab.apiserver.authorization.attributes import (
+    ALLOWED,
+    Attributes,
+    Authorizer,
+    Decision,
+    RuleList,
+)
+from dralab.apiserver.authorization.rbac import COLLECTIONS, RbacAuthorizer, RoleIndex
+from dralab.apiserver.storage import Change, Key, Store
+from dralab.apiserver.users import User
+
+MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
+
+
+class AlwaysAllow:
+    """Everybody may do everything."""
+
+    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
+        """Allow it."""
+        return ALLOWED
+
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
+        """Return the rule that allows everything."""
+        return RuleList(
+            resource_rules=[{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            non_resource_rules=[{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        )
+
+
+class AlwaysDeny:
+    """Nobody may do anything, apart from superusers."""
+
+    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
+        """Do not allow it."""
+        return Decision("no opinion", "Everything is forbidden.")
+
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
+        """Return no rules."""
+        return RuleList()
+
+
+class Union:
+    """Several authorizers: the first that allows or denies decides. Superusers may do all."""
+
+    def __init__(self, authorizers: Sequence[Authorizer]) -> None:
+        self.authorizers = tuple(authorizers)
+
+    def authorize(self, attributes: Attributes) -> Decision:
+        """Return the first decision; without one, all that the authorizers say about it."""
+        if attributes.user.is_superuser:
+            return ALLOWED
+        reasons, errors = [], []
+        for authorizer in self.authorizers:
+            decision = authorizer.authorize(attributes)
+            if decision.verdict != "no opinion":
+                return decision
+            reasons += [decision.reason] if decision.reason else []
+            errors += [decision.error] if decision.error else []
+        return Decision("no opinion", "\n".join(reasons), _joined(errors))
+
+    def rules_for(self, user: User, namespace: str) -> RuleList:
+        """Return the rules of all of them."""
+        found = [authorizer.rules_for(user, namespace) for authorizer in self.authorizers]
+        return RuleList(
+            resource_rules=[rule for each in found for rule in each.resource_rules],
+            non_resource_rules=[rule for each in found for rule in each.non_resource_rules],
+            incomplete=any(each.incomplete for each in found),
+            error=_joined([each.error for each in found if each.error]),
+        )
+
+
+def _joined(errors: Sequence[str]) -> str:
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
+
+
+class ModeError(ValueError):
+    """An authorization mode that there is not, or one that is given twice."""
+
+
+def parse_modes(text: str) -> tuple[str, ...]:
+    """Return the modes of a comma-separated list, as kube-apiserver's flag has them. ModeError.
+
+    >>> parse_modes("Node,RBAC")
+    ('Node', 'RBAC')
+    """
+    found = tuple(mode.strip() for mode in text.split(",") if mode.strip())
+    for mode in found:
+        if mode not in MODES:
+            raise ModeError(
+                f'authorization-mode "{mode}" is not a valid mode: choose from {", ".join(MODES)}'
+            )
+        if found.count(mode) > 1:
+            raise ModeError(f'authorization-mode "{mode}" is given twice')
+    if not found:
+        raise ModeError(f"at least one authorization-mode must be given: {', '.join(MODES)}")
+    return found
+
+
+def authorizer_of(modes: Sequence[str], store: Store) -> "Authorizer | None":
+    """Return what decides in these modes; None where everybody may do everything."""
+    if not modes or tuple(modes) == ("AlwaysAllow",):
+        return None
+    made: dict[str, Callable[[Store], Authorizer]] = {
+        "AlwaysAllow": lambda _: AlwaysAllow(),
+        "AlwaysDeny": lambda _: AlwaysDeny(),
+        "RBAC": rbac_of,
+    }
+    return Union([made[mode](store) for mode in modes if mode in made])
+
+
+def rbac_of(store: Store) -> RbacAuthorizer:
+    """Return RBAC by the roles and bindings of a store, which follows their changes."""
+    index = RoleIndex()
+    follow(store, COLLECTIONS, index.put)
+    return RbacAuthorizer(index)
+
+
+def follow(
+    store: Store,
+    resources: Sequence[str],
+    put: Callable[[Key, Mapping[str, Any] | None], None],
+) -> None:
+    """Tell `put` of the objects of some collections, and of every change once it is durable."""
+    wanted = frozenset(resources)
+
+    def tell(changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.key.resource in wanted:
+                put(change.key, None if change.after is None else change.after.value)
+
+    with store.lock:
+        store.subscribe(tell)
+        for resource in resources:
+            for stored in store.list(resource).items:
+                put(stored.key, stored.value)

@@ -1,0 +1,126 @@
+"""What a request wants to do, as an authorizer is asked about it.
+
+It is read from the route that the request takes, so that nothing is served that another reading
+of the path was allowed to do.
+
+Source: k8s.io/apiserver `endpoints/request` (RequestInfo), `endpoints/filters` (authorization).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from dralab.api.status import ApiError
+from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.http.routing import (
+    COLLECTION_VERBS,
+    NAMESPACE_SUBRESOURCES,
+    OBJECT_VERBS,
+    SUBRESOURCE_VERBS,
+    Route,
+    is_watch,
+    query_of,
+)
+from dralab.apiserver.resources.selectors import parse_fields
+from dralab.apiserver.users import User
+
+# A WebSocket begins with a GET and does what a POST does.
+STREAMS: Final = frozenset({"exec", "attach", "portforward"})
+
+
+def check_route(authorizer: Authorizer, request: HttpRequest, route: Route, user: User) -> None:
+    """Raise Forbidden where a user may not do what a request asks of a resource. ApiError."""
+    wanted = of_route(request, route, user)
+    check(authorizer, wanted)
+    if wanted.verb == "get" and wanted.resource == "pods" and wanted.subresource in STREAMS:
+        check(authorizer, replace(wanted, verb="create"))
+
+
+def check_path(
+    authorizer: Authorizer, request: HttpRequest, parts: Sequence[str], user: User
+) -> None:
+    """Raise Forbidden where a user may not use a path that leads to no resource. ApiError."""
+    check(
+        authorizer,
+        Attributes(user=user, verb=request.method.lower(), path="/" + "/".join(parts)),
+    )
+
+
+def check(authorizer: Authorizer, wanted: Attributes) -> None:
+    """Raise Forbidden where something may not be done. ApiError."""
+    decision = authorizer.authorize(wanted)
+    if not decision.allowed:
+        raise forbidden(wanted, decision)
+
+
+def of_route(request: HttpRequest, route: Route, user: User) -> Attributes:
+    """Return what a request wants to do with a resource."""
+    kind, name, namespace = route.kind, route.name, route.namespace
+    fields: tuple[tuple[str, str], ...] = ()
+    if route.subresource:
+        verb = SUBRESOURCE_VERBS.get(request.method, "")
+    elif name:
+        verb = OBJECT_VERBS.get(request.method, "")
+    elif (verb := COLLECTION_VERBS.get(request.method, "")) in {"list", "deletecollection"}:
+        query = query_of(request.query)
+        fields = _fields(query.get("fieldSelector", [""])[0])
+        if verb == "list":
+            verb = "watch" if is_watch(query) else verb
+            name = dict(fields).get("metadata.name", "")
+    if route.watch:
+        verb = "watch"
+    if kind.plural == "namespaces" and not kind.group and route.name:
+        namespace = route.name  # whoever may do something in a namespace may with itself
+    return Attributes(
+        user=user,
+        verb=verb,
+        group=kind.group,
+        version=kind.version,
+        resource=kind.plural,
+        subresource=route.subresource,
+        namespace=namespace,
+        name=name,
+        fields=fields,
+    )
+
+
+def check_unknown(
+    authorizer: Authorizer, request: HttpRequest, parts: Sequence[str], user: User
+) -> None:
+    """Raise Forbidden for a resource that there is not: who may do all hears that. ApiError."""
+    group, rest = ("", parts[1:]) if parts[0] == "api" else (parts[1], parts[2:])
+    version, rest = rest[0], rest[1:]
+    watch = rest[0] == "watch" and len(rest) > 1
+    rest = rest[1:] if watch else rest
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    resource, name, subresource = (*rest[:3], "", "")[:3]
+    verbs = SUBRESOURCE_VERBS if subresource else OBJECT_VERBS if name else COLLECTION_VERBS
+    verb = "watch" if watch else verbs.get(request.method, "")
+    if verb == "list" and is_watch(query_of(request.query)):
+        verb = "watch"
+    check(
+        authorizer,
+        Attributes(
+            user=user,
+            verb=verb,
+            group=group,
+            version=version,
+            resource=resource,
+            subresource=subresource,
+            namespace=namespace,
+            name=name,
+        ),
+    )
+
+
+def _fields(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the parts of a field selector that ask for one value; none where it is malformed."""
+    try:
+        return tuple((term.field, term.value) for term in parse_fields(text) if term.wanted)
+    except ApiError:
+        return ()

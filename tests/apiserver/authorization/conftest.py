@@ -1,0 +1,8 @@
+import pytest
+
+from offices import Office
+
+
+@pytest.fixture
+def office():
+    return Office()
