@@ -3,14 +3,19 @@
 import pytest
 
 from dralab.objects.claims import (
+    PodClaim,
     allocation_of,
+    alternatives_of,
     claim_names,
     claims_by_entry,
     classic_claims_by_entry,
+    classic_pod_claims,
     consumers_of,
     is_reserved_for,
     is_shared,
     made_claims,
+    pod_claims,
+    requests_of,
     results_of,
     uses_claims,
 )
@@ -60,7 +65,7 @@ def test_a_pod_uses_claims_before_they_are_made():
     assert uses_claims(pod(MADE))
     assert uses_claims(pod(extended="e"))
     assert not uses_claims(pod())
-    assert made_claims(pod(MADE, made=None)) == {"made": None}
+    assert made_claims(pod(MADE, made=None)) == {"made": ""}
 
 
 def test_classic_entries_have_a_source():
@@ -79,8 +84,43 @@ def test_classic_entries_have_a_source():
     ],
 )
 def test_an_entry_of_the_group_is_the_groups(entry, shared):
-    assert is_shared(entry, {"spec": {"resourceClaims": [MADE]}}) is shared
-    assert not is_shared(entry, {"spec": {}})
+    (item,) = pod_claims(pod(entry))
+    assert is_shared(item, {"spec": {"resourceClaims": [MADE]}}) is shared
+    assert not is_shared(item, {"spec": {}})
+
+
+@pytest.mark.parametrize(
+    ("of", "item", "name"),
+    [
+        (pod(NAMED), PodClaim("named", "c", "", None, False), "c"),
+        (pod(MADE), PodClaim("made", "", "t", None, False), None),
+        (pod(MADE, made="p-made-x"), PodClaim("made", "", "t", "p-made-x", False), "p-made-x"),
+        (pod(MADE, made=None), PodClaim("made", "", "t", "", False), ""),
+        (pod(CLASSIC), PodClaim("old", "before", "", None, True), "before"),
+        (pod(CLASSIC_MADE), PodClaim("older", "", "t", None, True), None),
+    ],
+)
+def test_an_entry_says_where_its_claim_comes_from(of, item, name):
+    assert pod_claims(of) == [item]
+    assert item.name == name
+    assert classic_pod_claims(of) == ([item] if item.is_classic else [])
+
+
+@pytest.mark.parametrize(
+    ("request_", "alternatives"),
+    [
+        ({"name": "r", "exactly": {"count": 2}}, [{"count": 2}]),
+        (
+            {"name": "r", "firstAvailable": [{"name": "a"}, {"name": "b"}]},
+            [{"name": "a"}, {"name": "b"}],
+        ),
+        ({"name": "r"}, [{}]),
+    ],
+)
+def test_a_request_has_one_alternative_or_several(request_, alternatives):
+    assert list(alternatives_of(request_)) == alternatives
+    assert list(requests_of({"devices": {"requests": [request_]}})) == [request_]
+    assert list(requests_of({})) == []
 
 
 def test_a_claim_says_who_has_what():

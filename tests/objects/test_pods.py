@@ -2,9 +2,10 @@
 
 import pytest
 
-from dralab.objects.conditions import is_true, with_condition
+from dralab.objects.conditions import condition_status, is_true, with_condition
 from dralab.objects.metadata import controller_of, key_of, owner_reference, owner_uids
 from dralab.objects.pods import containers_of, group_of, is_finished, is_ready
+from dralab.objects.workloads import job_end
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,35 @@ def test_succeeded_and_failed_pods_are_finished(status, finished):
 )
 def test_a_pod_is_ready_by_its_condition(conditions, ready):
     assert is_ready({"status": {"conditions": conditions}}) is ready
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status"),
+    [
+        ([{"type": "Ready", "status": "True"}], "True"),
+        ([{"type": "Other", "status": "True"}, {"type": "Ready", "status": "Unknown"}], "Unknown"),
+        ([{"type": "Ready"}], ""),
+        ([], ""),
+        (None, ""),
+    ],
+)
+def test_a_condition_has_a_status_or_is_missing(conditions, status):
+    assert condition_status({"status": {"conditions": conditions}}, "Ready") == status
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ending"),
+    [
+        ([("Complete", "True")], "Complete"),
+        ([("Suspended", "True"), ("Failed", "True")], "Failed"),
+        ([("FailureTarget", "True"), ("Failed", "False")], None),
+        ([], None),
+    ],
+)
+def test_a_job_is_over_by_a_condition_that_is_true(conditions, ending):
+    told = [{"type": kind, "status": status} for kind, status in conditions]
+    found = job_end({"status": {"conditions": told}})
+    assert (found and found["type"]) == ending
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays():

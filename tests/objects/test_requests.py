@@ -4,7 +4,13 @@ from fractions import Fraction
 
 import pytest
 
-from dralab.objects.extended_resources import IMPLICIT, claim_spec, classes_by_resource
+from dralab.objects.extended_resources import (
+    IMPLICIT,
+    SYNTHETIC,
+    classes_by_resource,
+    synthetic_claim,
+)
+from dralab.objects.metadata import controller_of
 from dralab.objects.requests import (
     exact_limits,
     exact_requests,
@@ -150,6 +156,7 @@ def test_the_newest_class_provides_an_extended_resource(classes, provider):
 
 def test_the_claim_of_extended_resources_asks_container_by_container():
     pod = {
+        "metadata": {"name": "p", "uid": "u"},
         "spec": {
             "initContainers": [{"name": "init", "resources": {"limits": {"x.example/gpu": "1"}}}],
             "containers": [
@@ -160,12 +167,15 @@ def test_the_claim_of_extended_resources_asks_container_by_container():
                 {"name": "none", "resources": {"requests": {"x.example/gpu": "0"}}},
                 {"name": "other", "resources": {"requests": {"y.example/gpu": "1"}}},
             ],
-        }
+        },
     }
-    spec, mappings = claim_spec(pod, {"x.example/gpu": "gpu"})
+    claim, mappings = synthetic_claim(pod, {"x.example/gpu": "gpu"})
+    assert claim["metadata"]["generateName"] == "p-extended-resources-"
+    assert claim["metadata"]["annotations"] == {SYNTHETIC: "true"}
+    assert controller_of(claim)["uid"] == "u"
     assert [
         (item["name"], item["exactly"]["count"], item["exactly"]["deviceClassName"])
-        for item in spec["devices"]["requests"]
+        for item in claim["spec"]["devices"]["requests"]
     ] == [("container-0-request-0", 1, "gpu"), ("container-1-request-1", 2, "gpu")]
     assert mappings[1] == {
         "containerName": "main",

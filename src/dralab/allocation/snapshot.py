@@ -20,12 +20,14 @@ from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import Catalog
 from dralab.allocation.problem import Features, Node, Problem
 from dralab.allocation.selectors import CelEnvironment
-from dralab.objects.claims import is_shared
-from dralab.objects.extended_resources import claim_spec, classes_by_resource
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.claims import PodClaim, allocation_of, is_shared, pod_claims
+from dralab.objects.device_taints import rule_selects
+from dralab.objects.extended_resources import classes_by_resource, synthetic_claim
+from dralab.objects.metadata import spec_of
 from dralab.objects.nodes import NodeFilters, UnfitReason, is_unschedulable
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
+from dralab.objects.slices import devices_of, pool_of
 from dralab.objects.taints import UNSCHEDULABLE, tolerates
 from dralab.objects.workloads import KINDS, pods_of
 from dralab.values.json_types import JsonDict
@@ -34,7 +36,6 @@ from dralab.values.quantity import QuantityError
 
 DEFAULT_NAMESPACE: Final = "default"
 CLAIM_ELSEWHERE: Final = "node(s) cannot use the devices of an allocated claim"
-EXTENDED: Final = "extended-resources"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class Snapshot:
             if one is not None:
                 found.append(one)
         for key, claim in self.claims.items():
-            if key not in used and not _allocation(claim):
+            if key not in used and not allocation_of(claim):
                 found.append(Pending(kind="claim", namespace=key[0], name=key[1], claims=(claim,)))
         return found
 
@@ -127,8 +128,8 @@ class Snapshot:
             kind=pending.kind,
             namespace=pending.namespace,
             name=pending.name,
-            claims=tuple(claim for claim in claims if not _allocation(claim)),
-            allocated=tuple(claim for claim in claims if _allocation(claim)),
+            claims=tuple(claim for claim in claims if not allocation_of(claim)),
+            allocated=tuple(claim for claim in claims if allocation_of(claim)),
             pod=pending.pod,
             missing=pending.missing,
         )
@@ -245,13 +246,13 @@ class Snapshot:
         """Take it that these claims are as they are now: what they were given is in use."""
         for claim in claims:
             known = self.claims.get(_key(claim))
-            if known is None or not _allocation(known):
+            if known is None or not allocation_of(known):
                 self._hold(claim)
             self.claims[_key(claim)] = claim
 
     def _hold(self, claim: JsonDict) -> None:
         """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""
-        allocation = _allocation(claim)
+        allocation = allocation_of(claim)
         if allocation is not None and allocation.get("devices"):
             self.fleet.hold(allocation)
 
@@ -304,12 +305,12 @@ class Snapshot:
         return [*self.by_kind.get("Pod", ()), *made]
 
     def _of_pod(self, pod: JsonDict, used: set[tuple[str, str]]) -> Pending | None:
-        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        metadata = pod["metadata"]
         namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
         claims: list[JsonDict] = []
         missing = ""
-        for entry in spec.get("resourceClaims") or ():
-            found = self._claim_of(entry, namespace, self._owner(entry, pod, namespace))
+        for item in pod_claims(pod):
+            found = self._claim_of(item, namespace, self._owner(item, pod, namespace))
             if isinstance(found, str):
                 missing = missing or found
                 continue
@@ -326,13 +327,13 @@ class Snapshot:
             kind="pod",
             namespace=namespace,
             name=metadata["name"],
-            claims=tuple(claim for claim in claims if not _allocation(claim)),
-            allocated=tuple(claim for claim in claims if _allocation(claim)),
+            claims=tuple(claim for claim in claims if not allocation_of(claim)),
+            allocated=tuple(claim for claim in claims if allocation_of(claim)),
             pod=pod,
             missing=missing,
         )
 
-    def _owner(self, entry: JsonDict, pod: JsonDict, namespace: str) -> str:
+    def _owner(self, entry: PodClaim, pod: JsonDict, namespace: str) -> str:
         """Return after whom a claim made from a template is named: the pod, or its PodGroup.
 
         KEP-5729: an entry that equals one of the group is the group's, one claim for all.
@@ -344,12 +345,12 @@ class Snapshot:
                 return group if is_shared(entry, item) else own
         return own
 
-    def _claim_of(self, entry: JsonDict, namespace: str, owner: str) -> JsonDict | str:
+    def _claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | str:
         """Return the claim of a pod's entry, or what is missing."""
-        if entry.get("resourceClaimName"):
-            key = (namespace, entry["resourceClaimName"])
-            return self.claims.get(key) or f'resourceclaim "{key[1]}" not found'
-        wanted = (namespace, entry.get("resourceClaimTemplateName") or "")
+        if entry.claim:
+            named = self.claims.get((namespace, entry.claim))
+            return named or f'resourceclaim "{entry.claim}" not found'
+        wanted = (namespace, entry.template)
         for template in self.by_kind.get("ResourceClaimTemplate", ()):
             if _key(template) == wanted:
                 spec = template["spec"]
@@ -358,7 +359,7 @@ class Snapshot:
                     "kind": "ResourceClaim",
                     # A cluster would add five random characters.
                     "metadata": (spec.get("metadata") or {})
-                    | {"name": f"{owner}-{entry['name']}", "namespace": namespace},
+                    | {"name": f"{owner}-{entry.entry}", "namespace": namespace},
                     "spec": spec["spec"],
                 }
                 return self.claims.get(_key(made), made)
@@ -366,32 +367,23 @@ class Snapshot:
 
     def _extended(self, pod: JsonDict, namespace: str) -> JsonDict | None:
         """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""
-        spec, _ = claim_spec(pod, self.provided)
-        if not spec["devices"]["requests"]:
+        made, mappings = synthetic_claim(pod, self.provided)
+        if not mappings:
             return None
-        name = f"{pod['metadata']['name']}-{EXTENDED}"
-        made: JsonDict = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": spec,
-        }
+        # A cluster would add five random characters.
+        name = made["metadata"]["generateName"].removesuffix("-")
+        made["metadata"] = {"name": name, "namespace": namespace}
         return self.claims.get(_key(made), made)
 
 
 def _tainted(item: JsonDict, rules: Sequence[JsonDict]) -> JsonDict:
     """Return a slice with the taints of DeviceTaintRules among those of its devices."""
-    spec = item["spec"]
-    driver, pool = spec["driver"], spec["pool"]["name"]
+    spec, pool = item["spec"], pool_of(item)
     added: dict[str, list[JsonDict]] = {}
     for rule in rules:
-        chosen = rule["spec"].get("deviceSelector")
-        if chosen is None or chosen.get("driver", driver) != driver:
-            continue
-        if chosen.get("pool", pool) == pool:
-            for device in spec.get("devices") or ():
-                if chosen.get("device", device["name"]) == device["name"]:
-                    added.setdefault(device["name"], []).append(rule["spec"]["taint"])
+        for device in devices_of(item):
+            if rule_selects(rule, *pool, device["name"]):
+                added.setdefault(device["name"], []).append(rule["spec"]["taint"])
     if not added:
         return item
     devices = [
@@ -408,10 +400,6 @@ def _key(item: JsonDict) -> tuple[str, str]:
     return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
 
 
-def _allocation(claim: JsonDict) -> JsonDict | None:
-    return status_of(claim).get("allocation")
-
-
 def _quantities(pod: Mapping[str, Any]) -> str:
     """Return what keeps a pod's requests from being counted; empty where they are quantities."""
     try:
@@ -422,5 +410,5 @@ def _quantities(pod: Mapping[str, Any]) -> str:
 
 
 def _reaches(claim: JsonDict, node: Node) -> bool:
-    selector = (_allocation(claim) or {}).get("nodeSelector")
+    selector = (allocation_of(claim) or {}).get("nodeSelector")
     return selector is None or node_selector_accepts(selector, node.labels, node.name)

@@ -38,7 +38,7 @@ from dralab.allocation.problem import (
     Slice,
     SubRequest,
 )
-from dralab.objects.device_taints import DeviceTaint, DeviceToleration
+from dralab.objects.device_taints import DeviceTaint, DeviceToleration, rule_selects
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number, form_of, parse_any, render
 from dralab.values.version import Version
@@ -376,15 +376,12 @@ def _counters(wire: JsonObject) -> dict[str, Number]:
 def _tainted(
     devices: tuple[Device, ...], rule: JsonObject, driver: str, pool: str
 ) -> tuple[Device, ...]:
-    """Merge one DeviceTaintRule: an absent selector selects nothing, an empty one everything."""
-    chosen = rule["spec"].get("deviceSelector")
-    if chosen is None or chosen.get("driver") not in {None, driver}:
-        return devices
-    if chosen.get("pool") not in {None, pool}:
+    """Merge one DeviceTaintRule."""
+    if not rule_selects(rule, driver, pool):
         return devices
     taint = DeviceTaint.read(rule["spec"]["taint"])
     return tuple(
-        _with_taint(device, taint) if chosen.get("device") in {None, device.name} else device
+        _with_taint(device, taint) if rule_selects(rule, driver, pool, device.name) else device
         for device in devices
     )
 

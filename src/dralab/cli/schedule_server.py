@@ -7,6 +7,7 @@ import click
 
 from dralab.api.status import ApiError
 from dralab.cli.errors import Unusable
+from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import annotations_of
 from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import identity
@@ -106,9 +107,9 @@ class Server:
             annotations_of(claim).get(ENTRY): claim["metadata"]["name"] for claim in placed.claims
         }
         statuses = [
-            {"name": entry["name"], "resourceClaimName": made[entry["name"]]}
-            for entry in placed.pod["spec"].get("resourceClaims") or ()
-            if entry["name"] in made
+            {"name": item.entry, "resourceClaimName": made[item.entry]}
+            for item in pod_claims(placed.pod)
+            if item.entry in made
         ]
         if statuses:
             patch: JsonDict = {"status": {"resourceClaimStatuses": statuses}}

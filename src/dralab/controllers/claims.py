@@ -4,18 +4,20 @@ Source: kube-controller-manager's resourceclaim controller (1.36), KEP-5729 for 
 are given by the scheduler; taking them back is what happens here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import ENTRY, GeneratedClaims
 from dralab.objects.claims import (
+    PodClaim,
     claim_names,
     claims_by_entry,
     consumers_of,
     is_reserved_for,
     is_shared,
     made_claims,
+    pod_claims,
     uses_claims,
 )
 from dralab.objects.extended_resources import SYNTHETIC
@@ -99,20 +101,18 @@ class ResourceClaims:
             return None
         group = self._group_with_claims(pod)
         statuses = list(status_of(pod).get("resourceClaimStatuses") or ())
-        known = {item["name"]: item for item in statuses}
         fresh: list[JsonObject] = []
-        for entry in pod["spec"].get("resourceClaims") or ():
-            if not entry.get("resourceClaimTemplateName") or self._has_claim(pod, known, entry):
+        for item in pod_claims(pod):
+            if not item.template or self._has_claim(pod, item):
                 continue
-            if group is not None and is_shared(entry, group):
-                name = self._name_in_group(group, entry["name"])
-                if name is None:
+            if group is not None and is_shared(item, group):
+                name = made_claims(group).get(item.entry)
+                if not name:
                     continue  # the group's own turn makes it, and comes back to its pods
             else:
-                template = entry["resourceClaimTemplateName"]
-                claim = self.generated.made(pod, entry["name"], template)
+                claim = self.generated.made(pod, item.entry, item.template)
                 name = claim["metadata"]["name"]
-            fresh.append({"name": entry["name"], "resourceClaimName": name})
+            fresh.append({"name": item.entry, "resourceClaimName": name})
         if fresh:
             names = {item["name"] for item in fresh}
             kept = [item for item in statuses if item["name"] not in names]
@@ -127,15 +127,12 @@ class ResourceClaims:
         if group is None or is_deleting(group):
             return None
         statuses = list(status_of(group).get("resourceClaimStatuses") or ())
-        known = {item["name"]: item for item in statuses}
         fresh: list[JsonObject] = []
-        for entry in group["spec"].get("resourceClaims") or ():
-            if not entry.get("resourceClaimTemplateName") or self._has_claim(group, known, entry):
+        for item in pod_claims(group):
+            if not item.template or self._has_claim(group, item):
                 continue
-            claim = self.generated.made(
-                group, entry["name"], entry["resourceClaimTemplateName"], **GROUP
-            )
-            fresh.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
+            claim = self.generated.made(group, item.entry, item.template, **GROUP)
+            fresh.append({"name": item.entry, "resourceClaimName": claim["metadata"]["name"]})
         if fresh:
             names = {item["name"] for item in fresh}
             kept = [item for item in statuses if item["name"] not in names]
@@ -144,36 +141,27 @@ class ResourceClaims:
             self.pod_queue.add(key_of(pod))
         return None
 
-    def _has_claim(
-        self, owner: JsonDict, known: Mapping[str, JsonObject], entry: JsonObject
-    ) -> bool:
-        status = known.get(entry["name"])
-        if status is None:
-            return False
-        name = status.get("resourceClaimName")
-        if not name:
-            return True
-        claim = self.claims.get(Key(key_of(owner).namespace, name))
+    def _has_claim(self, owner: JsonDict, item: PodClaim) -> bool:
+        if not item.made:
+            return item.made is not None
+        claim = self.claims.get(Key(key_of(owner).namespace, item.made))
         return claim is not None and not is_deleting(claim)
 
     def _group_with_claims(self, pod: JsonDict) -> JsonDict | None:
         name = group_of(pod)
         return self.groups.get(Key(key_of(pod).namespace, name)) if name else None
 
-    def _name_in_group(self, group: JsonDict, entry: str) -> str | None:
-        return made_claims(group).get(entry)
-
     def _reserve(self, pod: JsonDict, group: JsonDict | None) -> None:
         """Reserve allocated claims for a pod that was bound without them being reserved."""
-        entries = {entry["name"]: entry for entry in pod["spec"].get("resourceClaims") or ()}
-        for entry_name, name in claims_by_entry(pod).items():
-            entry = entries.get(entry_name)
-            claim = self.claims.get(Key(key_of(pod).namespace, name))
+        for item in pod_claims(pod):
+            if not item.name:
+                continue
+            claim = self.claims.get(Key(key_of(pod).namespace, item.name))
             if claim is None or is_deleting(claim):
                 continue
-            status = claim.get("status") or {}
+            status = status_of(claim)
             consumer = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
-            if group is not None and entry is not None and is_shared(entry, group):
+            if group is not None and is_shared(item, group):
                 continue
             if "allocation" not in status or is_reserved_for(claim, consumer["uid"]):
                 continue
@@ -194,13 +182,13 @@ class ResourceClaims:
         claim = self.claims.get(key)
         if claim is None:
             return None
-        status = claim.get("status") or {}
+        status = status_of(claim)
         reserved = status.get("reservedFor") or []
         left = [item for item in reserved if self._is_used_by(key.namespace, item)]
         unused = not left and (bool(reserved) or is_deleting(claim))
         if len(left) != len(reserved) or (unused and "allocation" in status):
             claim = self._release(claim, {item["uid"] for item in left})
-            status = claim.get("status") or {}
+            status = status_of(claim)
             unused = unused and not status.get("reservedFor")
         if unused and "allocation" not in status:
             claim = self._unprotect(claim)

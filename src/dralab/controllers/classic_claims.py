@@ -10,7 +10,7 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import GeneratedClaims
-from dralab.objects.claims import classic_claims_by_entry, classic_sources, consumers_of
+from dralab.objects.claims import classic_claims_by_entry, classic_pod_claims, consumers_of
 from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import IMMEDIATE
@@ -37,7 +37,7 @@ class ClassicClaims:
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
-        if pod is None or not classic_sources(pod):
+        if pod is None or not classic_pod_claims(pod):
             return
         if new is not None:
             self.pod_queue.add(key_of(new))
@@ -57,7 +57,7 @@ class ClassicClaims:
     def _template(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
             for pod in self.pods.namespace(key_of(new).namespace):
-                if classic_sources(pod):
+                if classic_pod_claims(pod):
                     self.pod_queue.add(key_of(pod))
 
     def sync_pod(self, key: Key) -> int | None:
@@ -67,21 +67,17 @@ class ClassicClaims:
             return None
         known = dict(classic_claims_by_entry(pod))
         fresh = False
-        for entry, source in classic_sources(pod).items():
-            template = source.get("resourceClaimTemplateName")
-            if not template:
-                continue
-            held = self.claims.get(Key(key.namespace, known.get(entry, "")))
+        generated = [item for item in classic_pod_claims(pod) if item.template]
+        for item in generated:
+            held = self.claims.get(Key(key.namespace, known.get(item.entry, "")))
             if held is None or is_deleting(held):
-                made = self.generated.made(pod, entry, template)
-                known[entry] = made["metadata"]["name"]
+                made = self.generated.made(pod, item.entry, item.template)
+                known[item.entry] = made["metadata"]["name"]
                 fresh = True
         if not fresh:
             return None
         statuses = [
-            {"name": entry, "resourceClaimName": known[entry]}
-            for entry, source in classic_sources(pod).items()
-            if "resourceClaimTemplateName" in source
+            {"name": item.entry, "resourceClaimName": known[item.entry]} for item in generated
         ]
         self.generated.write_claim_statuses(self.pods, pod, statuses)
         return None

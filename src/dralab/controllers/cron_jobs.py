@@ -12,6 +12,7 @@ from dralab.api.status import ApiError
 from dralab.controllers.workloads import OwnedObjects, each, enqueue_owner, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects.metadata import Key, is_deleting, key_of, status_of, uid_of
+from dralab.objects.workloads import job_end
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRON_JOBS, JOBS
 from dralab.values import cron
@@ -205,11 +206,8 @@ class CronJobs:
 
 def _is_over(job: JsonDict) -> str:
     """Return how a job ended; empty while it has not."""
-    for condition in status_of(job).get("conditions") or ():
-        if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
-            found: str = condition["type"]
-            return found
-    return ""
+    ended = job_end(job)
+    return "" if ended is None else ended["type"]
 
 
 def _moment(when: int) -> datetime:

@@ -11,9 +11,10 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, consumers_of, results_of
 from dralab.objects.conditions import with_condition
-from dralab.objects.device_taints import DeviceTaint, DeviceToleration
+from dralab.objects.device_taints import DeviceTaint, DeviceToleration, rule_selects
 from dralab.objects.metadata import Key, is_deleting, key_of, status_of, uid_of
 from dralab.objects.pods import group_of, is_finished
+from dralab.objects.slices import by_pool, devices_of, newest_of, pool_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, POD_GROUPS, PODS, SLICES, TAINT_RULES
 from dralab.values.json_types import JsonDict, JsonObject
@@ -139,12 +140,8 @@ class DeviceTaintEviction:
 
     def _taints(self, result: JsonObject) -> Iterator[JsonObject]:
         pool = f"{result['driver']}/{result['pool']}"
-        slices = self.slices.find("pool", pool)
-        newest = max((item["spec"]["pool"]["generation"] for item in slices), default=0)
-        for item in slices:
-            if item["spec"]["pool"]["generation"] != newest:
-                continue
-            for device in item["spec"].get("devices") or ():
+        for item in newest_of(self.slices.find("pool", pool)):
+            for device in devices_of(item):
                 if device["name"] == result["device"]:
                     for taint in device.get("taints") or ():
                         if taint.get("effect") == "NoExecute":
@@ -260,17 +257,11 @@ class DeviceTaintEviction:
 
     def _published(self, rule: JsonDict) -> int:
         """Return how many devices of the newest slices a rule selects."""
-        newest: dict[tuple[str, str], int] = {}
-        for item in self.slices:
-            spec = item["spec"]
-            pool = spec["driver"], spec["pool"]["name"]
-            newest[pool] = max(newest.get(pool, 0), spec["pool"]["generation"])
         return sum(
-            _selects(rule, {"driver": pool[0], "pool": pool[1], "device": device["name"]})
-            for item in self.slices
-            for pool in [(item["spec"]["driver"], item["spec"]["pool"]["name"])]
-            if item["spec"]["pool"]["generation"] == newest[pool]
-            for device in item["spec"].get("devices") or ()
+            rule_selects(rule, *pool, device["name"])
+            for pool, slices in by_pool(self.slices).items()
+            for item in newest_of(slices)
+            for device in devices_of(item)
         )
 
     # --- who uses what
@@ -318,7 +309,7 @@ def _consumers(claim: JsonDict) -> list[str]:
 
 
 def _pool(obj: JsonDict) -> list[str]:
-    return [f"{obj['spec']['driver']}/{obj['spec']['pool']['name']}"]
+    return [str(pool_of(obj))]
 
 
 def _group_key(pod: JsonDict) -> list[str]:
@@ -327,8 +318,4 @@ def _group_key(pod: JsonDict) -> list[str]:
 
 
 def _selects(rule: JsonDict, result: JsonObject) -> bool:
-    """Return whether a rule is about a device: no selector selects none, an empty one all."""
-    selector = rule["spec"].get("deviceSelector")
-    return selector is not None and all(
-        selector.get(name) in {None, result[name]} for name in ("driver", "pool", "device")
-    )
+    return rule_selects(rule, result["driver"], result["pool"], result["device"])

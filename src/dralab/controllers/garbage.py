@@ -4,16 +4,16 @@ Source: kube-controller-manager's garbagecollector: background, Foreground and O
 `blockOwnerDeletion`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, owners_of, uid_of
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -188,7 +188,7 @@ class GarbageCollector:
 
     def _drop_references(self, item: Item, obj: JsonDict, uids: set[str]) -> None:
         def change(latest: JsonDict) -> bool:
-            references = latest["metadata"].get("ownerReferences") or []
+            references = owners_of(latest)
             left = [reference for reference in references if reference["uid"] not in uids]
             if len(left) == len(references):
                 return False
@@ -227,8 +227,8 @@ def _resource(kind: Kind) -> Resource:
     return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
 
 
-def _owners(obj: JsonDict | None) -> list[Mapping[str, Any]]:
-    return list((obj or {"metadata": {}})["metadata"].get("ownerReferences") or ())
+def _owners(obj: JsonDict | None) -> Sequence[JsonObject]:
+    return () if obj is None else owners_of(obj)
 
 
 def _waits(obj: JsonDict) -> bool:

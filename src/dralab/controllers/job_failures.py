@@ -7,7 +7,7 @@ KEP-3329 (podFailurePolicy), KEP-3850 (backoffLimitPerIndex).
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from dralab.objects.metadata import annotations_of, key_of, status_of
+from dralab.objects.metadata import annotations_of, is_deleting, key_of, status_of
 from dralab.values.json_types import JsonDict
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -45,7 +45,7 @@ def has_failed(job: JsonDict, pod: JsonDict) -> bool:
     phase = status_of(pod).get("phase")
     if phase == "Failed":
         return True
-    going = "deletionTimestamp" in pod["metadata"] and phase != "Succeeded"
+    going = is_deleting(pod) and phase != "Succeeded"
     return going and job["spec"].get("podReplacementPolicy") != "Failed"
 
 

@@ -35,6 +35,7 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import is_finished, is_ready
+from dralab.objects.workloads import job_end
 from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import JOBS, PODS
@@ -77,7 +78,7 @@ class Jobs:
             for pod in pods:
                 self._untrack(pod)
             return None
-        if _end(job) is not None:
+        if job_end(job) is not None:
             for pod in pods:
                 self._untrack(pod)
             return self._forget_later(job)
@@ -258,7 +259,8 @@ class Jobs:
 
     def _forget_later(self, job: JsonDict) -> int | None:
         ttl = job["spec"].get("ttlSecondsAfterFinished")
-        end = _end(job)
+        ended = job_end(job)
+        end = None if ended is None else ended["lastTransitionTime"]
         if ttl is None or end is None:
             return None
         left: int = from_rfc3339(end) + ttl * SECOND - self.manager.engine.clock.now()
@@ -419,15 +421,6 @@ class Jobs:
 
 def _is_tracked(pod: JsonDict) -> bool:
     return TRACKING in (pod["metadata"].get("finalizers") or ())
-
-
-def _end(job: JsonDict) -> str | None:
-    """Return when a job ended."""
-    for condition in status_of(job).get("conditions") or ():
-        if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
-            found: str = condition["lastTransitionTime"]
-            return found
-    return None
 
 
 def _restarts_too_often(job: JsonDict, pods: list[JsonDict], limit: int) -> bool:

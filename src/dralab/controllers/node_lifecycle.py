@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.conditions import condition_of, condition_status, with_condition
 from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.nodes import is_unschedulable
-from dralab.objects.pods import is_finished
+from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import covers
 from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
@@ -141,7 +141,7 @@ class NodeLifecycle:
         return told
 
     def _mark_pod(self, pod: JsonDict) -> None:
-        if is_finished(pod) or (condition_of(pod, "Ready") or {}).get("status") != "True":
+        if is_finished(pod) or not is_ready(pod):
             return
         key = key_of(pod)
         condition = {
@@ -290,8 +290,7 @@ def _placement(pod: JsonDict) -> tuple[Any, Any]:
 
 
 def _ready(node: JsonDict) -> str:
-    status: str = (condition_of(node, "Ready") or {}).get("status", "")
-    return status
+    return condition_status(node, "Ready")
 
 
 def _taints(node: JsonDict) -> list[JsonObject]:

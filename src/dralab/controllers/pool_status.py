@@ -5,14 +5,16 @@ once; admin access holds nothing; what is left is total less allocated less tain
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.device_taints import rule_selects
 from dralab.objects.metadata import Key, key_of, uid_of
+from dralab.objects.slices import PoolName, by_pool, newest_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES
 from dralab.values import quantity
@@ -105,11 +107,11 @@ def pool_status(
     rules: Iterable[JsonDict],
 ) -> dict[str, Any]:
     """Return `poolCount` and `pools` for a request's spec."""
-    by_pool: dict[tuple[str, str], list[JsonObject]] = defaultdict(list)
-    for item in slices:
-        pool = item["spec"]["pool"]["name"]
-        if item["spec"]["driver"] == spec["driver"] and spec.get("poolName") in {None, pool}:
-            by_pool[item["spec"]["driver"], pool].append(item["spec"])
+    pools = {
+        name: found
+        for name, found in by_pool(slices).items()
+        if name.driver == spec["driver"] and spec.get("poolName") in {None, name.pool}
+    }
     held: dict[tuple[str, str], dict[str, list[JsonObject]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -117,30 +119,32 @@ def pool_status(
         for result in results_of(allocation_of(claim)):
             if not result.get("adminAccess"):
                 held[result["driver"], result["pool"]][result["device"]].append(result)
-    all_rules = [rule["spec"] for rule in rules]
+    all_rules = list(rules)
     limit = spec.get("limit") or 100
     attribute = spec.get("defaultPartitionTypeAttribute")
     return {
-        "poolCount": len(by_pool),
+        "poolCount": len(pools),
         "pools": [
-            _pool(key, by_pool[key], held[key], all_rules, attribute)
-            for key in sorted(by_pool)[:limit]
+            _pool(key, newest_of(pools[key]), held[key], all_rules, attribute)
+            for key in sorted(pools)[:limit]
         ],
     }
 
 
 def _pool(
-    key: tuple[str, str],
-    slices: list[JsonObject],
+    key: PoolName,
+    slices: Sequence[JsonObject],
     held: Mapping[str, list[JsonObject]],
-    rules: list[JsonObject],
+    rules: Sequence[JsonObject],
     attribute: str | None,
 ) -> dict[str, Any]:
-    driver, name = key
-    generation = max(item["pool"]["generation"] for item in slices)
-    newest = [item for item in slices if item["pool"]["generation"] == generation]
+    newest = [item["spec"] for item in slices]
     wanted = newest[0]["pool"]["resourceSliceCount"]
-    found: dict[str, Any] = {"driver": driver, "poolName": name, "generation": generation}
+    found: dict[str, Any] = {
+        "driver": key.driver,
+        "poolName": key.pool,
+        "generation": newest[0]["pool"]["generation"],
+    }
     error = ""
     if len(newest) != wanted:
         error = f"pool is incomplete: {len(newest)} of {wanted} slices are published"
@@ -174,15 +178,9 @@ def _pool(
     return found
 
 
-def _is_tainted(device: JsonObject, key: tuple[str, str], rules: list[JsonObject]) -> bool:
+def _is_tainted(device: JsonObject, key: PoolName, rules: Sequence[JsonObject]) -> bool:
     taints = list(device.get("taints") or ())
-    for rule in rules:
-        selector = rule.get("deviceSelector")
-        values = {"driver": key[0], "pool": key[1], "device": device["name"]}
-        if selector is not None and all(
-            selector.get(name) in {None, value} for name, value in values.items()
-        ):
-            taints.append(rule["taint"])
+    taints += [rule["spec"]["taint"] for rule in rules if rule_selects(rule, *key, device["name"])]
     return any(taint.get("effect") in REPELS for taint in taints)
 
 

@@ -21,6 +21,7 @@ from dralab.objects.metadata import (
     key_of,
     labels_of,
     owner_reference,
+    owners_of,
     spec_of,
     status_of,
     uid_of,
@@ -107,11 +108,7 @@ class OwnedObjects:
         return Key(key_of(obj).namespace, reference["name"])
 
     def _refer(self, obj: JsonDict, references: list[Mapping[str, Any]]) -> JsonDict | None:
-        others = [
-            item
-            for item in obj["metadata"].get("ownerReferences") or ()
-            if not item.get("controller")
-        ]
+        others = [item for item in owners_of(obj) if not item.get("controller")]
         metadata = {
             "uid": uid_of(obj),
             "resourceVersion": obj["metadata"].get("resourceVersion"),

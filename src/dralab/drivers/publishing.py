@@ -12,6 +12,7 @@ from dralab.api.status import ApiError
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key
+from dralab.objects.slices import generation_of, newest_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values.json_types import JsonDict
@@ -95,8 +96,7 @@ class Publisher:
         if node is None:
             return None  # The node's arrival comes back here.
         contents = [part.spec() for part in driver.inventory()]
-        generation = max((obj["spec"]["pool"]["generation"] for obj in held), default=0)
-        current = [obj for obj in held if obj["spec"]["pool"]["generation"] == generation]
+        generation, current = generation_of(held), newest_of(held)
         asked, kept = self._kept.get(place, ([], []))
         same = _same(current, kept if asked == contents else contents)
         if same and place not in self._renewed:

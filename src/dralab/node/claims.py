@@ -16,9 +16,10 @@ from dralab.objects.claims import (
     claims_by_entry,
     extended_claim,
     has_device_claims,
-    made_claims,
+    pod_claims,
+    uses_of,
 )
-from dralab.objects.metadata import key_of, owner_uids, status_of, uid_of
+from dralab.objects.metadata import key_of, owner_uids, owners_of, status_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
 from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS
@@ -31,14 +32,6 @@ UNPREPARE: Final = "Unprepare"
 
 class _Refused(Exception):  # noqa: N818 - a fact about a claim
     """A pod's claims cannot be made ready; nothing has happened yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Where the name of a claim comes from."""
-
-    entry: str
-    generated: bool
 
 
 @dataclass(slots=True)
@@ -236,9 +229,8 @@ class ClaimsOfNode:
         """Return `allocatedResourcesStatus` of a container; empty where no driver tells health."""
         names = claims_by_entry(pod)
         found = []
-        for entry in (container.get("resources") or {}).get("claims") or ():
-            held = self._claims.get((key_of(pod).namespace, names.get(entry["name"], "")))
-            request = entry.get("request", "")
+        for entry, request in uses_of(container):
+            held = self._claims.get((key_of(pod).namespace, names.get(entry, "")))
             resources: dict[str, dict[str, Any]] = {}
             for driver, devices in held.devices.items() if held is not None else ():
                 for device in devices:
@@ -256,17 +248,14 @@ class ClaimsOfNode:
                     if health.message:
                         resources[resource]["message"] = health.message
             if resources:
-                name = f"claim:{entry['name']}" + (f"/{request}" if request else "")
+                name = f"claim:{entry}" + (f"/{request}" if request else "")
                 found.append({"name": name, "resources": list(resources.values())})
         return found
 
     def _devices_for(self, pod: JsonDict, container: JsonObject) -> list[PreparedDevice]:
         names = claims_by_entry(pod)
         namespace = key_of(pod).namespace
-        wanted = [
-            (names.get(entry["name"], ""), entry.get("request", ""))
-            for entry in (container.get("resources") or {}).get("claims") or ()
-        ]
+        wanted = [(names.get(entry, ""), request) for entry, request in uses_of(container)]
         extended = extended_claim(pod)
         wanted += [
             (extended["resourceClaimName"], mapping["requestName"])
@@ -295,26 +284,18 @@ class ClaimsOfNode:
 
             if problem := unready(pod, self._device_claim):
                 raise _Refused(problem)
-        made = made_claims(pod)
-        names: dict[str, _Found] = {}
-        classic: set[str] = set()
-        for entry in pod["spec"].get("resourceClaims") or ():
-            named = entry.get("resourceClaimName")
-            if entry.get("source"):
-                classic.add(entry["name"])
-                named = entry["source"].get("resourceClaimName")
-            if named:
-                names[named] = _Found(entry["name"], generated=False)
-            elif entry["name"] not in made:
+        found: dict[str, tuple[bool, bool]] = {}
+        for item in pod_claims(pod):
+            if item.name is None:
                 raise _Refused(f'pod "{key}": ResourceClaim not created yet')
-            elif generated := made[entry["name"]]:
-                names[generated] = _Found(entry["name"], generated=True)
+            if item.name:
+                found[item.name] = not item.claim, item.is_classic
         extended = extended_claim(pod)
         if extended:
-            names[extended["resourceClaimName"]] = _Found("", generated=True)
+            found[extended["resourceClaimName"]] = True, False
         return [
-            self._checked(pod, name, generated=each.generated, classic=each.entry in classic)
-            for name, each in names.items()
+            self._checked(pod, name, generated=generated, classic=classic)
+            for name, (generated, classic) in found.items()
         ]
 
     def _device_claim(self, namespace: str, name: str) -> JsonDict | None:
@@ -335,7 +316,7 @@ class ClaimsOfNode:
         except ApiError as error:
             raise _Refused(f"fetch ResourceClaim {name}: {error.message}") from error
         owners = owner_uids(claim)
-        kinds = {owner["kind"] for owner in claim["metadata"].get("ownerReferences") or ()}
+        kinds = {owner["kind"] for owner in owners_of(claim)}
         if generated and uid not in owners and "PodGroup" not in kinds:
             raise _Refused(
                 f"ResourceClaim {key.namespace}/{name} was not created for Pod {key} "

@@ -19,7 +19,7 @@ from dralab.node.named_slices import NamedSlices
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.running import RunningContainer
-from dralab.objects.conditions import condition_of
+from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import FINISHED, is_finished
@@ -356,11 +356,10 @@ class Kubelets:
             node = client.create(NODES, body)
             if self.leases:
                 self.manager.engine.after(ALONE_AFTER, partial(self._untaint, spec.name))
-        ready, endpoint = condition_of(node, "Ready"), kubelet.endpoint
+        endpoint = kubelet.endpoint
         held = status_of(node)
         if (
-            ready is None
-            or ready["status"] != "True"
+            not is_true(node, "Ready")
             or not held.get("nodeInfo")
             or (endpoint is not None and not kubelet.announced)
         ):
@@ -383,10 +382,7 @@ class Kubelets:
         def change(node: JsonDict) -> bool:
             held = spec_of(node).get("taints") or []
             left = [taint for taint in held if taint != FIRST_TAINT]
-            if (
-                len(left) == len(held)
-                or (condition_of(node, "Ready") or {}).get("status") != "True"
-            ):
+            if len(left) == len(held) or not is_true(node, "Ready"):
                 return False
             node["spec"]["taints"] = left
             return True

@@ -11,9 +11,10 @@ controllers, nodes, the server and the commands on files ask the same function.
     claims           which claims a pod has, and what a claim says
     taints           which taints of nodes a pod tolerates
     device_taints    which taints of devices a request tolerates
+    slices           pools and their newest generation
     extended_resources  what devices provide under the name of a resource
     volumes          which volume serves which claim
-    workloads        the pods that a workload asks for
+    workloads        the pods that a workload asks for, how a Job has ended
     quota            what objects count against a quota
 
 Functions take objects as the API carries them and change nothing. Whether an object is valid is

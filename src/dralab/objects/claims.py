@@ -5,16 +5,54 @@ claims of pod groups, KEP-5004 for the claim of extended resources.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import NamedTuple
 
 from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonObject
 
-ENTRY: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
-"""What makes two entries of `resourceClaims` the same one."""
+
+class PodClaim(NamedTuple):
+    """One entry of `resourceClaims` of a pod or PodGroup, and what was made for it.
+
+    `claim` and `template` are the names that the entry gives, empty where it gives none. `made` is
+    what the status says of it: None while it says nothing, empty where no claim was needed.
+    `is_classic` is true for entries with a `source`, as before 1.31.
+    """
+
+    entry: str
+    claim: str
+    template: str
+    made: str | None
+    is_classic: bool
+
+    @property
+    def name(self) -> str | None:
+        """The name of the claim; None while it is not made, empty where none is needed."""
+        return self.claim or self.made
 
 
 # --- what a pod names ------------------------------------------------------------------------
+
+
+def pod_claims(obj: JsonObject) -> list[PodClaim]:
+    """Return the entries of a pod or PodGroup, in their order."""
+    entries = spec_of(obj).get("resourceClaims")
+    if not entries:
+        return []
+    made = made_claims(obj)
+    found = []
+    for entry in entries:
+        source = entry.get("source") or entry
+        found.append(
+            PodClaim(
+                entry=entry["name"],
+                claim=source.get("resourceClaimName") or "",
+                template=source.get("resourceClaimTemplateName") or "",
+                made=made.get(entry["name"]),
+                is_classic=source is not entry,
+            )
+        )
+    return found
 
 
 def claims_by_entry(pod: JsonObject) -> dict[str, str]:
@@ -25,26 +63,16 @@ def claims_by_entry(pod: JsonObject) -> dict[str, str]:
     >>> claims_by_entry({"spec": spec, "status": made})
     {'gpu': 'p-gpu-x7k2p'}
     """
-    entries = spec_of(pod).get("resourceClaims")
-    if not entries:
-        return {}
-    made = made_claims(pod)
-    found = {}
-    for entry in entries:
-        name = (
-            entry.get("resourceClaimName")
-            or (entry.get("source") or {}).get("resourceClaimName")  # before 1.31
-            or made.get(entry["name"])
-        )
-        if name:
-            found[entry["name"]] = name
-    return found
+    return {item.entry: item.name for item in pod_claims(pod) if item.name}
 
 
-def made_claims(obj: JsonObject) -> dict[str, str | None]:
-    """Return what was made for the entries of a pod or PodGroup; None where nothing was wanted."""
+def made_claims(obj: JsonObject) -> dict[str, str]:
+    """Return what was made for the entries of a pod or PodGroup; empty where no claim was needed.
+
+    An entry that the status does not mention is not in it.
+    """
     return {
-        status["name"]: status.get("resourceClaimName")
+        status["name"]: status.get("resourceClaimName") or ""
         for status in status_of(obj).get("resourceClaimStatuses") or ()
     }
 
@@ -67,12 +95,9 @@ def uses_claims(pod: JsonObject) -> bool:
     return bool(spec_of(pod).get("resourceClaims") or extended_claim(pod))
 
 
-def is_shared(entry: JsonObject, group: JsonObject) -> bool:
+def is_shared(item: PodClaim, group: JsonObject) -> bool:
     """Return whether an entry of a pod is one of its PodGroup: then the claim is the group's."""
-    return any(
-        all(entry.get(name) == other.get(name) for name in ENTRY)
-        for other in spec_of(group).get("resourceClaims") or ()
-    )
+    return any(item[:3] == other[:3] for other in pod_claims(group))
 
 
 def has_device_claims(pod: JsonObject) -> bool:
@@ -80,22 +105,39 @@ def has_device_claims(pod: JsonObject) -> bool:
     return bool(spec_of(pod).get("deviceClaims"))
 
 
-def classic_sources(pod: JsonObject) -> dict[str, dict[str, str]]:
-    """Return where a pod's classic entries (with a `source`) come from, by their names."""
-    return {
-        entry["name"]: entry["source"]
-        for entry in spec_of(pod).get("resourceClaims") or ()
-        if entry.get("source")
-    }
+def classic_pod_claims(pod: JsonObject) -> list[PodClaim]:
+    """Return the entries of a pod that are for classic DRA."""
+    return [item for item in pod_claims(pod) if item.is_classic]
 
 
 def classic_claims_by_entry(pod: JsonObject) -> dict[str, str]:
     """Return the names of a pod's classic claims, by the names of its entries."""
-    names, sources = claims_by_entry(pod), classic_sources(pod)
-    return {entry: names[entry] for entry in sources if entry in names}
+    return {item.entry: item.name for item in classic_pod_claims(pod) if item.name}
+
+
+def uses_of(container: JsonObject) -> list[tuple[str, str]]:
+    """Return the entries of its pod that a container uses, each with one request or an empty text.
+
+    >>> uses_of({"resources": {"claims": [{"name": "gpu"}, {"name": "nic", "request": "fast"}]}})
+    [('gpu', ''), ('nic', 'fast')]
+    """
+    resources = container.get("resources") or {}
+    return [(use["name"], use.get("request") or "") for use in resources.get("claims") or ()]
 
 
 # --- what a claim says -----------------------------------------------------------------------
+
+
+def requests_of(spec: JsonObject) -> Sequence[JsonObject]:
+    """Return the requests of a claim's spec."""
+    found: Sequence[JsonObject] = (spec.get("devices") or {}).get("requests") or ()
+    return found
+
+
+def alternatives_of(request: JsonObject) -> Sequence[JsonObject]:
+    """Return what would serve a request: its alternatives in order, or the one thing it asks."""
+    found: Sequence[JsonObject] = request.get("firstAvailable") or (request.get("exactly") or {},)
+    return found
 
 
 def allocation_of(claim: JsonObject) -> JsonObject | None:

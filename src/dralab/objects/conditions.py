@@ -9,16 +9,21 @@ from dralab.values.json_types import JsonDict, JsonObject
 def condition_of(obj: JsonObject, type: str) -> JsonObject | None:
     """Return the condition of that type in the object's status."""
     for condition in status_of(obj).get("conditions") or ():
-        if condition["type"] == type:
+        if condition.get("type") == type:
             found: JsonObject = condition
             return found
     return None
 
 
+def condition_status(obj: JsonObject, type: str) -> str:
+    """Return `True`, `False` or `Unknown` as a condition says; empty where there is none."""
+    condition = condition_of(obj, type) or {}
+    return condition.get("status") or ""
+
+
 def is_true(obj: JsonObject, type: str) -> bool:
     """Return whether a condition is there and true."""
-    condition = condition_of(obj, type)
-    return condition is not None and condition.get("status") == "True"
+    return condition_status(obj, type) == "True"
 
 
 def with_condition(

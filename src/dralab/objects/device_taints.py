@@ -33,6 +33,22 @@ class DeviceTaint:
         return self.effect in {"NoSchedule", "NoExecute"}
 
 
+def rule_selects(rule: JsonObject, driver: str, pool: str, device: str | None = None) -> bool:
+    """Return whether a DeviceTaintRule is about a device; without one, whether about the pool.
+
+    No selector selects no device, an empty one selects all.
+
+    >>> rule = {"spec": {"deviceSelector": {"driver": "gpu.example.com", "device": "gpu-0"}}}
+    >>> rule_selects(rule, "gpu.example.com", "node-1", "gpu-0")
+    True
+    """
+    selector = rule["spec"].get("deviceSelector")
+    if selector is None:
+        return False
+    asked = {"driver": driver, "pool": pool} | ({} if device is None else {"device": device})
+    return all(selector.get(name) in {None, value} for name, value in asked.items())
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceToleration:
     """A taint that a request puts up with; `written` is the mapping that results repeat."""

@@ -6,7 +6,7 @@ Source: KEP-5004, kube-scheduler's DynamicResources plugin (`createRequestMappin
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import key_of, owner_reference, spec_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import base_units, requested
 from dralab.values.json_types import JsonDict, JsonObject
@@ -34,12 +34,33 @@ def classes_by_resource(classes: Iterable[JsonObject]) -> dict[str, str]:
     return {resource: name for resource, (_, name) in chosen.items()} | found
 
 
-def claim_spec(pod: JsonObject, provided: Mapping[str, str]) -> tuple[JsonDict, list[JsonObject]]:
-    """Return the spec of the claim, and which request is for which container and resource.
+def synthetic_claim(
+    pod: JsonObject, provided: Mapping[str, str]
+) -> tuple[JsonDict, list[JsonObject]]:
+    """Return the claim for a pod's extended resources, and which request is for which container.
 
-    `provided` maps the resources that devices are to provide to their classes. A pod that asks
-    for none of them has no requests.
+    `provided` maps the resources that devices are to provide to their classes. A pod that asks for
+    none of them has no requests. The pod controls the claim, which has a `generateName`.
     """
+    requests, mappings = _requests(pod, provided)
+    key = key_of(pod)
+    claim: JsonDict = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "generateName": f"{key.name[:230]}-extended-resources-",
+            "namespace": key.namespace,
+            "annotations": {SYNTHETIC: "true"},
+            "ownerReferences": [owner_reference(pod, api_version="v1", kind="Pod")],
+        },
+        "spec": {"devices": {"requests": requests}},
+    }
+    return claim, mappings
+
+
+def _requests(
+    pod: JsonObject, provided: Mapping[str, str]
+) -> tuple[list[JsonObject], list[JsonObject]]:
     requests: list[JsonObject] = []
     mappings: list[JsonObject] = []
     for number, container in enumerate(containers_of(pod)):
@@ -64,4 +85,4 @@ def claim_spec(pod: JsonObject, provided: Mapping[str, str]) -> tuple[JsonDict, 
                     "requestName": name,
                 }
             )
-    return {"devices": {"requests": requests}}, mappings
+    return requests, mappings

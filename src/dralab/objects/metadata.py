@@ -3,7 +3,7 @@
 Source: k8s.io/apimachinery `apis/meta/v1` (OwnerReference, controller_ref.go).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dralab.values.json_types import JsonDict, JsonObject
@@ -61,18 +61,20 @@ def is_deleting(obj: JsonObject) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
+def owners_of(obj: JsonObject) -> Sequence[JsonObject]:
+    """Return the owner references of an object."""
+    found: Sequence[JsonObject] = obj["metadata"].get("ownerReferences") or ()
+    return found
+
+
 def owner_uids(obj: JsonObject) -> list[str]:
     """Return the UIDs of an object's owners."""
-    return [item.get("uid", "") for item in obj["metadata"].get("ownerReferences") or ()]
+    return [item.get("uid", "") for item in owners_of(obj)]
 
 
 def controller_of(obj: JsonObject) -> JsonObject | None:
     """Return the owner reference that is the object's controller."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            found: JsonObject = reference
-            return found
-    return None
+    return next((item for item in owners_of(obj) if item.get("controller")), None)
 
 
 def owner_reference(owner: JsonObject, *, api_version: str, kind: str) -> JsonDict:

@@ -7,6 +7,7 @@ are exact numbers by resource name, as in `spec.hard`.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from dralab.objects.claims import alternatives_of, requests_of
 from dralab.objects.extended_resources import IMPLICIT, SYNTHETIC
 from dralab.objects.metadata import spec_of
 from dralab.objects.pods import is_finished
@@ -103,10 +104,9 @@ def _claim(claim: JsonObject) -> dict[str, Number]:
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
     if annotations.get(SYNTHETIC) == "true":
         return found  # its devices are counted with the pod that it was made for
-    devices = spec_of(claim).get("devices") or {}
-    for request in devices.get("requests") or ():
+    for request in requests_of(spec_of(claim)):
         most: dict[str, int] = {}
-        for item in request.get("firstAvailable") or [request.get("exactly") or {}]:
+        for item in alternatives_of(request):
             # "All" is unknown until allocation; a claim never has more than 32 devices.
             count = 32 if item.get("allocationMode") == "All" else item.get("count") or 1
             name = item.get("deviceClassName", "")

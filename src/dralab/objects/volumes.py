@@ -6,7 +6,7 @@ Source: k8s.io/component-helpers `storage/volume` (FindMatchingVolume).
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from dralab.objects.metadata import annotations_of, labels_of
+from dralab.objects.metadata import annotations_of, is_deleting, labels_of
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import parse_any
@@ -45,7 +45,7 @@ def belongs_to(volume: JsonObject, claim: JsonObject) -> bool:
 def serves(volume: JsonObject, claim: JsonObject) -> bool:
     """Return whether a volume that nobody has could serve a claim."""
     spec, wanted = volume["spec"], claim["spec"]
-    if spec.get("claimRef") is not None or volume["metadata"].get("deletionTimestamp"):
+    if spec.get("claimRef") is not None or is_deleting(volume):
         return False
     if class_of(volume) != class_of(claim):
         return False

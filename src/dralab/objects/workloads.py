@@ -1,4 +1,4 @@
-"""The pods that a workload asks for, for tools that read files: a cluster has controllers.
+"""The pods that a workload asks for, for tools that read files, and how a Job has ended.
 
 Deployment, ReplicaSet, ReplicationController and StatefulSet make as many as their `replicas`, a
 Job as many as run at once, a DaemonSet one for each node.
@@ -7,8 +7,8 @@ Job as many as run at once, a DaemonSet one for each node.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.objects.metadata import spec_of
-from dralab.values.json_types import JsonDict
+from dralab.objects.metadata import spec_of, status_of
+from dralab.values.json_types import JsonDict, JsonObject
 
 REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 KINDS: Final = REPLICATED | {"Job", "DaemonSet"}
@@ -35,6 +35,15 @@ def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[
         count = running if whole is None else min(running, int(whole))
     for number in range(min(count, MOST)):
         yield _pod(workload, spec, number, {})
+
+
+def job_end(job: JsonObject) -> JsonObject | None:
+    """Return the condition by which a Job is over, Complete or Failed; None while it goes on."""
+    for condition in status_of(job).get("conditions") or ():
+        if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
+            found: JsonObject = condition
+            return found
+    return None
 
 
 def _count(spec: Mapping[str, Any], name: str) -> int:

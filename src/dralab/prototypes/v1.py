@@ -12,6 +12,7 @@ from dralab.allocation.problem import Node, Problem
 from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.allocation.snapshot import Placed as PlacedToday
 from dralab.api.resource.files import ResourceCheck
+from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid, with_amounts
 from dralab.prototypes.placement import (
     PlacedDevice,
@@ -123,10 +124,10 @@ def _devices(found: PlacedToday) -> Iterable[PlacedDevice]:
 def _own(claim: JsonDict, pod: JsonDict) -> None:
     """Say of a claim made from a template whose it is, as the resource claim controller does."""
     metadata = claim["metadata"] = copied(claim["metadata"])
-    for entry in pod["spec"].get("resourceClaims") or ():
-        made = f"{pod['metadata']['name']}-{entry['name']}"
-        if "resourceClaimTemplateName" in entry and metadata["name"] == made:
-            metadata.setdefault("annotations", {})[ENTRY] = entry["name"]
+    for item in pod_claims(pod):
+        made = f"{pod['metadata']['name']}-{item.entry}"
+        if item.template and metadata["name"] == made:
+            metadata.setdefault("annotations", {})[ENTRY] = item.entry
             owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"]}
             owner |= {"uid": pod["metadata"].get("uid", ""), "controller": True}
             metadata.setdefault("ownerReferences", [owner])
@@ -150,25 +151,20 @@ def _containers(
 ) -> dict[str, tuple[str, ...]]:
     by_name = {claim["metadata"]["name"]: claim for claim in claims}
     of_entry: dict[str, JsonDict] = {}
-    for entry in pod["spec"].get("resourceClaims") or ():
-        source = entry.get("resourceClaimName")
-        found = by_name.get(source) or next(
-            (
-                c
-                for name, c in by_name.items()
-                if name.startswith(f"{pending.name}-{entry['name']}")
-            ),
-            None,
+    for item in pod_claims(pod):
+        generated = f"{pending.name}-{item.entry}"
+        found = by_name.get(item.claim) or next(
+            (claim for name, claim in by_name.items() if name.startswith(generated)), None
         )
         if found is not None:
-            of_entry[entry["name"]] = found
+            of_entry[item.entry] = found
     return {
         container["name"]: tuple(
             f"{result['pool']}/{result['device']}"
-            for use in (container.get("resources") or {}).get("claims") or ()
-            if use["name"] in of_entry
-            for result in of_entry[use["name"]]["status"]["allocation"]["devices"]["results"]
-            if use.get("request") in {None, "", result["request"], result["request"].split("/")[0]}
+            for entry, request in uses_of(container)
+            if entry in of_entry
+            for result in results_of(allocation_of(of_entry[entry]))
+            if request in {"", result["request"], result["request"].split("/")[0]}
         )
         for container in pod["spec"].get("containers") or ()
     }

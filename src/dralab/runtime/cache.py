@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import Key, key_of, revision_of
+from dralab.objects.metadata import Key, is_deleting, key_of, revision_of
 from dralab.runtime.client import Client, Resource, Watch
 from dralab.runtime.engine import Engine
 from dralab.values.json_types import JsonDict
@@ -110,7 +110,7 @@ class Cache:
         """Take it that an object is on its way out, before the watch tells it."""
         key = key_of(obj)
         held = self._objects.get(key)
-        if held is not None and "deletionTimestamp" not in held["metadata"]:
+        if held is not None and not is_deleting(held):
             self._put({**held, "metadata": {**held["metadata"], "deletionTimestamp": now}})
 
     def drain(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dralab.allocation.problem import DeviceId
-from dralab.objects.claims import claims_by_entry, consumers_of, results_of
+from dralab.objects.claims import claims_by_entry, consumers_of, results_of, uses_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import requests_of_containers, requests_of_pod
 from dralab.scheduler.pods import PodInfo, with_claimed
@@ -208,11 +208,7 @@ def _containers(pod: PodInfo, plan: ClaimPlan) -> list[str]:
     return [
         container["name"]
         for container in containers_of(pod.obj)
-        if container["name"] in mapped
-        or any(
-            claim["name"] in entries
-            for claim in (container.get("resources") or {}).get("claims") or ()
-        )
+        if container["name"] in mapped or any(entry in entries for entry, _ in uses_of(container))
     ]
 
 

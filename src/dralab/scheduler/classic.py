@@ -11,8 +11,16 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.objects.claims import classic_claims_by_entry, classic_sources
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, status_of, uid_of
+from dralab.objects.claims import classic_pod_claims
+from dralab.objects.metadata import (
+    Key,
+    is_deleting,
+    key_of,
+    owner_reference,
+    owners_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
 from dralab.prototypes.classic.structured import FINALIZER
@@ -81,7 +89,7 @@ class ClassicScheduling:
         mine = spec.get("schedulerName", DEFAULT_SCHEDULER) == self.scheduler.name
         idle = spec.get("nodeName") or spec.get("schedulingGates")
         over = is_deleting(pod) or is_finished(pod)
-        return bool(mine and not idle and not over and classic_sources(pod))
+        return bool(mine and not idle and not over and classic_pod_claims(pod))
 
     def reconcile(self, key: Key) -> int | None:
         """Take a pod one step further, or say what it waits for."""
@@ -157,11 +165,10 @@ class ClassicScheduling:
         return found
 
     def _claims_of(self, pod: JsonDict) -> dict[str, JsonDict]:
-        named = classic_claims_by_entry(pod)
         found: dict[str, JsonDict] = {}
-        for entry in classic_sources(pod):
-            name = named.get(entry)
-            if name is None:
+        for item in classic_pod_claims(pod):
+            entry, name = item.entry, item.name
+            if not name:
                 raise Waits("waiting for dynamic resource controller to create the resourceclaims")
             claim = self.claims.get(Key(key_of(pod).namespace, name))
             if claim is None:
@@ -359,7 +366,7 @@ def _user(pod: JsonDict) -> JsonDict:
 
 
 def _controls(pod: JsonDict, context: JsonDict) -> bool:
-    owners = context["metadata"].get("ownerReferences") or ()
+    owners = owners_of(context)
     return any(owner["uid"] == uid_of(pod) for owner in owners)
 
 

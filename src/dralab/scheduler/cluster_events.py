@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from dralab.objects.claims import classic_sources
+from dralab.objects.claims import classic_pod_claims
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime import resources
@@ -148,7 +148,7 @@ class ClusterEvents:
             return
         if new["spec"].get(
             "schedulerName", DEFAULT_SCHEDULER
-        ) != self._loop.name or classic_sources(new):
+        ) != self._loop.name or classic_pod_claims(new):
             return  # classic claims are negotiated with their driver: `scheduler.classic`
         if is_deleting(new):
             self._pod_gone(uid)

@@ -11,15 +11,18 @@ from typing import Final
 import orjson
 
 from dralab.objects.claims import (
+    PodClaim,
     allocation_of,
+    alternatives_of,
     consumers_of,
     has_device_claims,
     is_reserved_for,
     is_shared,
-    made_claims,
+    pod_claims,
+    requests_of,
 )
-from dralab.objects.extended_resources import SYNTHETIC, claim_spec, classes_by_resource
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_reference, owner_uids, uid_of
+from dralab.objects.extended_resources import classes_by_resource
+from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids, uid_of
 from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.volumes import VolumeDemand
 from dralab.values.json_types import JsonDict, JsonObject
@@ -120,8 +123,8 @@ class Demands:
         if not pod.has_claims and not extended:
             return NOTHING_WANTED if volumes is None else Demand(volumes=volumes)
         wanted: list[Wanted] = []
-        for entry in pod.obj["spec"].get("resourceClaims") or ():
-            found = self._entry(pod, entry)
+        for item in pod_claims(pod.obj):
+            found = self._entry(pod, item)
             if isinstance(found, Blocked):
                 return found
             if found is not None:
@@ -131,11 +134,7 @@ class Demands:
         if specs or extended:
             asked = sorted((name, pod.requests[name]) for name in extended)
             shape = orjson.dumps([specs, asked], option=orjson.OPT_SORT_KEYS)
-        requests = [
-            request
-            for spec in specs
-            for request in (spec.get("devices") or {}).get("requests") or ()
-        ]
+        requests = [request for spec in specs for request in requests_of(spec)]
         missing = self._missing_class(requests)
         if missing is not None:
             return missing
@@ -156,26 +155,21 @@ class Demands:
                 found[resource] = self._by_resource[resource]
         return found
 
-    def _entry(self, pod: PodInfo, entry: JsonObject) -> Wanted | Blocked | None:
-        namespace, obj = pod.key.namespace, pod.obj
-        name = entry.get("resourceClaimName")
-        generated = not name
-        if generated:
-            made = made_claims(obj)
-            if entry["name"] not in made:
-                return Blocked(f'pod "{pod.key}": {NOT_CREATED_YET}')
-            name = made[entry["name"]]
-            if not name:
-                return None
-        claim = self._claim(Key(namespace, str(name)))
+    def _entry(self, pod: PodInfo, item: PodClaim) -> Wanted | Blocked | None:
+        namespace, name = pod.key.namespace, item.name
+        if name is None:
+            return Blocked(f'pod "{pod.key}": {NOT_CREATED_YET}')
+        if not name:
+            return None
+        claim = self._claim(Key(namespace, name))
         if claim is None:
             return Blocked(f'resourceclaim.resource.k8s.io "{name}" not found')
         if is_deleting(claim):
             return Blocked(f'resourceclaim "{name}" is being deleted')
-        consumer = self._consumer(pod, entry)
+        consumer = self._consumer(pod, item)
         if isinstance(consumer, Blocked):
             return consumer
-        if generated and consumer["uid"] not in owner_uids(claim):
+        if not item.claim and consumer["uid"] not in owner_uids(claim):
             return Blocked(
                 f"ResourceClaim {namespace}/{name} was not created for Pod {pod.key} "
                 "(Pod is not owner)"
@@ -186,10 +180,10 @@ class Demands:
         allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
         return Wanted(claim, consumer, allocation)
 
-    def _consumer(self, pod: PodInfo, entry: JsonObject) -> dict[str, str] | Blocked:
+    def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str] | Blocked:
         if pod.group:
             group = self._group(Key(pod.key.namespace, pod.group))
-            if group is not None and is_shared(entry, group):
+            if group is not None and is_shared(item, group):
                 return {
                     "apiGroup": "scheduling.k8s.io",
                     "resource": "podgroups",
@@ -200,30 +194,8 @@ class Demands:
 
     def _missing_class(self, requests: Iterable[JsonObject]) -> Blocked | None:
         for request in requests:
-            alternatives = request.get("firstAvailable") or [request.get("exactly") or {}]
-            for alternative in alternatives:
+            for alternative in alternatives_of(request):
                 name = alternative.get("deviceClassName") or ""
                 if name not in self.classes:
                     return Blocked(f"request {request['name']}: device class {name} does not exist")
         return None
-
-
-def synthetic_claim(pod: PodInfo, provided: Mapping[str, str]) -> tuple[JsonDict, list[JsonObject]]:
-    """Return the claim for a pod's extended resources, and which request is for which container.
-
-    `provided` maps the resources that devices are to provide to their classes.
-    """
-    spec, mappings = claim_spec(pod.obj, provided)
-    owner = owner_reference(pod.obj, api_version="v1", kind="Pod")
-    claim: JsonDict = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {
-            "generateName": f"{pod.key.name[:230]}-extended-resources-",
-            "namespace": pod.key.namespace,
-            "annotations": {SYNTHETIC: "true"},
-            "ownerReferences": [owner],
-        },
-        "spec": spec,
-    }
-    return claim, mappings

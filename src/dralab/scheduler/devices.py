@@ -18,6 +18,8 @@ from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import Catalog, PoolId
 from dralab.allocation.problem import Claim, Node, Problem, Slice
 from dralab.allocation.results import ShareIds
+from dralab.objects.claims import requests_of
+from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.scheduler.allocatable import (
     EXTENDED_CLAIM,
@@ -26,7 +28,7 @@ from dralab.scheduler.allocatable import (
     NodeShortage,
     shared,
 )
-from dralab.scheduler.demands import Demand, synthetic_claim
+from dralab.scheduler.demands import Demand
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
@@ -205,7 +207,7 @@ class Devices:
                 if str(own.get(resource, "0")) == "0"
             }
             if provided:
-                wire, mappings = synthetic_claim(pod, provided)
+                wire, mappings = synthetic_claim(pod.obj, provided)
                 consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
                 wanted.append((wire, consumer, tuple(mappings)))
                 claims.append(_named(wire))
@@ -273,7 +275,7 @@ class Devices:
         """Return what a pod still needs allocated, extended resources included."""
         wires = [item.claim for item in demand.open]
         if demand.extended:
-            wires.append(_named(synthetic_claim(pod, demand.extended)[0]))
+            wires.append(_named(synthetic_claim(pod.obj, demand.extended)[0]))
         return [self._reader.claim(wire) for wire in wires]
 
     # --- inside
@@ -359,7 +361,7 @@ def _points(claim: JsonDict, allocation: JsonObject) -> int:
     chosen = {item["request"] for item in allocation["devices"].get("results") or ()}
     return sum(
         MOST_POINTS - rank
-        for request in (claim["spec"].get("devices") or {}).get("requests") or ()
+        for request in requests_of(claim["spec"])
         for rank, subrequest in enumerate(request.get("firstAvailable") or ())
         if f"{request['name']}/{subrequest['name']}" in chosen
     )

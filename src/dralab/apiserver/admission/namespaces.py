@@ -5,6 +5,7 @@ from typing import Final
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Key
+from dralab.objects.metadata import is_deleting
 
 IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
@@ -28,7 +29,7 @@ class NamespaceLifecycle:
         found = review.find(Key("namespaces", "", review.namespace))
         if found is None:
             raise ApiError.not_found("namespaces", review.namespace)
-        if found.value["metadata"].get("deletionTimestamp"):
+        if is_deleting(found.value):
             raise terminating(review)
 
 

@@ -13,7 +13,7 @@ from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.options import DeleteOptions, WriteOptions
 from dralab.apiserver.storage import Damaged, Key
-from dralab.objects.metadata import status_of
+from dralab.objects.metadata import is_deleting, status_of
 from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
@@ -56,7 +56,7 @@ class CustomResources:
             return
         self._busy.add(name)
         try:
-            if after["metadata"].get("deletionTimestamp"):
+            if is_deleting(after):
                 self._clean_up(after)
             elif before is None or before.get("spec") != after.get("spec"):
                 self._establish(after)
@@ -211,7 +211,7 @@ class CustomResources:
             found = self.context.store.get(Key(HUB, "", name))
         except Damaged:
             return
-        if found is not None and found.value["metadata"].get("deletionTimestamp"):
+        if found is not None and is_deleting(found.value):
             self.definition_changed(found.value, found.value)
 
     def _forget(self, name: str) -> None:

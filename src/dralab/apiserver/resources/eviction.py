@@ -39,7 +39,7 @@ def evict(  # noqa: PLR0917 - the shape of every handler
         dry_run = how.dry_run or options.dry_run
         if not _needs_no_budget(pod):
             _spend(context, pod, namespace, dry_run=dry_run)
-        if not dry_run and not pod["metadata"].get("deletionTimestamp"):
+        if not dry_run and not is_deleting(pod):
             _note(context, kind, name, namespace, options)
         deleting.delete(context, kind, name, namespace, how, user=options.user)
 

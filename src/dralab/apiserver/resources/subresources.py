@@ -13,7 +13,7 @@ from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.tokens import ISSUER, LIFETIME
 from dralab.kernel.clock import rfc3339
-from dralab.objects.metadata import annotations_of
+from dralab.objects.metadata import annotations_of, is_deleting
 from dralab.values.json_types import JsonDict
 
 SUCCESS: Final[Mapping[str, Any]] = {
@@ -170,7 +170,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
     now = context.now()
 
     def edit(pod: JsonDict) -> JsonDict:
-        if pod["metadata"].get("deletionTimestamp"):
+        if is_deleting(pod):
             raise _bind_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
         spec = pod["spec"]
         if spec.get("nodeName"):

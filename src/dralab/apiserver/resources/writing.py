@@ -26,6 +26,7 @@ from dralab.apiserver.resources.context import (
 )
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import Damaged, KeyExists, RevisionConflict, Stored
+from dralab.objects.metadata import is_deleting
 from dralab.values.json_types import JsonDict
 
 # What only the server writes; an update keeps the stored values.
@@ -135,7 +136,7 @@ def _check_namespace(kind: Kind, meta: JsonDict, namespace: str) -> None:
 
 def _exists(kind: Kind, current: Stored) -> ApiError:
     error = ApiError.already_exists(kind.plural, current.key.name, group=kind.group)
-    if current.value["metadata"].get("deletionTimestamp"):
+    if is_deleting(current.value):
         error.message = f"object is being deleted: {error.message}"
     return error
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, UNKNOWN, UNSET, age, human, joined
-from dralab.apiserver.tables.printers import Cells, condition, name_of, printer
+from dralab.apiserver.tables.printers import Cells, name_of, printer
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import annotations_of, labels_of, spec_of, status_of
+from dralab.objects.conditions import condition_of
+from dralab.objects.metadata import annotations_of, is_deleting, labels_of, spec_of, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.values.json_types import JsonObject
 
@@ -79,7 +80,7 @@ def _node(obj: JsonObject, now: int) -> Sequence[Any]:
 
 
 def _node_word(obj: JsonObject) -> str:
-    ready = condition(obj, "Ready")
+    ready = condition_of(obj, "Ready")
     word = "Unknown"
     if ready is not None:
         word = "Ready" if ready.get("status") == "True" else "NotReady"
@@ -109,7 +110,7 @@ def _modes(found: Sequence[str] | None) -> str:
 
 
 def _phase(obj: JsonObject) -> str:
-    if obj["metadata"].get("deletionTimestamp"):
+    if is_deleting(obj):
         return "Terminating"
     return str(status_of(obj).get("phase", ""))
 
@@ -244,7 +245,7 @@ def _param_ref(obj: JsonObject) -> str:
 def _api_service(obj: JsonObject, now: int) -> Sequence[Any]:
     service = spec_of(obj).get("service")
     where = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
-    available = condition(obj, "Available")
+    available = condition_of(obj, "Available")
     word = UNKNOWN if available is None else str(available.get("status"))
     if available is not None and word != "True":
         word += f" ({available.get('reason', '')})"
@@ -254,7 +255,7 @@ def _api_service(obj: JsonObject, now: int) -> Sequence[Any]:
 def _flow_schema(obj: JsonObject, now: int) -> Sequence[Any]:
     spec = spec_of(obj)
     method = (spec.get("distinguisherMethod") or {}).get("type") or NONE
-    dangling = condition(obj, "Dangling")
+    dangling = condition_of(obj, "Dangling")
     return [
         name_of(obj),
         (spec.get("priorityLevelConfiguration") or {}).get("name") or NONE,
@@ -315,7 +316,7 @@ def _priority_class(obj: JsonObject, now: int) -> Sequence[Any]:
 def _claim_state(obj: JsonObject) -> str:
     """Return what is known of a resource claim; source: `resourceClaimState` upstream."""
     status = status_of(obj)
-    deleted = bool(obj["metadata"].get("deletionTimestamp"))
+    deleted = is_deleting(obj)
     words = ["deleted"] if deleted else []
     if status.get("allocation") is None:
         words += [] if deleted else ["pending"]

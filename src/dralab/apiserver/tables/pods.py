@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dralab.apiserver.tables.ages import NONE, age, since
-from dralab.apiserver.tables.printers import condition, is_true, name_of, printer
-from dralab.objects.metadata import spec_of, status_of
+from dralab.apiserver.tables.printers import name_of, printer
+from dralab.objects.conditions import condition_of, is_true
+from dralab.objects.metadata import is_deleting, spec_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonObject
 
@@ -46,7 +47,7 @@ class _Pod:
         self.pod = pod
         spec, status = spec_of(pod), status_of(pod)
         self.reason: str = status.get("reason") or status.get("phase") or ""
-        scheduled = condition(pod, "PodScheduled")
+        scheduled = condition_of(pod, "PodScheduled")
         if scheduled is not None and scheduled.get("reason") == "SchedulingGated":
             self.reason = "SchedulingGated"
         inits = {item.get("name"): item for item in spec.get("initContainers") or ()}
@@ -66,7 +67,7 @@ class _Pod:
 
     def word(self) -> str:
         """Return what STATUS shows."""
-        if self.pod["metadata"].get("deletionTimestamp"):
+        if is_deleting(self.pod):
             status = status_of(self.pod)
             if status.get("reason") == "NodeLost":
                 return "Unknown"

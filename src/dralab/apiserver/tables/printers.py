@@ -1,10 +1,9 @@
 """What a table of a kind has: its columns, and how a row's cells are made of an object."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonObject
 
 Cells = Callable[[JsonObject, int], Sequence[Any]]
@@ -73,17 +72,3 @@ def name_of(obj: JsonObject) -> str:
     """Return an object's name."""
     found: str = obj["metadata"].get("name", "")
     return found
-
-
-def condition(obj: JsonObject, type: str) -> Mapping[str, Any] | None:
-    """Return a condition of an object's status."""
-    for found in status_of(obj).get("conditions") or ():
-        if found.get("type") == type:
-            return dict(found)
-    return None
-
-
-def is_true(obj: JsonObject, type: str) -> bool:
-    """Return whether a condition is there and true."""
-    found = condition(obj, type)
-    return found is not None and found.get("status") == "True"

@@ -15,9 +15,10 @@ from dralab.apiserver.tables.ages import (
     yes,
 )
 from dralab.apiserver.tables.ages import selector as query
-from dralab.apiserver.tables.printers import is_true, name_of, printer
+from dralab.apiserver.tables.printers import name_of, printer
 from dralab.kernel.clock import from_rfc3339
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.conditions import is_true
+from dralab.objects.metadata import controller_of, is_deleting, spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 
@@ -78,14 +79,11 @@ def _daemon_set(obj: JsonObject, now: int) -> Sequence[Any]:
 
 
 def _revision(obj: JsonObject, now: int) -> Sequence[Any]:
-    owner = NONE
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            group = reference.get("apiVersion", "").rpartition("/")[0]
-            kind = reference.get("kind", "").lower()
-            owner = (
-                f"{kind}.{group}/{reference['name']}" if group else f"{kind}/{reference['name']}"
-            )
+    owner, reference = NONE, controller_of(obj)
+    if reference is not None:
+        group = reference.get("apiVersion", "").rpartition("/")[0]
+        kind = reference.get("kind", "").lower()
+        owner = f"{kind}.{group}/{reference['name']}" if group else f"{kind}/{reference['name']}"
     return [name_of(obj), owner, obj.get("revision", 0), age(obj, now)]
 
 
@@ -104,7 +102,7 @@ def _job_word(obj: JsonObject) -> str:
     for condition, word in JOB_WORDS:
         if is_true(obj, condition):
             return word
-    if obj["metadata"].get("deletionTimestamp"):
+    if is_deleting(obj):
         return "Terminating"
     return next((word for word in JOB_LATER_WORDS if is_true(obj, word)), "Running")
 

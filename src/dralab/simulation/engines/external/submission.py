@@ -12,6 +12,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
+from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import status_of
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
@@ -87,9 +88,9 @@ class Submission:
         except ApiError as error:
             raise InputError("workload", str(error), where=f"Pod {pod.key}") from None
         made = {
-            entry["name"]: self._from_template(pod, uid, entry["name"], template)
-            for entry in body["spec"].get("resourceClaims") or ()
-            if (template := entry.get("resourceClaimTemplateName"))
+            item.entry: self._from_template(pod, uid, item.entry, item.template)
+            for item in pod_claims(body)
+            if item.template
         }
         if made:
             status = [{"name": k, "resourceClaimName": v} for k, v in sorted(made.items())]
@@ -158,9 +159,9 @@ class Submission:
     def release(self, pod: Pod, own: Sequence[str]) -> None:
         """Free what a pod that is done had claimed; its own claims go with it."""
         store = self.cluster.server.store
-        for entry in ((pod.body or {}).get("spec") or {}).get("resourceClaims") or ():
-            if name := entry.get("resourceClaimName"):
-                self._forget(pod, name)
+        for item in pod_claims(pod.body or {}):
+            if item.claim:
+                self._forget(pod, item.claim)
         for name in own:
             where = Key(CLAIMS_KEPT_AT, pod.namespace, name)
             if (stored := store.get(where)) is not None:
