@@ -36,6 +36,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.local import LocalClient
 
 if TYPE_CHECKING:
+    from dralab.apiserver.authentication.jwt import PrivateKey
     from dralab.apiserver.http.serving import HttpServer
     from dralab.apiserver.storage.files import Durability
 
@@ -284,7 +285,11 @@ class Cluster:
                     self._ca = certificate.ca
                 self._address = "{}:{}".format(*address(listener))
                 self._authentication = settings_of(
-                    options.authentication, self.clock, token=self._token, own_ca=self._ca
+                    options.authentication,
+                    self.clock,
+                    token=self._token,
+                    own_ca=self._ca,
+                    own_key=self._signing_key,
                 )
                 self._server = self._new_server(store)
                 self._edge = AsgiApp(self._server)
@@ -321,6 +326,11 @@ class Cluster:
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)
         return server
+
+    def _signing_key(self) -> "PrivateKey":
+        from dralab.apiserver.http import tls
+
+        return tls.signing_key(self._kept() / "tls")
 
     def _serving(self) -> "HttpServer":
         if self._http is None:

@@ -47,6 +47,7 @@ class ApiServer:
         authorization: Sequence[str] = (),
     ) -> None:
         clock = clock or WallClock()
+        settings = authentication or AuthenticationSettings()
         self.store = store
         self.hub = Hub(store, clock, limits)
         self.resources = new_resources(
@@ -56,18 +57,18 @@ class ApiServer:
             kinds=kinds,
             admission=built_in_admission(service_accounts=service_accounts),
             features=features,
+            service_accounts=settings.service_accounts,
         )
         self.resources.context.authorizer = authorizer_of(authorization, store)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
-        settings = authentication or AuthenticationSettings()
         self.application = Application(
             self.resources,
             authentication=Authentication(
                 tokens=settings.tokens,
                 certificates=settings.certificates,
                 service_accounts=self.resources.context.issuer,
-                audiences=[self.resources.context.issuer.issuer],
+                audiences=self.resources.context.issuer.audiences,
             ),
             address=address,
             accept_hosts=accept_hosts,

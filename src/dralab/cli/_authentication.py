@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from dralab.cli._components import duration_of
+
 if TYPE_CHECKING:
     from dralab.apiserver.authentication.settings import AuthenticationFlags
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+LONGEST: Final = "service_account_max_token_expiration"
+NO_LIMIT: Final = "0s"
 OPTIONS: Final = [
     click.option(
         "--token-auth-file",
@@ -25,7 +29,57 @@ OPTIONS: Final = [
         help="Accept client certificates of these authorities (PEM), beside the server's own: the "
         "common name is the user, organizations are its groups.",
     ),
+    click.option(
+        "--service-account-key-file",
+        type=FILE,
+        metavar="FILE",
+        multiple=True,
+        help="Accept tokens of service accounts signed by these keys (PEM, public or private), "
+        "beside the server's own. May be repeated.",
+    ),
+    click.option(
+        "--service-account-signing-key-file",
+        type=FILE,
+        metavar="FILE",
+        help="Sign tokens of service accounts with this key (PEM).  [default: one of the server's "
+        "own, kept with the data]",
+    ),
+    click.option(
+        "--service-account-issuer",
+        metavar="URL",
+        multiple=True,
+        help="The issuer in tokens of service accounts. May be repeated: the first signs, all are "
+        "accepted.  [default: https://kubernetes.default.svc]",
+    ),
+    click.option(
+        "--service-account-jwks-uri",
+        metavar="URL",
+        default="",
+        help="Where others find the keys of the issuer.  [default: the server's /openid/v1/jwks]",
+    ),
+    click.option(
+        "--service-account-max-token-expiration",
+        metavar="DURATION",
+        default=NO_LIMIT,
+        help="The longest validity of a token, such as 24h.  [default: no limit]",
+    ),
+    click.option(
+        "--service-account-extend-token-expiration",
+        type=bool,
+        metavar="true|false",
+        default=True,
+        show_default="true",
+        help="Let tokens of pods last a year, for programs that never read them again.",
+    ),
+    click.option(
+        "--api-audiences",
+        metavar="NAME[,NAME]",
+        default="",
+        help="The names of the server in tokens.  [default: the issuers]",
+    ),
 ]
+# What the options say that are not given.
+UNSET: Final = ((), "", None, NO_LIMIT, True)
 
 
 def authentication_options(command: Command) -> Command:
@@ -39,14 +93,27 @@ def flags_of(options: Mapping[str, Any]) -> "AuthenticationFlags":
     """Return the values of these options. UsageError."""
     from dralab.apiserver.authentication.settings import AuthenticationFlags
 
-    return AuthenticationFlags(**options)
+    given = dict(options)
+    longest, names = given.pop(LONGEST), given.pop("api_audiences")
+    return AuthenticationFlags(
+        **given,
+        api_audiences=[name.strip() for name in names.split(",") if name.strip()],
+        service_account_max_token_expiration=duration_of(longest, flag_of(LONGEST))
+        if longest != NO_LIMIT
+        else 0,
+    )
+
+
+def flag_of(name: str) -> str:
+    """Return how an option is spelled on the command line."""
+    return f"--{name.replace('_', '-')}"
 
 
 def check_plain(options: Mapping[str, Any]) -> None:
     """Refuse options without TLS, where no client-go would send a credential. UsageError."""
     for name, value in options.items():
-        if value:
+        if value not in UNSET:
             raise click.UsageError(
-                f"--{name.replace('_', '-')} needs TLS (kubectl sends no credential over plain "
+                f"{flag_of(name)} needs TLS (kubectl sends no credential over plain "
                 "HTTP): omit --plain"
             )

@@ -1,15 +1,29 @@
 """How a server authenticates: what an operator gives, and what the server makes of it."""
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from dralab.apiserver.authentication.certificates import ClientCertificates, read_authorities
 from dralab.apiserver.authentication.chain import TokenAuthenticator
+from dralab.apiserver.authentication.errors import UnusableSetting
+from dralab.apiserver.authentication.keys import read_private_key, read_public_keys
+from dralab.apiserver.authentication.service_accounts import (
+    ISSUER,
+    STANDARD,
+    ServiceAccountSettings,
+)
 from dralab.apiserver.authentication.tokens import TokenTable, read_token_file
 from dralab.apiserver.users import ADMIN
-from dralab.kernel.clock import Clock
+from dralab.kernel.clock import SECOND, Clock
+
+if TYPE_CHECKING:
+    from dralab.apiserver.authentication.jwt import PrivateKey
+
+HOUR: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +32,13 @@ class AuthenticationFlags:
 
     token_auth_file: Path | None = None
     client_ca_file: Path | None = None
+    service_account_key_file: Sequence[Path] = ()
+    service_account_signing_key_file: Path | None = None
+    service_account_issuer: Sequence[str] = ()
+    service_account_jwks_uri: str = ""
+    service_account_extend_token_expiration: bool = True
+    service_account_max_token_expiration: int = 0  # nanoseconds; 0 for no limit
+    api_audiences: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +51,21 @@ class AuthenticationSettings:
     tokens: Sequence[TokenAuthenticator] = ()
     certificates: ClientCertificates | None = None
     client_authorities: Sequence[bytes] = ()
+    service_accounts: ServiceAccountSettings = STANDARD
 
 
 def settings_of(
-    flags: AuthenticationFlags, clock: Clock, *, token: str = "", own_ca: Path | None = None
+    flags: AuthenticationFlags,
+    clock: Clock,
+    *,
+    token: str = "",
+    own_ca: Path | None = None,
+    own_key: "Callable[[], PrivateKey] | None" = None,
 ) -> AuthenticationSettings:
     """Return the settings of a server with these flags. UnusableSetting.
 
-    `token` is the administrator's; `own_ca` is the server's own authority, where it serves TLS.
+    `token` is the administrator's; `own_ca` is the server's own authority, where it serves TLS;
+    `own_key` signs the tokens of service accounts where the operator gives no key.
     """
     tokens: list[TokenAuthenticator] = [TokenTable({token: ADMIN})] if token else []
     if flags.token_auth_file is not None:
@@ -52,4 +80,39 @@ def settings_of(
         tokens=tokens,
         certificates=ClientCertificates(authorities, clock) if authorities else None,
         client_authorities=authorities,
+        service_accounts=_service_accounts(flags, own_key),
+    )
+
+
+def _service_accounts(
+    flags: AuthenticationFlags, own_key: "Callable[[], PrivateKey] | None"
+) -> ServiceAccountSettings:
+    signing_key, file = own_key, flags.service_account_signing_key_file
+    if file is not None:
+        found = read_private_key(file, "--service-account-signing-key-file")
+        signing_key = lambda: found  # noqa: E731 - as short as its use
+    for name in flags.service_account_issuer:
+        # Issuers are URLs or plain words, as the server of upstream has it.
+        if not name or (":" in name and not urlsplit(name).scheme):
+            raise UnusableSetting(
+                "--service-account-issuer", f'"{name}" contains a `:` and is not a URL'
+            )
+    longest = flags.service_account_max_token_expiration // SECOND
+    if longest and not HOUR <= longest <= 1 << 32:
+        raise UnusableSetting(
+            "--service-account-max-token-expiration", "must be between 1h and 2^32 seconds"
+        )
+    keys = [
+        key
+        for path in flags.service_account_key_file
+        for key in read_public_keys(path, "--service-account-key-file")
+    ]
+    return ServiceAccountSettings(
+        issuers=tuple(flags.service_account_issuer) or (ISSUER,),
+        audiences=tuple(flags.api_audiences),
+        signing_key=signing_key,
+        keys=tuple(keys),
+        longest=longest,
+        extend=flags.service_account_extend_token_expiration,
+        jwks_uri=flags.service_account_jwks_uri,
     )

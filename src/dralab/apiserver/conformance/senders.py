@@ -17,7 +17,6 @@ from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import ByteStream, HttpRequest, Proxied, Upgrade, WatchStream
 from dralab.apiserver.nodes import NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
-from dralab.apiserver.resources.tokens import ISSUER
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import User
 from dralab.apiserver.watching import Hub
@@ -87,7 +86,7 @@ class InProcess:
         authentication = Authentication(
             tokens=[TokenTable({TOKEN: ADMIN})],
             service_accounts=resources.context.issuer,
-            audiences=[ISSUER],
+            audiences=resources.context.issuer.audiences,
         )
         self.application = Application(resources, authentication=authentication)
         self.application.connectors.update(NodeProxy(resources).connectors())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dralab.apiserver.http.openapi_pages import OpenApiPages
 
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
+JWKS: Final = "application/jwk-set+json"
 CHECKS: Final = {
     "livez": ("ping", "log", "storage"),
     "readyz": ("ping", "log", "informer-sync", "storage", "shutdown"),
@@ -85,9 +86,9 @@ class Pages:
             case ["openapi", *rest] if (found := self._openapi.answer(request, rest)) is not None:
                 return found
             case [".well-known", "openid-configuration"]:
-                return self._json(request, orjson.dumps(self.issuer.configuration()))
+                return self._json(request, orjson.dumps(self.issuer.configuration(self.address)))
             case ["openid", "v1", "jwks"]:
-                return self._json(request, orjson.dumps(self.issuer.keys()))
+                return self._keys(request)
             case ["metrics"]:
                 return self._metrics()
             case ["api"] | ["apis"]:
@@ -166,6 +167,14 @@ class Pages:
         if form == "yaml":
             return HttpResponse(headers=(("Content-Type", "application/yaml"),), body=as_yaml(body))
         return HttpResponse(headers=(("Content-Type", "application/json"),), body=body)
+
+    def _keys(self, request: HttpRequest) -> HttpResponse:
+        """Answer with the public keys of service accounts, in their own media type alone."""
+        accepted = request.headers.get("accept", "*/*")
+        if "*/*" not in accepted and JWKS not in accepted:
+            raise ApiError("NotAcceptable", "406: Not Acceptable", details={})
+        headers = (("Content-Type", JWKS), ("Cache-Control", "public, max-age=3600"))
+        return HttpResponse(headers=headers, body=orjson.dumps(self.issuer.key_set()))
 
     def _health(self, name: str, *, verbose: bool) -> HttpResponse:
         if not verbose:

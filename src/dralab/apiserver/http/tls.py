@@ -72,6 +72,27 @@ def token(directory: Path) -> str:
     return found
 
 
+def signing_key(directory: Path) -> "EllipticCurvePrivateKey":
+    """Return the key of a directory for tokens of service accounts, made at first. ServingError."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    file = directory / "sa.key"
+    try:
+        if not file.exists():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write(file, _pem(ec.generate_private_key(ec.SECP256R1())))
+        found = load_pem_private_key(file.read_bytes(), password=None)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"cannot keep the key of service accounts in {file}: {why}") from error
+    except ValueError as error:
+        raise ServingError(f"{file} is damaged: delete it, and a new key is made") from error
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise ServingError(f"{file} is not an ECDSA key: delete it, and a new key is made")
+    return found
+
+
 def _make(directory: Path, files: Certificate, now: datetime, names: Iterable[str]) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec

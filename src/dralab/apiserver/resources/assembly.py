@@ -13,6 +13,7 @@ from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority, Pod
 from dralab.apiserver.admission.quotas import HUB as QUOTAS
 from dralab.apiserver.admission.quotas import QuotaLimits
 from dralab.apiserver.admission.services import ServiceAddresses
+from dralab.apiserver.authentication.service_accounts import STANDARD, ServiceAccountSettings
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.server import Resources
@@ -37,11 +38,13 @@ def new_resources(
     admission: Sequence[Admission] | None = None,
     bootstrap: bool = True,
     features: Features | None = None,
+    service_accounts: ServiceAccountSettings = STANDARD,
 ) -> Resources:
     """Return the verbs of a server over `store`.
 
     `kinds` defaults to all that are known; `admission` to `built_in_admission()`, `features` to
-    the gates of 1.36. Services get their addresses, and quotas hold, whatever the admission. With
+    the gates of 1.36; `service_accounts` says how their tokens are signed. Services get their
+    addresses, and quotas hold, whatever the admission. With
     `bootstrap` the objects that every cluster has are made where they are missing.
     """
     found = kinds if kinds is not None else Kinds.standard()
@@ -59,6 +62,7 @@ def new_resources(
         kinds=found,
         rules=rules,
         admission=[*plugins, addresses, limits],
+        service_accounts=service_accounts,
     )
 
     def count_addresses() -> None:

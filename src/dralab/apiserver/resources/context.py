@@ -10,10 +10,14 @@ from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.authentication.chain import Authentication
+from dralab.apiserver.authentication.service_accounts import (
+    STANDARD,
+    ServiceAccountSettings,
+    ServiceAccountTokens,
+)
 from dralab.apiserver.authorization.attributes import Authorizer
 from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.rules import Rules
-from dralab.apiserver.resources.tokens import TokenIssuer
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
@@ -33,6 +37,7 @@ class Context:
     `rules` says what each kind's objects must be; `admission` is asked in order about every
     write. `managed_fields` can be switched off where nobody reads them. `authorizer` decides who
     may do what; without one everybody may do everything.
+    `service_accounts` says how their tokens are signed.
     """
 
     store: Store
@@ -43,12 +48,15 @@ class Context:
     admission: list[Admission] = field(default_factory=list)
     managed_fields: bool = True
     authorizer: Authorizer | None = None
+    service_accounts: ServiceAccountSettings = STANDARD
     on_kinds_changed: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.issuer = TokenIssuer(self.clock)
+        self.issuer = ServiceAccountTokens(
+            self.clock, self, lambda: self.randomness.uuid("tokens"), self.service_accounts
+        )
         self.authentication = Authentication(
-            service_accounts=self.issuer, audiences=[self.issuer.issuer]
+            service_accounts=self.issuer, audiences=self.issuer.audiences
         )
         self.indexes = Indexes(self.store, self.rules)
         self._second, self._text = -1, ""

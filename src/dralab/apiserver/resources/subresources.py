@@ -3,16 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dralab.api import fields
 from dralab.api.decoding import DecodingError, decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import eviction, patching, scaling, typing, writing
+from dralab.apiserver.resources import (
+    eviction,
+    patching,
+    scaling,
+    token_requests,
+    typing,
+    writing,
+)
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
-from dralab.apiserver.resources.tokens import ISSUER, LIFETIME
-from dralab.kernel.clock import rfc3339
 from dralab.objects.metadata import annotations_of, is_deleting
 from dralab.values.json_types import JsonDict
 
@@ -232,49 +236,8 @@ def _token(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
 ) -> JsonDict:
     """Give out a token of a service account."""
-    account = context.live(kind, namespace, name).value
     spec = _typed(body, "authentication.k8s.io/v1", "TokenRequest").get("spec") or {}
-    audiences = spec.get("audiences") or [ISSUER]
-    seconds = spec.get("expirationSeconds") or LIFETIME
-    # Source: k8s.io/kubernetes `pkg/apis/authentication/validation`.
-    why = ""
-    if seconds < 600:
-        why = "may not specify a duration less than 10 minutes"
-    elif seconds > 1 << 32:
-        why = "may not specify a duration larger than 2^32 seconds"
-    if why:
-        error = fields.invalid_value("spec.expirationSeconds", seconds, why)
-        raise fields.invalid("TokenRequest", name, [error], group="authentication.k8s.io")
-    token, ends = context.issuer.issue(
-        namespace, name, account["metadata"]["uid"], audiences, seconds
-    )
-    return {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": context.uid(),
-            "creationTimestamp": context.now(),
-            "managedFields": [
-                {
-                    "manager": options.field_manager,
-                    "operation": "Update",
-                    "apiVersion": "authentication.k8s.io/v1",
-                    "time": context.now(),
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": {"f:spec": {"f:expirationSeconds": {}}},
-                    "subresource": "token",
-                }
-            ],
-        },
-        "spec": {
-            "audiences": audiences,
-            "expirationSeconds": seconds,
-            "boundObjectRef": spec.get("boundObjectRef"),
-        },
-        "status": {"token": token, "expirationTimestamp": rfc3339(ends)},
-    }
+    return token_requests.give_out(context, kind, name, namespace, spec, options=options)
 
 
 HANDLERS: Final[Mapping[tuple[str, str], Handler]] = {
