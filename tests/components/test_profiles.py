@@ -1,8 +1,10 @@
 """Profiles: older generations served beside today's API, or in its place."""
 
+import orjson
 import pytest
 
 from dralab.api.status import ApiError
+from dralab.apiserver.resources.options import WriteOptions
 from dralab.cluster import Cluster, Options
 from dralab.components import profiles
 from dralab.runtime.client import Resource
@@ -130,3 +132,45 @@ def test_kinds_that_kubernetes_had_built_in_take_strategic_patches_and_custom_on
         with pytest.raises(ApiError, match="unknown format"):
             client.patch(FAKE_PARAMETERS, "w", {"spec": {"count": 2}}, "default", type="strategic")
         client.close()
+
+
+def test_openapi_describes_the_claims_of_pods_so_that_clients_can_patch_them(client):
+    from dralab.apiserver import openapi
+
+    with Cluster() as cluster:
+        kinds = openapi.places(cluster.server.resources.kinds)["api/v1"]
+    for found in (
+        openapi.version3(kinds, "v1.36.2")["components"]["schemas"],
+        openapi.version2(kinds, "v1.36.2")["definitions"],
+    ):
+        claims = found["io.k8s.api.core.v1.PodSpec"]["properties"]["deviceClaims"]
+        assert set(claims["properties"]) == {"devices", "claimName", "template"}
+        assert claims["x-kubernetes-patch-strategy"] == "replace"
+        container = found["io.k8s.api.core.v1.Container"]["properties"]
+        assert container["devices"]["items"]["properties"]["name"]["type"] == "string"
+
+
+def test_a_pod_cannot_ask_for_devices_in_two_ways(client):
+    both = {"claimName": "a", "devices": [{"name": "d", "class": "c"}]}
+    pod = {"metadata": {"name": "both"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod["spec"]["deviceClaims"] = both
+    with pytest.raises(ApiError, match="one of devices, claimName and template is wanted"):
+        client.create(PODS, pod, "default")
+    pod["spec"]["deviceClaims"] = [{"name": "early", "claimName": "a"}]
+    assert client.create(PODS, pod, "default")["spec"]["deviceClaims"][0]["claimName"] == "a"
+
+
+def test_k8srm_takes_numbers_in_config_maps_and_says_how_they_are_read():
+    def asked(*names):
+        with Cluster(Options(profiles=names)) as cluster:
+            options = WriteOptions()
+            kind = cluster.server.resources.kind("", "v1", "configmaps")
+            body = {"metadata": {"name": "vlan"}, "data": {"vlanID": 2000}}
+            stored = cluster.server.resources.create(kind, body, "default", options)
+            return orjson.loads(stored.encoded)["data"], options.warnings
+
+    data, warnings = asked("v1", "k8srm")
+    assert data == {"vlanID": "2000"}
+    assert warnings == ['data.vlanID: a number or bool, read as the string "2000"']
+    with pytest.raises(ApiError, match="cannot unmarshal number"):
+        asked("v1")

@@ -53,6 +53,9 @@ def files(folder):
 
 def objects(path, api):
     for item in yaml.safe_load_all(path.read_text()):
+        if api == "k8srm":
+            yield item  # as its authors wrote it
+            continue
         mended, left = repaired(item, GENERATIONS[api].read(item), api)
         assert not left
         yield from mended

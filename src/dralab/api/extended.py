@@ -1,6 +1,6 @@
 """A built-in kind with more fields than Kubernetes gives it: older device APIs put some in pods."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from dralab.api import structural
@@ -13,6 +13,8 @@ from dralab.values.json_types import JsonDict
 
 EACH: Final = "*"
 Fields = Mapping[tuple[str, ...], Mapping[str, Any]]
+Mend = Callable[[JsonDict], list[str]]
+Check = Callable[[JsonDict], list[FieldError]]
 # What holds an added field, its name and value, and where it is.
 Place = tuple[JsonDict, str, Any, str]
 
@@ -21,10 +23,21 @@ class Extended(Strategy):
     """The rules of a kind, and those of the fields that it has on top.
 
     `fields` maps paths to structural schemas; `*` in a path stands for each element of a list:
-    `("spec", "containers", "*", "devices")`.
+    `("spec", "containers", "*", "devices")`. `mend` is that of `Strategy`; `check` finds
+    what is wrong with the added fields beyond their schemas.
     """
 
-    def __init__(self, base: Strategy, kind: Kind, fields: Fields) -> None:
+    def __init__(
+        self,
+        base: Strategy,
+        kind: Kind,
+        fields: Fields,
+        *,
+        mend: Mend | None = None,
+        check: Check | None = None,
+    ) -> None:
+        self._mend = mend
+        self._check = check
         self.base = base
         self.kind = kind
         self.fields = dict(fields)
@@ -60,6 +73,11 @@ class Extended(Strategy):
         for path in self.fields:
             yield from _found(value, path, "")
 
+    def mend(self, value: JsonDict) -> list[str]:
+        """Change what is read as something else; return what to warn of."""
+        found = self.base.mend(value)
+        return found if self._mend is None else found + self._mend(value)
+
     def schema(self, version: str) -> Schema | None:
         """Return the schema of the base."""
         return self.base.schema(version)
@@ -92,16 +110,17 @@ class Extended(Strategy):
         return self.base.validate(value) + self._errors(value)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a change, in the added fields too."""
-        return self.base.validate_update(new, old) + self._errors(new)
+        """Return what is wrong with a change; if it may be made, in the added fields too."""
+        return self.base.validate_update(new, old) or self._errors(new)
 
     def _errors(self, value: JsonDict) -> list[FieldError]:
-        return [
+        found = [
             error
             for path, schema in self.fields.items()
             for _, _, item, where in _found(value, path, "")
             for error in structural.errors(schema, item, where)
         ]
+        return found if found or self._check is None else self._check(value)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """As the base."""

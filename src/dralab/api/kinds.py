@@ -41,7 +41,8 @@ class Kind:
     metadata.generation counts changes of the spec. `fields` are the field selectors beyond
     metadata.name and metadata.namespace. `custom` is whatever defines a kind that is no
     built-in one (None for those); with `strategic` it once was one, and takes strategic merge
-    patches all the same.
+    patches all the same. `added` are fields that a built-in kind has on this server beyond those
+    of Kubernetes: schemas by path, as `api.extended` reads them.
     """
 
     group: str
@@ -60,6 +61,7 @@ class Kind:
     list_kind: str = ""
     custom: Any = None
     strategic: bool = False
+    added: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def patches_strategically(self) -> bool:

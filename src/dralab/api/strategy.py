@@ -44,6 +44,10 @@ class Strategy:
         """
         return None
 
+    def mend(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - for others
+        """Change, before it is decoded, what is read as something else; return what to warn of."""
+        return []
+
     def schema(self, version: str) -> Schema | None:  # noqa: ARG002 - for others
         """Return the schema of a kind that is no built-in one."""
         return None

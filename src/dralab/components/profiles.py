@@ -12,6 +12,7 @@ from dralab.api.kinds import ALL_VERBS, Kinds, kind_of
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.server import Resources
+from dralab.objects.claims import has_device_claims
 from dralab.prototypes.findings import NormalizedDocument
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
@@ -63,6 +64,9 @@ def install(resources: Resources, names: Sequence[str]) -> None:
     for name, installer in INSTALLERS.items():
         if name in names or name == "k8srm":
             installer(resources)
+    if "k8srm" in names:
+        config_maps = context.kinds.find("", "v1", "configmaps")
+        resources.extend(config_maps, {}, mend=_mended_config_map)
     for listener in context.on_kinds_changed:
         listener()
 
@@ -104,7 +108,37 @@ def _k8srm(resources: Resources) -> None:
             ("spec", "deviceClaims"): kinds.POD_CLAIMS,
             ("spec", "containers", "*", "devices"): kinds.CONTAINER_DEVICES,
         },
+        check=_device_claim_errors,
     )
+
+
+def _device_claim_errors(pod: JsonDict) -> list[FieldError]:
+    """Return what is wrong with how a pod asks for devices of k8srm."""
+    if not has_device_claims(pod):
+        return []
+    from dralab.prototypes.k8srm.normalize import normalize  # with the first such pod: large
+
+    return _errors(pod, normalize({**pod, "apiVersion": "v1", "kind": "Pod"}), "spec.deviceClaims")
+
+
+def _errors(value: JsonDict, read: NormalizedDocument, below: str = "") -> list[FieldError]:
+    """Return what a reader calls invalid, at a field or below it."""
+    return [
+        invalid_value(each.field, _at(value, each.field), each.message)
+        for each in read.findings
+        if each.level == "invalid" and each.field.startswith(below)
+    ]
+
+
+def _mended_config_map(value: JsonDict) -> list[str]:
+    """Read numbers in a ConfigMap's data as text: the prototype's own files have them."""
+    data = value.get("data")
+    if not isinstance(data, dict) or all(isinstance(item, str) for item in data.values()):
+        return []
+    from dralab.prototypes.k8srm.normalize import config_map_data
+
+    value["data"], findings = config_map_data(data)
+    return [str(each) for each in findings if each.level == "legacy"]
 
 
 def _evolution(resources: Resources) -> None:
@@ -177,11 +211,7 @@ class PrototypeStrategy(CustomStrategy):
         found = super().validate(value)
         if found or self.read is None:
             return found
-        return [
-            invalid_value(each.field, _at(value, each.field), each.message)
-            for each in self.read(value).findings
-            if each.level == "invalid"
-        ]
+        return _errors(value, self.read(value))
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - every field may change
         """Return what is wrong with a changed object."""

@@ -1,8 +1,9 @@
 """The schemas of a document: the definitions of its kinds, and all that they refer to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.api.extended import EACH
 from dralab.api.kinds import Kind
 from dralab.api.schemas import OBJECT_META, Schemas, descriptions
 from dralab.values.json_types import JsonObject
@@ -44,6 +45,8 @@ class Components:
         if name is None:
             return self._unknown(kind)
         self.add(name)
+        for path, schema in kind.added.items():
+            self._extend(name, path, schema)
         self._typed(name, kind.group, kind.version, kind.kind)
         listed = self._standard.name_of(kind.api_version, kind.list_kind)
         if listed is not None:
@@ -141,6 +144,21 @@ class Components:
         if beside and self.composed:
             return {"allOf": [self.reference(name)]} | beside
         return self.reference(name) | beside
+
+    def _extend(self, name: str, path: Sequence[str], schema: JsonObject) -> None:
+        """Add a field that this server has beyond those of Kubernetes, where a path leads."""
+        holder = self.schemas[name]
+        for part in path[:-1]:
+            holder = self._resolved(holder["items"] if part == EACH else holder["properties"][part])
+        holder["properties"] = dict(sorted({**holder["properties"], path[-1]: schema}.items()))
+
+    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the definition that a field refers to, or its own schema."""
+        reference = schema.get("$ref") or (schema.get("allOf") or [{}])[0].get("$ref", "")
+        found: dict[str, Any] = (
+            self.schemas[reference.removeprefix(self.prefix)] if reference else schema
+        )
+        return found
 
     # --- custom resources -----------------------------------------------------------------
 

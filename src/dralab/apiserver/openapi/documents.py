@@ -47,7 +47,8 @@ def _hash(server_version: str, kinds: Sequence[Kind]) -> str:
         facts = [kind.api_version, kind.kind, kind.plural, list(kind.verbs)]
         subs = [[sub.name, sub.kind, list(sub.verbs)] for sub in kind.subresources.values()]
         custom = kind.custom if isinstance(kind.custom, dict) else None
-        digest.update(orjson.dumps([facts, subs, custom], option=orjson.OPT_SORT_KEYS))
+        added = {".".join(path): schema for path, schema in kind.added.items()}
+        digest.update(orjson.dumps([facts, subs, custom, added], option=orjson.OPT_SORT_KEYS))
     return digest.hexdigest().upper()
 
 

@@ -86,7 +86,7 @@ def edited(  # noqa: PLR0917 - all of it decides
     # No patch turns an object into one of another kind.
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
-        value, unknown = typing.typed(context, kind, value)
+        value, unknown = typing.typed(context, kind, value, options)
     except DecodingError as error:
         raise _refused(patch, str(error), type) from error
     sentences = typing.complaints(unknown, options.duplicates)

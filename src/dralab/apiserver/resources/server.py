@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
-from dralab.api.extended import Extended, Fields
+from dralab.api.extended import Check, Extended, Fields, Mend
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import deleting, patching, reading, reviews, subresources, writing
@@ -226,13 +227,25 @@ class Resources:
         """
         self.customs.serve_own(f"{spec['names']['plural']}.{spec['group']}", spec)
 
-    def extend(self, kind: Kind, fields: Fields) -> None:
+    def extend(
+        self,
+        kind: Kind,
+        fields: Fields,
+        *,
+        mend: Mend | None = None,
+        check: Check | None = None,
+    ) -> None:
         """Let objects of a built-in kind have more fields: paths and structural schemas.
 
+        `mend` changes objects before they are decoded, and returns what clients are warned of;
+        `check` finds what is wrong with the added fields beyond their schemas.
         `resources.extend(pods, {("spec", "deviceClaims"): {...}})`
         """
         rules = self.context.rules
-        rules.strategies[kind.hub] = Extended(rules.strategy_of(kind), kind, fields)
+        rules.strategies[kind.hub] = Extended(
+            rules.strategy_of(kind), kind, fields, mend=mend, check=check
+        )
+        self.context.kinds.add(replace(kind, added={**kind.added, **fields}))
 
     def on_kinds_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever kinds came or went."""

@@ -18,7 +18,7 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
     """
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
-        value, unknown = typed(context, kind, value)
+        value, unknown = typed(context, kind, value, options)
     except DecodingError as error:
         raise unusable(kind, str(error)) from error
     if unknown or options.duplicates:
@@ -26,9 +26,13 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
     return value
 
 
-def typed(context: Context, kind: Kind, value: JsonDict) -> tuple[JsonDict, list[str]]:
+def typed(
+    context: Context, kind: Kind, value: JsonDict, options: WriteOptions
+) -> tuple[JsonDict, list[str]]:
     """Return an object in its typed form and the paths of unknown fields; DecodingError."""
-    custom = context.rules.strategy_of(kind).decode(value, kind.version)
+    rules = context.rules.strategy_of(kind)
+    options.warnings += rules.mend(value)
+    custom = rules.decode(value, kind.version)
     if custom is not None:
         return custom
     decoder = decoder_of(kind.api_version, kind.kind)

@@ -283,8 +283,28 @@ KINDS: Final[tuple[Schema, ...]] = (
 )
 # What a pod of this generation has beyond a core/v1 Pod.
 POD_CLAIMS: Final[Schema] = {
-    "description": "The devices of the pod: a struct at stage K4, a list before it.",
+    "description": "The devices of the pod: exactly one of devices, claimName and template. "
+    "Before stage K4: a list of claims, each with a name.",
     "x-kubernetes-preserve-unknown-fields": True,
+    # Clients that compute a patch put a whole new value there: it may be a struct or a list.
+    "x-kubernetes-patch-strategy": "replace",
+    "properties": {
+        "devices": array(
+            struct({"name": text("What containers call it."), "class": text()}, ("class",)),
+            "A claim of one device of a class for each entry, made for the pod.",
+        ),
+        "claimName": text("A DeviceClaim that exists; other pods may share it."),
+        "template": struct(
+            {
+                "claimName": text("The DeviceClaim whose spec is copied."),
+                "labels": mapping(text()),
+                "annotations": mapping(text()),
+                "metadata": anything("Labels and annotations of the new claim."),
+            },
+            ("claimName",),
+            "A claim for the pod with the spec of another one.",
+        ),
+    },
 }
 CONTAINER_DEVICES: Final[Schema] = array(
     struct({"name": text()}, ("name",)), "Entries of the pod's devices that the container sees."

@@ -457,12 +457,27 @@ def _check_embedded(spec: Any, path: str, found: list[Finding]) -> None:
 
 
 def _normalize_config_map(item: JsonDict, found: list[Finding]) -> None:
-    for key, value in (item.get("data") or {}).items():
-        if not isinstance(value, str):
-            item["data"][key] = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(item.get("data"), dict):
+        item["data"], findings = config_map_data(item["data"])
+        found += findings
+
+
+def config_map_data(data: Mapping[str, Any]) -> tuple[JsonDict, list[Finding]]:
+    """Return a ConfigMap's data with numbers as text: the prototype's files have `vlanID: 2000`.
+
+    >>> config_map_data({"vlanID": 2000})[0]
+    {'vlanID': '2000'}
+    """
+    texts, found = dict(data), []
+    for key, value in data.items():
+        if isinstance(value, bool | int | float):
+            texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
             found.append(
-                legacy(f"data.{key}", f'{value} is no text, read as "{item["data"][key]}"')
+                legacy(f"data.{key}", f'a number or bool, read as the string "{texts[key]}"')
             )
+        elif not isinstance(value, str):
+            found.append(invalid(f"data.{key}", "a string is wanted"))
+    return texts, found
 
 
 NORMALIZERS: Final[Mapping[str, Callable[[JsonDict, list[Finding]], None]]] = {
