@@ -15,6 +15,7 @@ GENERATORS = {
     "kinds": ("lightkube-models==1.37.*",),
     "schemas": ("kubernetes-validate==1.37.*",),
     "messages": (),
+    "bootstrap": (),
 }
 
 

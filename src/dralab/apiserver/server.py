@@ -10,6 +10,7 @@ from dralab.apiserver.authorization.modes import authorizer_of
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
+from dralab.apiserver.resources import bootstrap
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.expiry import TTL, EventLeases
 from dralab.apiserver.storage import Store
@@ -59,6 +60,8 @@ class ApiServer:
             features=features,
             service_accounts=settings.service_accounts,
         )
+        if "RBAC" in authorization:
+            bootstrap.reconcile(self.resources)
         self.resources.context.authorizer = authorizer_of(authorization, store)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from dralab.api.kinds import Kinds
 from dralab.controllers.claims import ResourceClaims
+from dralab.controllers.cluster_roles import ClusterRoleAggregation
 from dralab.controllers.cron_jobs import CronJobs
 from dralab.controllers.daemon_sets import DaemonSets
 from dralab.controllers.deployments import Deployments
@@ -45,6 +46,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "cronjob-controller": CronJobs,
     "persistentvolume-binder-controller": PersistentVolumes,
     "endpointslice-controller": EndpointSlices,
+    "clusterrole-aggregation-controller": ClusterRoleAggregation,
 }
 
 

@@ -15,7 +15,9 @@ from dralab.values.json_types import JsonDict
 Verdict = Literal["allow", "deny", "no opinion"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, as values are elsewhere: one is made for every request, and that takes five times as
+# long. Nobody changes them.
+@dataclass(slots=True, kw_only=True)
 class Attributes:
     """What somebody wants to do: with a resource, or with a `path` that leads to none.
 

@@ -58,13 +58,14 @@ class Union:
         """Return the first decision; without one, all that the authorizers say about it."""
         if attributes.user.is_superuser:
             return ALLOWED
-        reasons, errors = [], []
+        found = []
         for authorizer in self.authorizers:
             decision = authorizer.authorize(attributes)
             if decision.verdict != "no opinion":
                 return decision
-            reasons += [decision.reason] if decision.reason else []
-            errors += [decision.error] if decision.error else []
+            found.append(decision)
+        reasons = [decision.reason for decision in found if decision.reason]
+        errors = [decision.error for decision in found if decision.error]
         return Decision("no opinion", "\n".join(reasons), _joined(errors))
 
     def rules_for(self, user: User, namespace: str) -> RuleList:

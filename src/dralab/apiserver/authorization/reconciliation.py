@@ -1,0 +1,128 @@
+"""What a stored role, binding, flow schema or priority level lacks of what a cluster begins with.
+
+What an administrator added stays; what is missing comes back. Who sets an object's annotation to
+`false` keeps it as it is.
+
+Source: k8s.io/component-helpers `auth/rbac/reconciliation`; k8s.io/apiserver `util/flowcontrol`.
+"""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import orjson
+
+from dralab.apiserver.authorization.covering import missing
+from dralab.apiserver.authorization.rules import read_rules
+from dralab.values.json_types import JsonDict
+
+AUTO_UPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+AUTO_UPDATE_SPEC: Final = "apf.kubernetes.io/autoupdate-spec"
+LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+FLOW: Final = "flowcontrol.apiserver.k8s.io"
+RBAC: Final = "rbac.authorization.k8s.io"
+# In the order in which they are made: a binding after its role, a schema after its level.
+GROUPS: Final = {
+    "clusterroles": RBAC,
+    "clusterrolebindings": RBAC,
+    "roles": RBAC,
+    "rolebindings": RBAC,
+    "prioritylevelconfigurations": FLOW,
+    "flowschemas": FLOW,
+}
+# A server cannot do without these: their spec is put right whatever their annotation says.
+MANDATORY: Final = frozenset({"exempt", "catch-all"})
+
+
+@cache
+def _text() -> bytes:
+    return (files("dralab.apiserver.authorization") / "data" / "bootstrap.json").read_bytes()
+
+
+def expected() -> dict[str, list[JsonDict]]:
+    """Return the objects that every cluster has, by plural, as they are created; new mappings.
+
+    >>> len(expected()["clusterroles"]), len(expected()["flowschemas"])
+    (69, 11)
+    """
+    data: JsonDict = orjson.loads(_text())
+    return {plural: [_whole(plural, value) for value in data[plural]] for plural in GROUPS}
+
+
+def _whole(plural: str, value: JsonDict) -> JsonDict:
+    metadata: JsonDict = {"name": value["name"]}
+    if "namespace" in value:
+        metadata["namespace"] = value["namespace"]
+    if GROUPS[plural] == RBAC:
+        metadata["labels"] = {**LABELS, **value.get("labels", {})}
+        metadata["annotations"] = {AUTO_UPDATE: "true"}
+    else:
+        metadata["annotations"] = {AUTO_UPDATE_SPEC: "true"}
+    parts = ("aggregationRule", "rules", "roleRef", "subjects", "spec")
+    found = {"metadata": metadata, **{key: value[key] for key in parts if key in value}}
+    return found if "roles" not in plural or "rules" in found else {**found, "rules": None}
+
+
+def reconciled(plural: str, existing: JsonDict, wanted: JsonDict) -> JsonDict | None:
+    """Return what is to be stored instead of an object; None where it may stay as it is."""
+    annotations = existing["metadata"].get("annotations") or {}
+    if GROUPS[plural] == FLOW:
+        return _reconciled_spec(existing, wanted, annotations.get(AUTO_UPDATE_SPEC))
+    if annotations.get(AUTO_UPDATE) == "false":
+        return None
+    metadata = dict(existing["metadata"])
+    for part in ("labels", "annotations"):
+        metadata[part] = {**wanted["metadata"][part], **(metadata.get(part) or {})}
+    found = {**existing, "metadata": metadata}
+    if "roleRef" in wanted:
+        found["subjects"] = _with_subjects(existing, wanted)
+    else:
+        _add_rules(found, existing, wanted)
+    return found if _differ(found, existing) else None
+
+
+def is_other_role(existing: JsonDict, wanted: JsonDict) -> bool:
+    """Return whether a binding is to another role: that cannot be changed, so it is made anew."""
+    protected = (existing["metadata"].get("annotations") or {}).get(AUTO_UPDATE) == "false"
+    return not protected and "roleRef" in wanted and existing.get("roleRef") != wanted["roleRef"]
+
+
+def _add_rules(found: JsonDict, existing: JsonDict, wanted: JsonDict) -> None:
+    same = existing.get("rules") == wanted["rules"]
+    lacking = [] if same else missing(read_rules(existing), read_rules(wanted))
+    if lacking:
+        found["rules"] = [*(existing.get("rules") or ()), *(rule.as_json() for rule in lacking)]
+    if "aggregationRule" not in wanted:
+        found.pop("aggregationRule", None)
+        return
+    held = (existing.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    more = [each for each in wanted["aggregationRule"]["clusterRoleSelectors"] if each not in held]
+    if more:
+        found["aggregationRule"] = {"clusterRoleSelectors": [*held, *more]}
+
+
+def _with_subjects(existing: JsonDict, wanted: JsonDict) -> list[JsonDict]:
+    held = existing.get("subjects") or []
+    return [*held, *(each for each in wanted.get("subjects") or () if each not in held)]
+
+
+def _reconciled_spec(existing: JsonDict, wanted: JsonDict, automatic: Any) -> JsonDict | None:
+    metadata = existing["metadata"]
+    if metadata["name"] not in MANDATORY:
+        # Without the annotation, one that nobody has changed yet is the server's.
+        automatic = automatic or ("true" if metadata.get("generation") == 1 else "false")
+        if automatic != "true":
+            return None
+    if existing.get("spec") == wanted["spec"]:
+        return None
+    return {**existing, "spec": wanted["spec"]}
+
+
+def _differ(one: JsonDict, other: JsonDict) -> bool:
+    """Return whether two objects differ in more than that a part is empty."""
+
+    def plain(value: JsonDict) -> JsonDict:
+        metadata = {key: part for key, part in value["metadata"].items() if part}
+        return {key: part for key, part in value.items() if part} | {"metadata": metadata}
+
+    return plain(one) != plain(other)

@@ -1,0 +1,49 @@
+"""The roles, bindings, flow schemas and priority levels of a cluster that asks who may do what.
+
+What is missing is made whenever a server starts, and what lacks a part gets it
+(`authorization.reconciliation`).
+"""
+
+from contextlib import suppress
+
+from dralab.api.status import ApiError
+from dralab.apiserver.authorization.reconciliation import (
+    GROUPS,
+    expected,
+    is_other_role,
+    reconciled,
+)
+from dralab.apiserver.resources.context import key_of
+from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.server import Resources
+
+MANAGER = "kube-apiserver"
+
+
+def reconcile(resources: Resources) -> None:
+    """Make and complete the objects. StorageUnavailable."""
+    store = resources.context.store
+    objects = expected()
+    with store.lock, store.batch():
+        for plural, group in GROUPS.items():
+            kind = resources.kinds.get(group, "v1", plural)
+            if kind is None:
+                continue
+            damaged = frozenset(store.damaged(kind.hub))
+            for value in objects[plural]:
+                metadata = value["metadata"]
+                name, namespace = metadata["name"], metadata.get("namespace", "")
+                key = key_of(kind, namespace, name)
+                if key in damaged:
+                    continue
+                options = WriteOptions(manager=MANAGER)
+                # Another server on the same store may be doing the same.
+                with suppress(ApiError):
+                    found = store.get(key)
+                    if found is not None and is_other_role(found.value, value):
+                        resources.delete(kind, name, namespace)
+                        found = None
+                    if found is None:
+                        resources.create(kind, value, namespace, options)
+                    elif (wanted := reconciled(plural, found.value, value)) is not None:
+                        resources.update(kind, wanted, name, namespace, options)
