@@ -21,10 +21,10 @@ from typing import Any
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.policy.policies import FragmentationAware
 from dralab.allocation.problem import Problem
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.values.json_types import JsonDict
 
 DRIVER = "gpu.example.com"
@@ -168,7 +168,7 @@ def rate(fleet: Fleet, claims: Sequence[JsonDict]) -> tuple[int, float]:
     start = time.process_time()
     served = 0
     for each in claims:
-        if not isinstance(fleet.allocate([each]), Placement):
+        if not isinstance(fleet.allocate([each]), DevicePlacement):
             break
         served += 1
     return served, served / (time.process_time() - start)
@@ -222,7 +222,7 @@ def unlike() -> None:
     for number in range(1_000):
         for _ in range(chance.randint(3, 18)):
             placed = fleet.allocate([claim(0, profile(chance.choice(names)))], 1 << number)
-            if isinstance(placed, Placement) and chance.random() < 0.3:
+            if isinstance(placed, DevicePlacement) and chance.random() < 0.3:
                 fleet.release(placed.allocations[0])
     states = len({id(state) for state in fleet.states})
     one = [claim(number, profile(chance.choice(MIX)[0])) for number in range(8_000)]
@@ -260,7 +260,7 @@ def load() -> None:
         f"{took:.2f} s",
         f"{peak:.0f} MiB in all ({before:.0f} before)",
     )
-    assert isinstance(fleet.allocate([claim(0, A100)]), Placement)
+    assert isinstance(fleet.allocate([claim(0, A100)]), DevicePlacement)
     start = time.process_time()
     fleet.copied()
     say("what-if copy of it", f"{1e3 * (time.process_time() - start):.1f} ms")
@@ -272,7 +272,7 @@ def templates() -> None:
     took = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     say("load 2,000,000 partitions, 10,000 nodes", f"{took:.2f} s", f"{peak:.0f} MiB in all")
-    assert isinstance(fleet.allocate([claim(0, profile("1g.5gb"))]), Placement)
+    assert isinstance(fleet.allocate([claim(0, profile("1g.5gb"))]), DevicePlacement)
 
 
 def changes() -> None:
@@ -281,7 +281,7 @@ def changes() -> None:
     placed = []
     for number in range(20_000):
         found = fleet.allocate([claim(number, profile(chance.choice(MIX)[0]))])
-        if isinstance(found, Placement):
+        if isinstance(found, DevicePlacement):
             placed.append(found.allocations[0])
     chance.shuffle(placed)
     start = time.process_time()
@@ -292,7 +292,7 @@ def changes() -> None:
 
 def hard() -> None:
     """Problems on which a search over single devices takes exponential time."""
-    reader = v1.Reader(CelEnvironment())
+    reader = v1.V1Reader(CelSelectorCompiler())
     classes = {each["metadata"]["name"]: reader.device_class(each) for each in CLASSES}
     node = v1.node(next(nodes(1)))
     worst = 0.0
@@ -442,7 +442,9 @@ def policies() -> None:
         fleet = Fleet(nodes(50), mig(50), CLASSES)
         start = time.process_time()
         served = sum(
-            isinstance(fleet.allocate([claim(number, profile(name))], policy=policy), Placement)
+            isinstance(
+                fleet.allocate([claim(number, profile(name))], policy=policy), DevicePlacement
+            )
             for number, (name, _) in enumerate(sequence)
         )
         took = time.process_time() - start
@@ -477,7 +479,7 @@ def optimal() -> None:
             size = chance.choice((1, 2, 4, 8))
             pods.append([claim(number, A100, size, "numa" if size == 4 else "")])
         straight = fleet.copied()
-        served = sum(isinstance(straight.allocate(pod), Placement) for pod in pods)
+        served = sum(isinstance(straight.allocate(pod), DevicePlacement) for pod in pods)
         start = time.process_time()
         best = allocate_batch(fleet, pods)
         say(

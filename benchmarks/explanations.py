@@ -12,9 +12,9 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event
-from dralab.allocation.pools import Catalog
+from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Node, Problem
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.values.json_types import JsonDict
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     print(f"{'nodes':>6} {'claim':24}{'explain s':>12}{'ask once s':>12}{'ratio':>8}")
     for nodes in (1, 100, 1000):
         chance = random.Random(1)
-        reader = v1.Reader(CelEnvironment())
+        reader = v1.V1Reader(CelSelectorCompiler())
         published = tuple(reader.slice(item) for item in slices(nodes, chance))
         classes = {"gpu": reader.device_class({"metadata": {"name": "gpu"}, "spec": {}})}
         in_use = v1.in_use(held(nodes, chance))
@@ -88,7 +88,7 @@ def main() -> None:
             spent = time.process_time() - start
             assert found is not None
             assert found.settled
-            catalog = Catalog(published)
+            catalog = SliceCatalog(published)
             start = time.process_time()
             for place in places:
                 allocate(problem, place, catalog=catalog)

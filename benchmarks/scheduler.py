@@ -17,7 +17,7 @@ import argparse
 import time
 
 from dralab.allocation import v1
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
@@ -28,8 +28,8 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.scheduler.cycle import ClusterState, PodPlacement, schedule
-from dralab.scheduler.demands import Demands
-from dralab.scheduler.devices import Devices
+from dralab.scheduler.demands import DemandReader
+from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import pod_info
 from dralab.scheduler.scheduler import Scheduler
@@ -101,8 +101,8 @@ def bare(nodes, devices, *, claimed=True):
     """Pods a second of the bare loop."""
     claims = {}
     table = NodeTable()
-    found = Devices(table, v1.Reader(CelEnvironment()))
-    demands = Demands(claims.get, lambda _: None, found.in_flight)
+    found = ClusterDevices(table, v1.V1Reader(CelSelectorCompiler()))
+    demands = DemandReader(claims.get, lambda _: None, found.in_flight)
     state = ClusterState(table, found, demands)
     demands.put_class("gpu", CLASS)
     found.put_class("gpu", CLASS)
@@ -151,7 +151,7 @@ def through_api(nodes, devices, count=None):
     engine = SimulatedEngine()
     engine.clock.advance_to(clock.now())
     manager = Manager(engine, client, Randomness(2))
-    scheduler = Scheduler(manager, CelEnvironment())
+    scheduler = Scheduler(manager, CelSelectorCompiler())
     manager.start()
     # Lists and the reading of what is there come before the first binding.
     while not scheduler.queue.counts()["trying"] and engine.step():

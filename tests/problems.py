@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from builders import ask, claim, counter_set, device, device_class, node, pool, taint
 from dralab.allocation import v1
-from dralab.allocation.check.verification import Choice, Held, Key, Verifier
-from dralab.allocation.problem import Features, Problem
+from dralab.allocation.check.verification import DeviceChoice, DeviceKey, HeldDevice, Verifier
+from dralab.allocation.problem import AllocationFeatures, Problem
 from dralab.cel import compile_selector, device_of
 
 DRIVERS = ("a", "b")
@@ -100,10 +100,10 @@ class Case:
     """Allocated claims of other pods."""
     gates: frozenset[str] | None = None
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldDevice]:
         return [
-            Held(
-                Key(result["driver"], result["pool"], result["device"]),
+            HeldDevice(
+                DeviceKey(result["driver"], result["pool"], result["device"]),
                 bool(result.get("shareID")),
                 result.get("consumedCapacity") or {},
             )
@@ -124,13 +124,15 @@ class Case:
         )
 
     def problem(self, environment: Any = None) -> Problem:
-        reader = v1.Reader(environment or TableEnvironment())
+        reader = v1.V1Reader(environment or TableEnvironment())
         return Problem(
             claims=tuple(reader.claim(item) for item in self.claims),
             classes={item["metadata"]["name"]: reader.device_class(item) for item in self.classes},
             slices=tuple(reader.slice(item) for item in self.slices),
             in_use=v1.in_use(self.others),
-            features=Features() if self.gates is None else Features.named(self.gates),
+            features=AllocationFeatures()
+            if self.gates is None
+            else AllocationFeatures.named(self.gates),
         )
 
 
@@ -145,7 +147,7 @@ class TooBigError(Exception):
 class Tried:
     """The first solution in Kubernetes' order, None where there is none, and the dead ends."""
 
-    solution: list[Choice] | None
+    solution: list[DeviceChoice] | None
     dead_ends: int
     steps: int
 
@@ -178,14 +180,14 @@ class _Search:
         self.steps = self.dead_ends = 0
         self.candidates = {name: verifier.candidates(*name) for names in plan for name in names}
 
-    def request(self, at: int, chosen: list[Choice]) -> list[Choice] | None:
+    def request(self, at: int, chosen: list[DeviceChoice]) -> list[DeviceChoice] | None:
         if at == len(self.plan):
             return chosen
         for name in self.plan[at]:
             asked = self.verifier.asked(*name)
             if asked.get("allocationMode") == "All":
                 everything = self.verifier.everything(*name) or []
-                more = [*chosen, *(Choice(*name, key) for key in everything)]
+                more = [*chosen, *(DeviceChoice(*name, key) for key in everything)]
                 fits = bool(everything) and not any(self.verifier.problems(more, complete=False))
                 found = self.request(at + 1, more) if fits else None
             else:
@@ -194,7 +196,7 @@ class _Search:
                 return found
         return None
 
-    def some(self, at, name, missing, start, chosen) -> list[Choice] | None:
+    def some(self, at, name, missing, start, chosen) -> list[DeviceChoice] | None:
         if not missing:
             found = self.request(at + 1, chosen)
             self.dead_ends += found is None
@@ -204,7 +206,7 @@ class _Search:
             self.steps += 1
             if self.steps > self.limit:
                 raise TooBigError
-            more = [*chosen, Choice(*name, keys[index])]
+            more = [*chosen, DeviceChoice(*name, keys[index])]
             if not any(self.verifier.problems(more, complete=False)):
                 found = self.some(at, name, missing - 1, index + 1, more)
                 if found is not None:

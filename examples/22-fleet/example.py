@@ -1,8 +1,8 @@
 """A fleet that is loaded once: allocate, ask what if, choose by a policy of one's own."""
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
-from dralab.allocation.policy.policies import Look, Pack
+from dralab.allocation.inventory.placements import DevicePlacement
+from dralab.allocation.policy.policies import NodeOutlook, Pack
 
 DRIVER = "gpu.example.com"
 
@@ -33,12 +33,12 @@ def claim(name: str, count: int) -> dict:
 class LeaveWholeHalves:
     """A policy: breaking into a half is worse than finishing one that is broken."""
 
-    def cost(self, before: Look, after: Look) -> float:
+    def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:
         return after.free % 2 - before.free % 2
 
 
 def show(what: str, placed: object) -> None:
-    if not isinstance(placed, Placement):
+    if not isinstance(placed, DevicePlacement):
         print(f"{what}: no place")
         return
     devices = [item["device"] for item in placed.allocations[0]["devices"]["results"]]
@@ -55,13 +55,13 @@ show("my own policy     ", fleet.allocate([claim("c", 1)], policy=LeaveWholeHalv
 
 what_if = fleet.copied()
 served = 0
-while isinstance(what_if.allocate([claim("more", 2)]), Placement):
+while isinstance(what_if.allocate([claim("more", 2)]), DevicePlacement):
     served += 1
 print(f"what if only pairs came now: {served} more would fit")
 
 placed = fleet.allocate([claim("d", 4)])
 show("four on one half  ", placed)
-if isinstance(placed, Placement):
+if isinstance(placed, DevicePlacement):
     fleet.release(placed.allocations[0])
     show("released, asked again", fleet.allocate([claim("e", 4)]))
 show("five on one half  ", fleet.allocate([claim("f", 5)]))

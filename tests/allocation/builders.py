@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from dralab.allocation.problem import (
+    AllocationFeatures,
     Attribute,
     Capacity,
     Claim,
@@ -16,7 +17,6 @@ from dralab.allocation.problem import (
     DeviceId,
     DevicePath,
     DeviceSelectorError,
-    Features,
     InUse,
     Node,
     NodeScope,
@@ -199,7 +199,7 @@ def problem(
     *claims: Claim,
     used: Iterable[str] = (),
     pool_name: str = "p",
-    features: Features | None = None,
+    features: AllocationFeatures | None = None,
     in_use: InUse | None = None,
 ) -> Problem:
     return Problem(
@@ -208,7 +208,7 @@ def problem(
         slices=tuple(slices),
         in_use=in_use
         or InUse(exclusive=frozenset(DeviceId(DRIVER, pool_name, each) for each in used)),
-        features=features or Features(),
+        features=features or AllocationFeatures(),
     )
 
 

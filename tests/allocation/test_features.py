@@ -7,8 +7,8 @@ import pytest
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unsatisfiable
-from dralab.allocation.problem import Features, InUse, Node, Problem
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.problem import AllocationFeatures, InUse, Node, Problem
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.values.json_types import JsonDict
 
 NODE = Node("n", {"zone": "a"})
@@ -61,16 +61,16 @@ def request(name: str = "r", **more: Any) -> JsonDict:
 def solve(
     published: list[JsonDict],
     *claims: JsonDict,
-    features: Features | None = None,
+    features: AllocationFeatures | None = None,
     in_use: InUse | None = None,
     rules: tuple[JsonDict, ...] = (),
 ) -> Any:
-    reader = v1.Reader(CelEnvironment())
+    reader = v1.V1Reader(CelSelectorCompiler())
     problem = Problem(
         claims=tuple(reader.claim(each) for each in claims),
         classes={"any": reader.device_class({"metadata": {"name": "any"}, "spec": {}})},
         slices=tuple(reader.slice(each, rules) for each in published),
-        features=features or Features(),
+        features=features or AllocationFeatures(),
         in_use=in_use or InUse(),
     )
     return allocate(problem, NODE)
@@ -134,7 +134,9 @@ def test_derived_attributes_need_their_feature() -> None:
         request(derivedAttributes=[{"name": "d/x", "expression": "1"}]),
         constraints=[{"matchAttribute": "d/x"}],
     )
-    outcome = solve(slices([device("a")]), asked, features=Features(derived_attributes=False))
+    outcome = solve(
+        slices([device("a")]), asked, features=AllocationFeatures(derived_attributes=False)
+    )
     assert "DRADerivedAttributes" in outcome.error
 
 
@@ -188,7 +190,9 @@ def test_devices_in_use_decide_the_compatibility_group() -> None:
 def test_without_their_feature_slices_with_groups_are_not_there() -> None:
     devices = [device("a", draws={"m": 1}, groups=["x"])]
     outcome = solve(
-        slices(devices, {"m": 9}), claim(request()), features=Features(compatibility_groups=False)
+        slices(devices, {"m": 9}),
+        claim(request()),
+        features=AllocationFeatures(compatibility_groups=False),
     )
     assert chosen(outcome) == ""
 
@@ -256,7 +260,11 @@ def test_slices_that_skip_node_operations_need_their_feature() -> None:
     published = slices([device("a")], skipNodeOperations=["*"])
     assert (
         chosen(
-            solve(published, claim(request()), features=Features(optional_node_operations=False))
+            solve(
+                published,
+                claim(request()),
+                features=AllocationFeatures(optional_node_operations=False),
+            )
         )
         == ""
     )

@@ -12,10 +12,10 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.holdings import Holdings
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.problem import Problem
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.values.json_types import JsonDict
 
 CLASSES: list[JsonDict] = [
@@ -193,7 +193,7 @@ def publish(
     holdings = Holdings()
     for number, claim in enumerate(living):
         devices = claim["status"]["allocation"]["devices"]
-        holdings.hold(str(number), "", devices.get("results", ()))
+        holdings.add_claim(str(number), "", devices.get("results", ()))
     for pool in sorted(pools):
         parts = [fleet.reader.slice(each) for each in slices if pool_of(each) == pool]
         fleet.replace_pool(pool, parts, holdings.pool_use(pool))
@@ -203,7 +203,7 @@ class Rebuilt:
     """The same fleet, worked out from the objects for every claim."""
 
     def __init__(self, nodes: list[JsonDict], slices: list[JsonDict]) -> None:
-        self.reader = v1.Reader(CelEnvironment())
+        self.reader = v1.V1Reader(CelSelectorCompiler())
         self.nodes = [v1.node(each) for each in nodes]
         self.read(slices)
         self.classes = {
@@ -273,7 +273,7 @@ def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:
             for i in range(chance.choice((1, 1, 1, 2)))
         ]
         found, expected = fleet.allocate(claims), rebuilt.allocate(claims)
-        if isinstance(found, Placement):
+        if isinstance(found, DevicePlacement):
             assert not isinstance(expected, str), (expected, found)
             assert found.node == expected[0]
             assert [without_shares(x) for x in found.allocations] == [
@@ -306,14 +306,14 @@ def ask(count: int = 1, **more: Any) -> JsonDict:
 def test_a_device_in_use_that_is_not_published_any_more_holds_nothing_as_on_kubernetes() -> None:
     fleet = Fleet([node("node-0")], gpus("a", "b"), CLASSES)
     first = fleet.allocate([ask()])
-    assert isinstance(first, Placement)
+    assert isinstance(first, DevicePlacement)
     held = ask() | {"status": {"allocation": first.allocations[0]}}
     publish(fleet, gpus("a", "y", generation=2), [held], {("d", "p")})
     assert isinstance(fleet.copied().allocate([ask(2)]), Unsatisfiable)
     publish(fleet, gpus("x", "y", generation=3), [held], {("d", "p")})
-    assert isinstance(fleet.copied().allocate([ask(2)]), Placement)
+    assert isinstance(fleet.copied().allocate([ask(2)]), DevicePlacement)
     fleet.release(first.allocations[0])
-    assert isinstance(fleet.allocate([ask(2)]), Placement)
+    assert isinstance(fleet.allocate([ask(2)]), DevicePlacement)
 
 
 def test_devices_of_slices_that_are_gone_cannot_be_had() -> None:
@@ -321,15 +321,15 @@ def test_devices_of_slices_that_are_gone_cannot_be_had() -> None:
     publish(fleet, [], [], {("d", "p")})
     assert isinstance(fleet.allocate([ask()]), Unsatisfiable)
     publish(fleet, gpus("a"), [], {("d", "p")})
-    assert isinstance(fleet.allocate([ask()]), Placement)
+    assert isinstance(fleet.allocate([ask()]), DevicePlacement)
 
 
 def test_a_copy_changes_on_its_own() -> None:
     fleet = Fleet([node("node-0")], gpus("a", "b"), CLASSES)
     copy = fleet.copied()
-    assert isinstance(copy.allocate([ask(2)]), Placement)
+    assert isinstance(copy.allocate([ask(2)]), DevicePlacement)
     assert isinstance(copy.allocate([ask()]), Unsatisfiable)
-    assert isinstance(fleet.allocate([ask(2)]), Placement)
+    assert isinstance(fleet.allocate([ask(2)]), DevicePlacement)
 
 
 def test_only_candidates_are_chosen() -> None:
@@ -339,7 +339,7 @@ def test_only_candidates_are_chosen() -> None:
         CLASSES,
     )
     found = fleet.allocate([ask()], fleet.candidates_of(["node-1"]))
-    assert isinstance(found, Placement)
+    assert isinstance(found, DevicePlacement)
     assert found.node == "node-1"
     assert found.allocations == [
         {
@@ -377,7 +377,7 @@ def test_beyond_the_budget_a_fleet_does_not_know() -> None:
     assert isinstance(
         Fleet([node("node-0")], slices, CLASSES, budget=4).allocate([ask(2)]), Unknown
     )
-    assert isinstance(Fleet([node("node-0")], slices, CLASSES).allocate([ask(2)]), Placement)
+    assert isinstance(Fleet([node("node-0")], slices, CLASSES).allocate([ask(2)]), DevicePlacement)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -392,7 +392,7 @@ def test_equal_nodes_share_their_plans(count: int) -> None:
     ]
     fleet = Fleet(nodes, slices, CLASSES)
     for _ in range(50 * 4 // count):
-        assert isinstance(fleet.allocate([ask(count)]), Placement)
+        assert isinstance(fleet.allocate([ask(count)]), DevicePlacement)
     assert isinstance(fleet.allocate([ask(count)]), Unsatisfiable)
     shape = fleet.shape_of[0]
     assert shape is not None
@@ -409,7 +409,7 @@ def test_what_a_fleet_forgets_it_works_out_again(monkeypatch: pytest.MonkeyPatch
     taken = []
     for count in (1, 2, 1, 3, 1):
         placed = fleet.allocate([ask(count)])
-        assert isinstance(placed, Placement)
+        assert isinstance(placed, DevicePlacement)
         taken += [each["device"] for each in placed.allocations[0]["devices"]["results"]]
     assert taken == [each["name"] for each in devices]
     assert isinstance(fleet.allocate([ask(1)]), Unsatisfiable)

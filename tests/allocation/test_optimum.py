@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from allocation.policy.test_policies import ask, gpu, plain
 from allocation.test_fleet import CLASSES, node, slices_of
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.optimum import allocate_batch
 from dralab.values.json_types import JsonDict
 
@@ -37,7 +37,8 @@ def most(nodes: list[JsonDict], slices: list[JsonDict], claims: list[JsonDict]) 
     def serves(name: str, chosen: tuple[int, ...]) -> bool:
         fleet = Fleet(nodes, slices, CLASSES)
         return not chosen or isinstance(
-            fleet.allocate([claims[i] for i in chosen], fleet.candidates_of([name])), Placement
+            fleet.allocate([claims[i] for i in chosen], fleet.candidates_of([name])),
+            DevicePlacement,
         )
 
     def best(index: int, rest: frozenset[int]) -> int:
@@ -91,7 +92,7 @@ def test_the_optimum_beats_going_straight() -> None:
     claims = [ask(1), ask(1), ask(4)]
     straight = Fleet(nodes, [*plain("a", 4), *plain("b", 4)], CLASSES)
     spread = Fleet(nodes, [*plain("a", 3), *plain("b", 4)], CLASSES)
-    assert sum(isinstance(straight.allocate([each]), Placement) for each in claims) == 3
+    assert sum(isinstance(straight.allocate([each]), DevicePlacement) for each in claims) == 3
     best = allocate_batch(spread, [[each] for each in [ask(2), ask(2), ask(4)]])
     assert best.served == 2
     assert best.bound == 2
@@ -106,10 +107,10 @@ def test_what_is_worth_more_is_served_first() -> None:
 
 def test_what_is_in_use_stays_in_use() -> None:
     fleet = Fleet([node("a")], plain("a", 3), CLASSES)
-    assert isinstance(fleet.allocate([ask(2)]), Placement)
+    assert isinstance(fleet.allocate([ask(2)]), DevicePlacement)
     best = allocate_batch(fleet, [[ask(1)], [ask(1)]])
     assert best.served == 1
-    assert not isinstance(fleet.allocate([ask(1)]), Placement)
+    assert not isinstance(fleet.allocate([ask(1)]), DevicePlacement)
 
 
 def test_pods_with_several_claims_are_served_whole() -> None:

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders import claim, device, device_class, pod, pool, request, worker
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.api.status import ApiError
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
@@ -42,7 +42,7 @@ def until(condition, patience=20.0):
 def test_the_scheduler_works_over_the_network_as_it_does_in_process(cluster, client):
     engine = LiveEngine(name="scheduler", workers=4)
     manager = Manager(engine, client, Randomness(1))
-    Scheduler(manager, CelEnvironment())
+    Scheduler(manager, CelSelectorCompiler())
     node = client.create(NODES, worker("n0"))
     client.update(NODES, {**node, "status": worker("n0")["status"]}, subresource="status")
     client.patch(NODES, "n0", {"spec": {"taints": None}})

@@ -1,7 +1,7 @@
 import pytest
 
 from builders import claim, device, device_class, pod, pool, request
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.api.status import ApiError
 from dralab.controllers.claims import FINALIZER, ResourceClaims
 from dralab.controllers.garbage import GarbageCollector
@@ -42,7 +42,7 @@ def from_template(name, entry="gpu", source="t", **more):
 def cluster(lab):
     """Claims controller, scheduler, one node with two devices."""
     ResourceClaims(lab.manager)
-    Scheduler(lab.manager, CelEnvironment())
+    Scheduler(lab.manager, CelSelectorCompiler())
     lab.add_node("n0")
     lab.patch(NODES, "n0", {"spec": {"taints": None}})
     lab.add(CLASSES, device_class("gpu"))
@@ -59,7 +59,7 @@ def test_a_claim_s_life_step_by_step():
     """Create → finalizer → allocation with reservation → release → deletion, from a watch."""
     lab = Lab()
     ResourceClaims(lab.manager)
-    Scheduler(lab.manager, CelEnvironment())
+    Scheduler(lab.manager, CelSelectorCompiler())
     lab.add_node("n0")
     lab.patch(NODES, "n0", {"spec": {"taints": None}})
     lab.add(CLASSES, device_class("gpu"))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from builders import device, device_class, pod, pool, request
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.controllers import registry
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.manager import Manager
@@ -57,7 +57,7 @@ def parts(lab, client, seed):
         "pod-garbage-collector-controller",
     ):
         registry.CONTROLLERS[name](manager)
-    Scheduler(manager, CelEnvironment())
+    Scheduler(manager, CelSelectorCompiler())
     manager.start()
     return engine, manager
 

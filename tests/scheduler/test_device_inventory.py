@@ -13,9 +13,9 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unsatisfiable
 from dralab.allocation.problem import Problem
-from dralab.allocation.selectors import CelEnvironment
-from dralab.scheduler.demands import Demand, Wanted
-from dralab.scheduler.devices import Devices
+from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.scheduler.demands import ClaimDemand, PodDemand
+from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.nodes import NodeTable
 
 
@@ -24,9 +24,9 @@ class Cluster:
 
     def __init__(self, seed):
         self.chance = Random(seed)
-        self.reader = v1.Reader(CelEnvironment())
+        self.reader = v1.V1Reader(CelSelectorCompiler())
         self.table = NodeTable()
-        self.devices = Devices(self.table, self.reader)
+        self.devices = ClusterDevices(self.table, self.reader)
         self.classes = {}
         self.slices, self.claims = {}, {}
         nodes, slices = random_fleet(self.chance)
@@ -73,7 +73,7 @@ class Cluster:
 
     def restart(self):
         """Hear of everything again, of claims before the slices with their devices."""
-        self.devices = Devices(self.table, self.reader)
+        self.devices = ClusterDevices(self.table, self.reader)
         for wire in CLASSES:
             self.devices.put_class(wire["metadata"]["name"], wire)
         for uid in sorted(self.claims):
@@ -82,8 +82,8 @@ class Cluster:
             self.devices.put_slice(name, self.slices[name])
 
     def find(self, claim, row):
-        wanted = Wanted(claim, {"resource": "pods", "name": "p", "uid": "p"}, None)
-        demand = Demand(wanted=(wanted,), shape=orjson.dumps(claim["spec"]))
+        wanted = ClaimDemand(claim, {"resource": "pods", "name": "p", "uid": "p"}, None)
+        demand = PodDemand(claims=(wanted,), signature=orjson.dumps(claim["spec"]))
         worth_asking = self.devices.candidates(demand)[row]
         found = self.devices.plans(None, demand, row)
         problem = Problem(

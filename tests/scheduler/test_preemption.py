@@ -15,8 +15,8 @@ from dralab.runtime.resources import (
     SLICES,
 )
 from dralab.scheduler.cycle import ClusterState
-from dralab.scheduler.demands import Demands
-from dralab.scheduler.devices import Devices
+from dralab.scheduler.demands import DemandReader
+from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import pod_info
 from dralab.scheduler.preemption import eviction_for
@@ -122,8 +122,8 @@ def test_victims_are_fewer_or_less_important_than_any_other_choice(nodes, cpu, p
     table = NodeTable()
     state = ClusterState(
         table,
-        Devices(table, v1.Reader(SmallEnvironment())),
-        Demands(lambda _: None, lambda _: None, lambda _: None),
+        ClusterDevices(table, v1.V1Reader(SmallEnvironment())),
+        DemandReader(lambda _: None, lambda _: None, lambda _: None),
     )
     for number, there in enumerate(nodes):
         name = f"n{number}"

@@ -155,11 +155,11 @@ def test_a_volume_that_is_promised_is_not_free(cluster):
     cluster.add(VOLUMES, volume("v", "n0"))
     cluster.add(VOLUME_CLAIMS, volume_claim("c"))
     volumes, table = cluster.scheduler.state.volumes, cluster.scheduler.state.table
-    demand = VolumeDemand(open=(cluster.get(VOLUME_CLAIMS, "c"),))
+    demand = VolumeDemand(unbound=(cluster.get(VOLUME_CLAIMS, "c"),))
     plans = volumes.plans(demand, table.row_of["n0"])
     volumes.assume(plans)
     assert volumes.plans(demand, table.row_of["n0"]) is None
-    volumes.forget(plans)
+    volumes.forget_plans(plans)
     assert volumes.plans(demand, table.row_of["n0"]) == plans
     assert volumes.plans(demand, table.row_of["n1"]) is None
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
 from dralab.allocation.policy.choosing import LikelyRequests, chosen_by, likely_requests, worth_on
 from dralab.allocation.policy.policies import Policy
-from dralab.allocation.pools import Catalog, View
+from dralab.allocation.pools import PoolView, SliceCatalog
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.results import ShareIds, allocations
 from dralab.allocation.search.alternatives import RefusedError
@@ -14,7 +14,7 @@ from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.eligibility import SearchError
 from dralab.allocation.search.node_devices import NodeDevices
 from dralab.allocation.search.reduction import solve
-from dralab.allocation.search.setup import Setup, prepare
+from dralab.allocation.search.setup import SearchSetup, prepare
 from dralab.values.labels import SelectorError
 
 DEFAULT_BUDGET = 1_000_000
@@ -41,14 +41,14 @@ def allocate(
     *,
     budget: int = DEFAULT_BUDGET,
     share_ids: Callable[[], str] | None = None,
-    catalog: Catalog | None = None,
+    catalog: SliceCatalog | None = None,
 ) -> Outcome:
     """Return the devices of every claim on a node, as Kubernetes would choose them.
 
     `catalog` saves indexing the slices again when many nodes or pods are asked about.
     """
     try:
-        view = (catalog or Catalog(problem.slices)).view(node, problem.features)
+        view = (catalog or SliceCatalog(problem.slices)).view(node, problem.features)
     except SelectorError as error:
         return _unreadable(error)
     ids = share_ids or numbered_shares()
@@ -61,7 +61,7 @@ def _unreadable(error: SelectorError) -> Unsatisfiable:
 
 def allocate_on(
     problem: Problem,
-    view: View,
+    view: PoolView,
     *,
     budget: int,
     share_ids: ShareIds,
@@ -79,14 +79,14 @@ def place(
     policy: Policy | None = None,
     budget: int = DEFAULT_BUDGET,
     share_ids: Callable[[], str] | None = None,
-    catalog: Catalog | None = None,
+    catalog: SliceCatalog | None = None,
 ) -> tuple[Node | None, Outcome]:
     """Return the node for the claims, and their devices there; None where no node will do.
 
     Without a policy it is the first node on which they fit; with one, the node whose choice costs
     least. A fatal error ends the search at once, as on Kubernetes.
     """
-    catalog = catalog or Catalog(problem.slices)
+    catalog = catalog or SliceCatalog(problem.slices)
     share_ids = share_ids or numbered_shares()
     by = _by(problem, policy)
     best: tuple[float, Node, Outcome] | None = None
@@ -124,7 +124,7 @@ def _by(problem: Problem, policy: Policy | None) -> _By | None:
 
 def _judged(
     problem: Problem,
-    view: View,
+    view: PoolView,
     budget: int,
     share_ids: ShareIds,
     by: _By | None,
@@ -159,7 +159,7 @@ def _judged(
     return Allocated(claims=claims, steps=effort.steps), cost
 
 
-def _unsatisfiable(setup: Setup, effort: Effort) -> Unsatisfiable:
+def _unsatisfiable(setup: SearchSetup, effort: Effort) -> Unsatisfiable:
     view = setup.node_devices.view
     invalid = any(pool.unusable == "invalid" for pool in view.pools)
     return Unsatisfiable(

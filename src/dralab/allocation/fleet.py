@@ -16,27 +16,27 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
 from dralab.allocation.inventory.feasible_nodes import FeasibleNodes
 from dralab.allocation.inventory.holdings import PoolUse
-from dralab.allocation.inventory.placements import Placement, placement
+from dralab.allocation.inventory.placements import DevicePlacement, placement
 from dralab.allocation.inventory.plans import (
     ERROR,
     ClaimKind,
     NodeShape,
     Plan,
+    PlanFailure,
     Planned,
-    Trouble,
     paths_read_by,
 )
 from dralab.allocation.inventory.pool_records import PoolRecord, Pools
-from dralab.allocation.inventory.pool_states import NOWHERE, PoolState, Shapes
+from dralab.allocation.inventory.pool_states import NOWHERE, PoolShapes, PoolState
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.policy.choosing import likely_requests
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.policy.ranking import NodeState, Ranking
 from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import (
+    AllocationFeatures,
     DeviceClass,
     DeviceId,
-    Features,
     InUse,
     Node,
     Problem,
@@ -45,7 +45,7 @@ from dralab.allocation.problem import (
 )
 from dralab.allocation.results import ShareIds
 from dralab.allocation.search.node_devices import bits
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.values.json_types import JsonObject
 from dralab.values.labels import SelectorError
 from dralab.values.quantity import Number, parse_any
@@ -54,7 +54,7 @@ from dralab.values.quantity import Number, parse_any
 MOST_KINDS: Final = 20_000
 # Shapes of nodes likewise: drivers that change their slices make new ones for ever.
 MOST_NODE_SHAPES: Final = 20_000
-MISSING: Final = Trouble(unknown=True)
+MISSING: Final = PlanFailure(unknown=True)
 
 
 class Fleet:
@@ -70,19 +70,19 @@ class Fleet:
         slices: Iterable[JsonObject],
         classes: Iterable[JsonObject] = (),
         *,
-        features: Features | None = None,
+        features: AllocationFeatures | None = None,
         budget: int = DEFAULT_BUDGET,
         share_ids: ShareIds | None = None,
-        reader: v1.Reader | None = None,
+        reader: v1.V1Reader | None = None,
     ) -> None:
-        self.features = features or Features()
+        self.features = features or AllocationFeatures()
         self.budget = budget
         self.share_ids = share_ids or numbered_shares()
-        self.reader = reader or v1.Reader(CelEnvironment())
+        self.reader = reader or v1.V1Reader(CelSelectorCompiler())
         self.classes: dict[str, DeviceClass] = {}
         self.nodes: list[Node] = [v1.node(wire) for wire in nodes]
         self.number_of = {node.name: number for number, node in enumerate(self.nodes)}
-        self.shapes = Shapes(self.features)
+        self.shapes = PoolShapes(self.features)
         self.pools = Pools(self.features, self.shapes)
         self.states: list[PoolState] = []
         self.held: list[int] = []
@@ -144,7 +144,7 @@ class Fleet:
         self.rankings = {}
 
     def _load(self, slices: Iterable[Any]) -> None:
-        self.pools.add(slices, self.nodes, self.number_of)
+        self.pools.add_slices(slices, self.nodes, self.number_of)
         self._version = self.shapes.version
         self.states = [record.shape.empty for record in self.pools.records]
         self.held = [0] * len(self.states)
@@ -164,7 +164,7 @@ class Fleet:
             nodes = self.pools.records[old].nodes
             for inside in bits(self.held[old]):
                 self.sharers.pop((old, inside), None)
-        index = self.pools.put(key, slices, self.nodes, self.number_of)
+        index = self.pools.put_pool(key, slices, self.nodes, self.number_of)
         record = self.pools.records[index]
         if old is None:
             self.states.append(record.shape.empty)
@@ -210,7 +210,7 @@ class Fleet:
         if found is None:
             if len(self._node_shapes) >= MOST_NODE_SHAPES:
                 self._node_shapes.clear()
-                self.shapes.forget()
+                self.shapes.forget_shapes()
             visible, offset = 0, 0
             for record, part in zip(records, parts, strict=True):
                 visible |= part.visible << offset
@@ -266,7 +266,7 @@ class Fleet:
         claims: Sequence[JsonObject],
         candidates: int | None = None,
         policy: Policy | None = None,
-    ) -> Placement | Unsatisfiable | Unknown:
+    ) -> DevicePlacement | Unsatisfiable | Unknown:
         """Give the claims of one pod devices on the first node where they fit.
 
         `candidates` is a bit set of nodes (see `candidates_of`), None for all. On every node the
@@ -292,7 +292,7 @@ class Fleet:
                 known.nodes &= ~low
             elif plan is ERROR or self.shape_of[number] is None:
                 found = self._slow(number, claims)
-                if isinstance(found, Placement) or (
+                if isinstance(found, DevicePlacement) or (
                     isinstance(found, Unsatisfiable) and found.fatal
                 ):
                     return found
@@ -304,7 +304,7 @@ class Fleet:
             nodes ^= low
         return Unknown(budget=self.budget) if unknown else refusal
 
-    def find(
+    def find_on_node(
         self, number: int, claims: Sequence[JsonObject]
     ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
         """Return what the claims of one pod would get on one node, and take nothing yet."""
@@ -320,7 +320,7 @@ class Fleet:
 
     def _allocate_by(
         self, policy: Policy, kind: ClaimKind, claims: Sequence[JsonObject], candidates: int | None
-    ) -> Placement | Unsatisfiable | Unknown:
+    ) -> DevicePlacement | Unsatisfiable | Unknown:
         ranking = self.rankings.get(policy)
         if ranking is None:
             demand = likely_requests(policy, self.classes, self.features)
@@ -340,7 +340,7 @@ class Fleet:
 
     def allocate_within(
         self, number: int, claims: Sequence[JsonObject], devices: int | None
-    ) -> Placement | None:
+    ) -> DevicePlacement | None:
         """Give claims devices on one node, from a part of its devices (None: from all of them).
 
         None where that cannot be, or where the node is in no fit state.
@@ -389,7 +389,7 @@ class Fleet:
         found = planner.plans.get(key, MISSING)
         return planner.plan(states, key) if found is MISSING else found
 
-    def _commit(self, number: int, plan: Plan) -> Placement:
+    def _commit(self, number: int, plan: Plan) -> DevicePlacement:
         seen = self.sees[number]
         records = self.pools.records
         for pool, state, taken in plan.after:
@@ -405,7 +405,7 @@ class Fleet:
             self.sharers[key] = self.sharers.get(key, 0) + 1
         return self._placement(number, plan)
 
-    def _placement(self, number: int, plan: Plan) -> Placement:
+    def _placement(self, number: int, plan: Plan) -> DevicePlacement:
         pools = [self.pools.records[each] for each in self.sees[number]]
         return placement(plan, pools, self.nodes[number].name, self.share_ids)
 
@@ -418,7 +418,7 @@ class Fleet:
 
     # --- what is in use
 
-    def hold(self, allocation: JsonObject) -> None:
+    def mark_in_use(self, allocation: JsonObject) -> None:
         """Mark the devices of an allocation that was made elsewhere as in use.
 
         Devices of pools that are not here hold nothing.
@@ -540,14 +540,14 @@ class Fleet:
 
     def _slow(
         self, number: int, claims: Sequence[JsonObject]
-    ) -> Placement | Unsatisfiable | Unknown:
+    ) -> DevicePlacement | Unsatisfiable | Unknown:
         """Allocate on one node by the general way."""
         found = self._search(number, claims)
         if not isinstance(found, list):
             return found
         for each in found:
-            self.hold(each)
-        return Placement(self.nodes[number].name, found)
+            self.mark_in_use(each)
+        return DevicePlacement(self.nodes[number].name, found)
 
     def _search(
         self, number: int, claims: Sequence[JsonObject]

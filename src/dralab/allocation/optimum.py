@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.inventory.plans import ClaimKind
 from dralab.allocation.patterns import NodePart, parts_of
 from dralab.allocation.policy.ranking import NodeState
@@ -41,7 +41,7 @@ class Optimum:
     transition, belong to several nodes, or have too many patterns: the bound leaves them out.
     """
 
-    placements: tuple[Placement | None, ...]
+    placements: tuple[DevicePlacement | None, ...]
     value: float
     bound: float
     apart: int = 0
@@ -182,10 +182,10 @@ class _Batch:
 
     def handed_out(
         self, classes: Sequence[_Class], chosen: Sequence[Sequence[int]]
-    ) -> list[Placement | None]:
+    ) -> list[DevicePlacement | None]:
         """Give pods to the nodes whose parts serve their patterns."""
         rest = [list(reversed(waiting)) for waiting in self.waiting]
-        placements: list[Placement | None] = [None] * len(self.pods)
+        placements: list[DevicePlacement | None] = [None] * len(self.pods)
         for each, counts in zip(classes, chosen, strict=True):
             parts = iter(each.parts)
             for pattern, count in zip(each.patterns, counts, strict=True):
@@ -205,7 +205,7 @@ class _Batch:
         node: int,
         devices: int | None,
         numbers: list[int],
-        placements: list[Placement | None],
+        placements: list[DevicePlacement | None],
     ) -> None:
         """Allocate all pods of one part together, so that none takes what another one needs."""
         # Those that want most come first: then going straight ahead nearly always works.
@@ -217,7 +217,7 @@ class _Batch:
         at = 0
         for number in numbers:
             count = len(self.pods[number])
-            placements[number] = Placement(placed.node, placed.allocations[at : at + count])
+            placements[number] = DevicePlacement(placed.node, placed.allocations[at : at + count])
             at += count
 
     def _order(self, number: int) -> tuple[int, int, int, int]:

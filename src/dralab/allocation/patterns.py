@@ -11,7 +11,13 @@ from typing import Final, NamedTuple
 from dralab.allocation.inventory.plans import ClaimKind, Planner
 from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.search.backtracking import Effort
-from dralab.allocation.search.counter_groups import CounterGroupKey, Member, Vector, maximal, served
+from dralab.allocation.search.counter_groups import (
+    CounterGroupKey,
+    GroupMember,
+    Vector,
+    maximal,
+    served,
+)
 from dralab.allocation.search.node_devices import Consumption, bits
 
 MOST_PATTERNS: Final = 2_000
@@ -75,7 +81,7 @@ def _cells(
             consumption = node_devices.consumptions[number]
             if serves and consumption is not None:
                 members.append(
-                    Member(Consumption(0, consumption.amounts, consumption.groups), serves)
+                    GroupMember(Consumption(0, consumption.amounts, consumption.groups), serves)
                 )
         if members:
             caps = tuple(min(wanted, len(members)) for wanted in demand)

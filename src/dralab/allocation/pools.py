@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from dralab.allocation.facts import PoolUnusable
-from dralab.allocation.problem import Device, DeviceId, Features, Node, Slice
+from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, Node, Slice
 from dralab.values.quantity import Number
 
 PoolId = tuple[str, str]
@@ -48,7 +48,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class View:
+class PoolView:
     """Everything that one node sees, in the order of the search.
 
     Order: pools by driver and name, those with binding conditions last; in a pool slices by name;
@@ -64,7 +64,7 @@ class View:
         return list(chain.from_iterable(pool.offers for pool in self.pools))
 
 
-class Catalog:
+class SliceCatalog:
     """Slices, found by node and by pool."""
 
     def __init__(self, slices: Iterable[Slice]) -> None:
@@ -78,7 +78,7 @@ class Catalog:
             else:
                 self.elsewhere.append(each)
 
-    def view(self, node: Node, features: Features) -> View:
+    def view(self, node: Node, features: AllocationFeatures) -> PoolView:
         """Return the pools that a node sees."""
         seen: dict[PoolId, list[Slice]] = {}
         for each in chain(self.by_node.get(node.name, ()), self.elsewhere):
@@ -97,9 +97,11 @@ class Catalog:
         if features.binding_conditions:
             # Stable: both halves stay sorted.
             pools.sort(key=waits)
-        return View(node=node, pools=tuple(pools), unusable=tuple(unusable))
+        return PoolView(node=node, pools=tuple(pools), unusable=tuple(unusable))
 
-    def _pool(self, key: PoolId, seen: list[Slice], node: Node, features: Features) -> Pool | None:
+    def _pool(
+        self, key: PoolId, seen: list[Slice], node: Node, features: AllocationFeatures
+    ) -> Pool | None:
         """Return a pool, or None where a newer generation for other nodes made it obsolete."""
         generation = max(each.generation for each in seen)
         here = sorted(
@@ -123,14 +125,14 @@ class Catalog:
         return assembled(key, here, everything, node, features)
 
 
-def known(each: Slice, features: Features) -> bool:
+def known(each: Slice, features: AllocationFeatures) -> bool:
     """Return whether this cluster's features let a slice be looked at at all."""
     if not features.partitionable_devices and (each.per_device_scope or each.counter_sets):
         return False
     return _readable(each, features)
 
 
-def _readable(each: Slice, features: Features) -> bool:
+def _readable(each: Slice, features: AllocationFeatures) -> bool:
     # KEP-5963 as implemented: without the feature such a slice is not there, and its pool is
     # never whole.
     return features.compatibility_groups or not any(
@@ -149,7 +151,7 @@ def assembled(
     here: Sequence[Slice],
     everything: Sequence[Slice],
     node: Node | None,
-    features: Features,
+    features: AllocationFeatures,
 ) -> Pool:
     """Put the slices of a whole pool together, and look for contradictions.
 

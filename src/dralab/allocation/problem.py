@@ -325,7 +325,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class DeviceConfig:
     """A configuration of a claim for some of its requests; `body` is copied into the result."""
 
     requests: tuple[str, ...]
@@ -341,7 +341,7 @@ class Claim:
     uid: str = ""
     requests: tuple[Request, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    configs: tuple[Config, ...] = ()
+    configs: tuple[DeviceConfig, ...] = ()
     # Devices chosen for one claim; older generations of the API have no such limit.
     limit: int = MAX_DEVICES_PER_CLAIM
 
@@ -380,10 +380,10 @@ class InUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Features:
+class AllocationFeatures:
     """The feature gates that change an allocation; all on by default.
 
-    >>> Features.named(["DRAAdminAccess"]).admin_access
+    >>> AllocationFeatures.named(["DRAAdminAccess"]).admin_access
     True
     """
 
@@ -399,7 +399,7 @@ class Features:
     optional_node_operations: bool = True
 
     @classmethod
-    def named(cls, gates: Iterable[str]) -> "Features":
+    def named(cls, gates: Iterable[str]) -> "AllocationFeatures":
         """Return the features of exactly these gates; names that change nothing are let pass."""
         on = {GATES[part] for gate in gates for part in gate.split("+") if part in GATES}
         return cls(**{item.name: item.name in on for item in fields(cls)})
@@ -432,4 +432,4 @@ class Problem:
     classes: Mapping[str, DeviceClass]
     slices: tuple[Slice, ...]
     in_use: InUse = InUse()
-    features: Features = Features()
+    features: AllocationFeatures = AllocationFeatures()

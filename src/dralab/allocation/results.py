@@ -9,13 +9,13 @@ from typing import Any
 from dralab.allocation.outcome import Chosen, ChosenConfig, ClaimAllocation
 from dralab.allocation.problem import Claim, Node
 from dralab.allocation.search.node_devices import NodeDevices
-from dralab.allocation.search.setup import Picked, Setup
+from dralab.allocation.search.setup import PickedAlternative, SearchSetup
 
 ShareIds = Callable[[], str]
 
 
 def allocations(
-    setup: Setup, picked: Sequence[Picked], share_ids: ShareIds
+    setup: SearchSetup, picked: Sequence[PickedAlternative], share_ids: ShareIds
 ) -> tuple[ClaimAllocation, ...]:
     """Return one allocation per claim; `share_ids` gives a fresh id for each share."""
     return tuple(
@@ -27,7 +27,7 @@ def allocations(
 
 
 def _allocation(
-    setup: Setup, claim: Claim, picked: Sequence[Picked], share_ids: ShareIds
+    setup: SearchSetup, claim: Claim, picked: Sequence[PickedAlternative], share_ids: ShareIds
 ) -> ClaimAllocation:
     return ClaimAllocation(
         claim=str(claim),
@@ -44,7 +44,9 @@ def _allocation(
     )
 
 
-def _chosen(setup: Setup, picked: Picked, number: int, share_ids: ShareIds) -> Chosen:
+def _chosen(
+    setup: SearchSetup, picked: PickedAlternative, number: int, share_ids: ShareIds
+) -> Chosen:
     features = setup.node_devices.features
     offer = setup.node_devices.offers[number]
     device, alternative = offer.device, picked.alternative
@@ -69,7 +71,7 @@ def _chosen(setup: Setup, picked: Picked, number: int, share_ids: ShareIds) -> C
     )
 
 
-def configs_of(claim: Claim, picked: Sequence[Picked]) -> Iterator[ChosenConfig]:
+def configs_of(claim: Claim, picked: Sequence[PickedAlternative]) -> Iterator[ChosenConfig]:
     """Yield the configurations of a claim: those of its classes first, then its own."""
     names = [each.alternative.name for each in picked]
     parents = {name.partition("/")[0] for name in names}
@@ -94,7 +96,9 @@ def _scope(requests: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(requests)
 
 
-def node_selector(node_devices: NodeDevices, picked: Sequence[Picked]) -> dict[str, Any] | None:
+def node_selector(
+    node_devices: NodeDevices, picked: Sequence[PickedAlternative]
+) -> dict[str, Any] | None:
     """Return the NodeSelector that the chosen devices imply, None where any node will do."""
     node = node_devices.view.node
     expressions: list[dict[str, Any]] = []

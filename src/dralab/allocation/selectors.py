@@ -133,7 +133,7 @@ def _scalar(value: object) -> Attribute:
     raise DeviceSelectorError("a derived attribute must be a string, integer, boolean or version")
 
 
-class CelEnvironment:
+class CelSelectorCompiler:
     """Expressions of resource.k8s.io as stored: everything on, equal texts shared."""
 
     def selector(self, text: str) -> DeviceSelector:

@@ -14,12 +14,12 @@ from typing import Any, Final
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.optimum import Optimum, allocate_batch
 from dralab.allocation.policy.policies import Policy
-from dralab.allocation.pools import Catalog
-from dralab.allocation.problem import Features, Node, Problem
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.pools import SliceCatalog
+from dralab.allocation.problem import AllocationFeatures, Node, Problem
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.objects.claims import PodClaim, allocation_of, is_shared, pod_claims
 from dralab.objects.device_taints import rule_selects
 from dralab.objects.extended_resources import classes_by_resource, synthetic_claim
@@ -78,16 +78,18 @@ class Placed:
 class Snapshot:
     """Objects of resource.k8s.io/v1 and core/v1, checked and defaulted, as one cluster."""
 
-    def __init__(self, objects: Iterable[JsonDict], features: Features | None = None) -> None:
-        self.features = features or Features()
+    def __init__(
+        self, objects: Iterable[JsonDict], features: AllocationFeatures | None = None
+    ) -> None:
+        self.features = features or AllocationFeatures()
         self.by_kind: dict[str, list[JsonDict]] = {}
         for item in objects:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
-        self.reader = v1.Reader(CelEnvironment())
+        self.reader = v1.V1Reader(CelSelectorCompiler())
         rules = self.by_kind.get("DeviceTaintRule", [])
         published = [_tainted(item, rules) for item in self.by_kind.get("ResourceSlice", ())]
         self.slices = tuple(self.reader.slice(item) for item in published)
-        self.catalog = Catalog(self.slices)
+        self.catalog = SliceCatalog(self.slices)
         self.claims = {_key(item): item for item in self.by_kind.get("ResourceClaim", ())}
         self._shares = numbered_shares()
         self._given = {share.share for share in v1.in_use(self.claims.values()).shares}
@@ -189,7 +191,7 @@ class Snapshot:
         """
         candidates = self.fleet.candidates_of(node.name for node in nodes)
         found = self.fleet.allocate(pending.claims, candidates, policy)
-        if not isinstance(found, Placement):
+        if not isinstance(found, DevicePlacement):
             return None
         for allocation in found.allocations:
             self.fleet.release(allocation)
@@ -254,7 +256,7 @@ class Snapshot:
         """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""
         allocation = allocation_of(claim)
         if allocation is not None and allocation.get("devices"):
-            self.fleet.hold(allocation)
+            self.fleet.mark_in_use(allocation)
 
     def _new_share(self) -> str:
         """Return the next share id that no object has."""

@@ -2,7 +2,7 @@
 
 Objects are taken as they come from a server or a file that was validated; what is malformed beyond
 sense raises ValueError naming the field. Which fields may be set together is left to
-`api.resource`; evaluating expressions, to the `Environment` that is passed in.
+`api.resource`; evaluating expressions, to the `SelectorCompiler` that is passed in.
 """
 
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ from dralab.allocation.problem import (
     AttributeType,
     Capacity,
     Claim,
-    Config,
     Constraint,
     CounterConsumption,
     CounterSet,
     Derivation,
     Device,
     DeviceClass,
+    DeviceConfig,
     DeviceId,
     DeviceSelector,
     InUse,
@@ -46,7 +46,7 @@ from dralab.values.version import Version
 UNUSABLE: Final = Attribute("", ())
 
 
-class Environment(Protocol):
+class SelectorCompiler(Protocol):
     """Turns expressions into selectors; those that do not compile fail when they are asked."""
 
     def selector(self, text: str) -> DeviceSelector:
@@ -58,14 +58,14 @@ class Environment(Protocol):
         ...
 
 
-class Reader:
+class V1Reader:
     """Reads v1 mappings; equal parts of what it reads share one object.
 
     Fleets repeat themselves: ten thousand nodes publish the same two hundred devices. A reader
     keeps one tuple of devices per distinct content, so memory grows with kinds, not with nodes.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: SelectorCompiler) -> None:
         self.environment = environment
         self._devices: dict[bytes, tuple[Device, ...]] = {}
         self._attributes: dict[str, dict[object, Attribute]] = {}
@@ -220,7 +220,7 @@ class Reader:
             requests=tuple(self._request(item) for item in devices.get("requests") or ()),
             constraints=tuple(_constraint(item) for item in devices.get("constraints") or ()),
             configs=tuple(
-                Config(tuple(item.get("requests") or ()), {"opaque": item["opaque"]})
+                DeviceConfig(tuple(item.get("requests") or ()), {"opaque": item["opaque"]})
                 for item in devices.get("config") or ()
                 if "opaque" in item
             ),

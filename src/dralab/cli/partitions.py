@@ -113,7 +113,7 @@ def _pools(files: Sequence[str], api: str) -> dict[str, list[Slice]]:
 
 
 def _today(files: Sequence[str]) -> list[Slice]:
-    from dralab.allocation.v1 import Reader
+    from dralab.allocation.v1 import V1Reader
     from dralab.api.manifests import load
     from dralab.api.resource.files import ResourceCheck, add_pool_problems
     from dralab.kernel.clock import WallClock, rfc3339
@@ -121,7 +121,7 @@ def _today(files: Sequence[str]) -> list[Slice]:
     read = load(files, [ResourceCheck(now=rfc3339(WallClock().now()))], stdin=generations.stdin)
     add_pool_problems(read)
     refuse(read.problems)
-    reader = Reader(_NoExpressions())
+    reader = V1Reader(_NoExpressions())
     return [reader.slice(item.object) for item in read.of_kind("ResourceSlice")]
 
 

@@ -42,7 +42,7 @@ def scheduler(
 
     Example: `dralab scheduler --kubeconfig lab.kubeconfig`
     """
-    from dralab.allocation.selectors import CelEnvironment
+    from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.cli.apiserver import note
     from dralab.components.control_plane import election, new_identity
     from dralab.kernel.randomness import Randomness
@@ -59,7 +59,7 @@ def scheduler(
     engine = LiveEngine(name="scheduler", workers=8)
     randomness = Randomness.from_system() if seed is None else Randomness(seed)
     manager = Manager(engine, client, randomness)
-    made = Scheduler(manager, CelEnvironment(), name=name)
+    made = Scheduler(manager, CelSelectorCompiler(), name=name)
     if serves(client, SCHEDULING_CONTEXTS):
         ClassicScheduling(manager, made)
     leadership = election(engine, client, made, new_identity()) if leader_elect else None

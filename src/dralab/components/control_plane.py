@@ -136,7 +136,7 @@ def assemble(
     has the scheduler say no more than kube-scheduler of pods that fit nowhere; `ca` is what pods
     are told of the server's certificate authority.
     """
-    from dralab.allocation.selectors import CelEnvironment
+    from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.controllers import registry
     from dralab.scheduler.scheduler import Scheduler, briefly
 
@@ -148,7 +148,7 @@ def assemble(
             ClassicClaims(manager)
     if SCHEDULER in without:
         return None
-    scheduler = Scheduler(manager, CelEnvironment(), explain=briefly if brief else None)
+    scheduler = Scheduler(manager, CelSelectorCompiler(), explain=briefly if brief else None)
     if classic:
         from dralab.scheduler.classic import ClassicScheduling
 

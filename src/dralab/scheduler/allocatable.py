@@ -58,7 +58,7 @@ class NodeShortage(NamedTuple):
     lacks: tuple[InsufficientResource, ...] = ()
 
 
-class Amount(NamedTuple):
+class FormattedAmount(NamedTuple):
     """A number and the format that it is written in."""
 
     number: Number
@@ -69,7 +69,7 @@ class Amount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class ResourceRate:
     """What one allocated device takes of one resource of its node.
 
     With `key` it is `times` what is consumed of that capacity (of all of it, `whole`, where the
@@ -79,16 +79,16 @@ class Rate:
     resource: str
     key: str = ""
     whole: str = "0"
-    times: Amount | None = None
-    per_pod: Amount | None = None
-    per_container: Amount | None = None
+    times: FormattedAmount | None = None
+    per_pod: FormattedAmount | None = None
+    per_container: FormattedAmount | None = None
 
 
 class Allocatable:
     """The devices that take something of their nodes, kept up to date with the slices."""
 
     def __init__(self) -> None:
-        self._rates: dict[DeviceId, tuple[Rate, ...]] = {}
+        self._rates: dict[DeviceId, tuple[ResourceRate, ...]] = {}
         self._devices: dict[str, list[DeviceId]] = {}
 
     def put_slice(self, name: str, wire: JsonObject | None) -> None:
@@ -129,9 +129,11 @@ class Allocatable:
 
     def _taken(
         self, allocation: JsonObject
-    ) -> tuple[dict[str, Amount], dict[str, tuple[Amount | None, Amount | None]]]:
-        mapping: dict[str, Amount] = {}
-        overhead: dict[str, tuple[Amount | None, Amount | None]] = {}
+    ) -> tuple[
+        dict[str, FormattedAmount], dict[str, tuple[FormattedAmount | None, FormattedAmount | None]]
+    ]:
+        mapping: dict[str, FormattedAmount] = {}
+        overhead: dict[str, tuple[FormattedAmount | None, FormattedAmount | None]] = {}
         for result in results_of(allocation):
             device = DeviceId(result["driver"], result["pool"], result["device"])
             for rate in self._rates.get(device, ()):
@@ -147,7 +149,7 @@ class Allocatable:
         return mapping, overhead
 
 
-def _rates(device: JsonObject) -> Iterator[Rate]:
+def _rates(device: JsonObject) -> Iterator[ResourceRate]:
     capacity = device.get("capacity") or {}
 
     def whole(key: str) -> str:
@@ -156,7 +158,7 @@ def _rates(device: JsonObject) -> Iterator[Rate]:
     for resource, item in sorted((device.get("nodeAllocatableResources") or {}).items()):
         mapping, overhead = item.get("mapping") or {}, item.get("overhead") or {}
         key = mapping.get("capacityKey") or ""
-        yield Rate(
+        yield ResourceRate(
             resource,
             key,
             whole(key),
@@ -166,10 +168,12 @@ def _rates(device: JsonObject) -> Iterator[Rate]:
         )
     for resource, item in sorted((device.get("nodeAllocatableResourceMappings") or {}).items()):
         key = item.get("capacityKey") or ""
-        yield Rate(resource, key, whole(key), _amount(item.get("allocationMultiplier", "1")))
+        yield ResourceRate(
+            resource, key, whole(key), _amount(item.get("allocationMultiplier", "1"))
+        )
 
 
-def _mapped(rate: Rate, times: Amount, result: JsonObject) -> Amount:
+def _mapped(rate: ResourceRate, times: FormattedAmount, result: JsonObject) -> FormattedAmount:
     if not rate.key:
         return times
     consumed = result.get("consumedCapacity")
@@ -179,15 +183,15 @@ def _mapped(rate: Rate, times: Amount, result: JsonObject) -> Amount:
         short = rate.key.removeprefix(f"{result['driver']}/")
         names = (rate.key, short, f"{result['driver']}/{rate.key}")
         text = next((str(consumed[name]) for name in names if name in consumed), "0")
-    return Amount(parse_any(text) * times.number, form_of(text))
+    return FormattedAmount(parse_any(text) * times.number, form_of(text))
 
 
-def _amount(text: Any) -> Amount | None:
-    return None if text is None else Amount(parse_any(text), form_of(str(text)))
+def _amount(text: Any) -> FormattedAmount | None:
+    return None if text is None else FormattedAmount(parse_any(text), form_of(str(text)))
 
 
-def _sum(one: Amount | None, other: Amount) -> Amount:
-    return other if one is None else Amount(one.number + other.number, one.form)
+def _sum(one: FormattedAmount | None, other: FormattedAmount) -> FormattedAmount:
+    return other if one is None else FormattedAmount(one.number + other.number, one.form)
 
 
 def _is_used_by_others(plan: ClaimPlan) -> bool:
@@ -215,8 +219,8 @@ def _containers(pod: PodInfo, plan: ClaimPlan) -> list[str]:
 def _status(
     name: str,
     containers: list[str],
-    mapping: Mapping[str, Amount],
-    overhead: Mapping[str, tuple[Amount | None, Amount | None]],
+    mapping: Mapping[str, FormattedAmount],
+    overhead: Mapping[str, tuple[FormattedAmount | None, FormattedAmount | None]],
 ) -> JsonObject:
     totals = dict(mapping)
     extra: list[dict[str, str]] = []
@@ -227,7 +231,7 @@ def _status(
             totals[resource] = _sum(totals.get(resource), once)
         if each is not None:
             extra[-1]["perContainer"] = str(each)
-            all_of_them = Amount(each.number * len(containers), each.form)
+            all_of_them = FormattedAmount(each.number * len(containers), each.form)
             totals[resource] = _sum(totals.get(resource), all_of_them)
     found: dict[str, Any] = {"resourceClaimName": name}
     if containers:

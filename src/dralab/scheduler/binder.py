@@ -17,15 +17,15 @@ from dralab.runtime.cache import Cache
 from dralab.runtime.manager import Manager
 from dralab.scheduler import binding
 from dralab.scheduler.cycle import PodPlacement
-from dralab.scheduler.devices import Devices
+from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.queue import Waiting
+from dralab.scheduler.queue import QueuedPod
 from dralab.values.json_types import JsonDict
 
 AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once more
 
 
-class Outcomes(Protocol):
+class BindingListener(Protocol):
     """Who is told how a binding ended."""
 
     @property
@@ -33,22 +33,22 @@ class Outcomes(Protocol):
         """Whether anything may be written now."""
         ...
 
-    def bound(self, item: Waiting, placement: PodPlacement) -> None:
+    def bound(self, item: QueuedPod, placement: PodPlacement) -> None:
         """Note that a pod is bound."""
         ...
 
     def failed(
-        self, item: Waiting, placement: PodPlacement, error: Exception, *, undo: bool = False
+        self, item: QueuedPod, placement: PodPlacement, error: Exception, *, undo: bool = False
     ) -> None:
         """Note that a pod could not be bound; `undo`: its devices are to be given back."""
         ...
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingBinding:
     """A pod whose devices and volumes must be made ready before it may be bound."""
 
-    item: Waiting
+    item: QueuedPod
     placement: PodPlacement
     claims: list[Key]
     volumes: list[Key]
@@ -59,7 +59,11 @@ class Binder:
     """Has placements written, and follows those that wait for devices or volumes."""
 
     def __init__(
-        self, manager: Manager, devices: Devices, reports: PodReports, outcomes: Outcomes
+        self,
+        manager: Manager,
+        devices: ClusterDevices,
+        reports: PodReports,
+        outcomes: BindingListener,
     ) -> None:
         self.manager = manager
         self._devices = devices
@@ -67,9 +71,9 @@ class Binder:
         self._outcomes = outcomes
         self._claims: Cache = manager.cache(resources.CLAIMS)
         self._volume_claims: Cache = manager.cache(resources.VOLUME_CLAIMS)
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, _PendingBinding] = {}
 
-    def write(self, item: Waiting, placement: PodPlacement) -> None:
+    def write(self, item: QueuedPod, placement: PodPlacement) -> None:
         """Have a placement written: its claims, its volumes, then the binding."""
         now = self.manager.now()
         client = self.manager.client
@@ -96,7 +100,7 @@ class Binder:
         """Follow a pod no more: it is gone."""
         self._pending.pop(uid, None)
 
-    def _bind(self, item: Waiting, placement: PodPlacement) -> None:
+    def _bind(self, item: QueuedPod, placement: PodPlacement) -> None:
         client = self.manager.client
         item.decided_at = self.manager.engine.clock.now()
         self.manager.engine.offload(
@@ -104,7 +108,7 @@ class Binder:
         )
 
     def _written(
-        self, item: Waiting, placement: PodPlacement, result: list[JsonDict] | Exception
+        self, item: QueuedPod, placement: PodPlacement, result: list[JsonDict] | Exception
     ) -> None:
         if isinstance(result, Exception):
             if binding.may_have_been_written(result, placement):
@@ -129,11 +133,11 @@ class Binder:
         until = binding.given_up_at(result, self.manager.engine.clock.now())
         keys = [key_of(claim) for claim in result]
         volumes = [key_of(plan.claim) for plan in placement.volumes]
-        self._pending[placement.pod.uid] = _Pending(item, placement, keys, volumes, until)
+        self._pending[placement.pod.uid] = _PendingBinding(item, placement, keys, volumes, until)
         self.manager.engine.at(until, partial(self._look_at, placement.pod.uid))
         self._look_at(placement.pod.uid)
 
-    def _find_out(self, item: Waiting, placement: PodPlacement, error: Exception) -> None:
+    def _find_out(self, item: QueuedPod, placement: PodPlacement, error: Exception) -> None:
         """Learn what became of claims that may have been written all the same.
 
         A server that dies may have stored what it never answered. Until it says so, the devices
@@ -175,7 +179,7 @@ class Binder:
         claim = self._volume_claims.get(key)
         return claim is not None and is_bound(claim)
 
-    def _bound(self, item: Waiting, placement: PodPlacement, result: Exception | None) -> None:
+    def _bound(self, item: QueuedPod, placement: PodPlacement, result: Exception | None) -> None:
         if result is not None:
             self._outcomes.failed(item, placement, result)
         else:

@@ -37,7 +37,7 @@ from dralab.runtime.resources import (
 )
 from dralab.scheduler.pods import DEFAULT_SCHEDULER
 from dralab.scheduler.scheduler import Scheduler
-from dralab.scheduler.structured import NamedResources, Waits
+from dralab.scheduler.structured import ClassicClaimsWait, NamedResources
 from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts
 
@@ -100,7 +100,7 @@ class ClassicScheduling:
             return SECOND  # another one's turn, and then ours
         try:
             self._step(pod)
-        except Waits as why:
+        except ClassicClaimsWait as why:
             self._tell(pod, str(why))
             return AGAIN
         return None
@@ -117,7 +117,7 @@ class ClassicScheduling:
         asked = {e: open_[e] for e in open_ if e not in structured}
         suiting = self._suiting(pod, claims, classes, structured)
         if any(claim["spec"].get("allocationMode") == IMMEDIATE for claim in asked.values()):
-            raise Waits("unallocated immediate resourceclaim")
+            raise ClassicClaimsWait("unallocated immediate resourceclaim")
         if asked:
             self._negotiate(pod, asked, claims, list(suiting))
         node, allocations = next(iter(suiting.items()))
@@ -137,7 +137,7 @@ class ClassicScheduling:
     ) -> dict[str, list[JsonDict]]:
         """Return the nodes where a pod may go, with what its structured claims get there.
 
-        `classes` are those of the claims without devices. Waits: there is no such node.
+        `classes` are those of the claims without devices. ClassicClaimsWait: there is no such node.
         """
         wanted = [(claim, classes[entry]) for entry, claim in structured.items()]
         found, reasons = {}, []
@@ -147,21 +147,21 @@ class ClassicScheduling:
                 continue
             try:
                 found[name] = self.named.allocations(wanted, name)
-            except Waits as why:
+            except ClassicClaimsWait as why:
                 reasons.append(str(why))
             if found and len(structured) == len(classes):
                 break  # no driver wants to know where else
         if not found:
             self._give_up(pod, claims)
             first = reasons[0] if reasons else "no node has room"
-            raise Waits(f"0/{len(self.nodes)} nodes are available: {first}.")
+            raise ClassicClaimsWait(f"0/{len(self.nodes)} nodes are available: {first}.")
         return found
 
     def _class_of(self, claim: JsonDict) -> JsonDict:
         wanted = claim["spec"]["resourceClassName"]
         found = self.classes.get(Key("", wanted))
         if found is None:
-            raise Waits(f"reference to non-existing ResourceClass {wanted}")
+            raise ClassicClaimsWait(f"reference to non-existing ResourceClass {wanted}")
         return found
 
     def _claims_of(self, pod: JsonDict) -> dict[str, JsonDict]:
@@ -169,17 +169,21 @@ class ClassicScheduling:
         for item in classic_pod_claims(pod):
             entry, name = item.entry, item.name
             if not name:
-                raise Waits("waiting for dynamic resource controller to create the resourceclaims")
+                raise ClassicClaimsWait(
+                    "waiting for dynamic resource controller to create the resourceclaims"
+                )
             claim = self.claims.get(Key(key_of(pod).namespace, name))
             if claim is None:
-                raise Waits(f'waiting for resourceclaim.resource.k8s.io "{name}" to be created')
+                raise ClassicClaimsWait(
+                    f'waiting for resourceclaim.resource.k8s.io "{name}" to be created'
+                )
             if is_deleting(claim):
-                raise Waits(f'resourceclaim "{name}" is being deleted')
+                raise ClassicClaimsWait(f'resourceclaim "{name}" is being deleted')
             status = claim.get("status") or {}
             if status.get("deallocationRequested"):
-                raise Waits("resourceclaim must be reallocated")
+                raise ClassicClaimsWait("resourceclaim must be reallocated")
             if not _may_reserve(claim, uid_of(pod)):
-                raise Waits("resourceclaim in use")
+                raise ClassicClaimsWait("resourceclaim in use")
             if all(uid_of(claim) != uid_of(other) for other in found.values()):
                 found[entry] = claim
         return found
@@ -211,7 +215,7 @@ class ClassicScheduling:
         key = key_of(pod)
         context = self.contexts.get(key)
         if context is not None and not _controls(pod, context):
-            raise Waits(f"PodSchedulingContext {key} belongs to another pod")
+            raise ClassicClaimsWait(f"PodSchedulingContext {key} belongs to another pod")
         told = {
             item["name"]: set(item.get("unsuitableNodes") or ())
             for item in ((context or {}).get("status") or {}).get("resourceClaims") or ()
@@ -244,13 +248,13 @@ class ClassicScheduling:
             self.contexts.learn(changed)
         if not good:
             self._give_up(pod, claims)
-            raise Waits(f"0/{len(self.nodes)} nodes are available: {UNSUITABLE}.")
-        raise Waits(WAITING)
+            raise ClassicClaimsWait(f"0/{len(self.nodes)} nodes are available: {UNSUITABLE}.")
+        raise ClassicClaimsWait(WAITING)
 
     def _allocate(
         self, pod: JsonDict, claim: JsonDict, class_: JsonDict, allocation: JsonDict
     ) -> None:
-        """Give a claim what was found for it, for one pod; Waits where somebody was faster."""
+        """Give a claim what was found for it, for one pod; ClassicClaimsWait: it is too late."""
 
         def protect(latest: JsonDict) -> bool:
             finalizers = latest["metadata"].setdefault("finalizers", [])
@@ -262,7 +266,7 @@ class ClassicScheduling:
         def change(latest: JsonDict) -> bool:
             status = latest.setdefault("status", {})
             if "allocation" in status:
-                raise Waits("resourceclaim in use")
+                raise ClassicClaimsWait("resourceclaim in use")
             status |= {
                 "driverName": class_["driverName"],
                 "allocation": allocation,
@@ -279,7 +283,7 @@ class ClassicScheduling:
         def change(latest: JsonDict) -> bool:
             status = latest.get("status") or {}
             if "allocation" not in status or not _may_reserve(latest, user["uid"]):
-                raise Waits("resourceclaim in use")
+                raise ClassicClaimsWait("resourceclaim in use")
             users = status.get("reservedFor") or []
             if any(item["uid"] == user["uid"] for item in users):
                 return False

@@ -14,7 +14,7 @@ from dralab.scheduler.binder import Binder
 from dralab.scheduler.cycle import ClusterState
 from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo
-from dralab.scheduler.queue import Change
+from dralab.scheduler.queue import ClusterChange
 from dralab.scheduler.queueing_hints import matters
 from dralab.scheduler.topology import is_awaited
 from dralab.scheduler.waiting_pods import WaitingPods
@@ -23,7 +23,7 @@ from dralab.values.json_types import JsonDict
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
 
-class Loop(Protocol):
+class SchedulingLoop(Protocol):
     """The loop that tries waiting pods, as far as events concern it."""
 
     name: str
@@ -33,7 +33,9 @@ class Loop(Protocol):
         """Whether anything may be written now."""
         ...
 
-    def changed(self, change: Change, helps: Callable[[PodInfo], bool] | None = None) -> None:
+    def changed(
+        self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
+    ) -> None:
         """Let pods be tried again that await such a change."""
         ...
 
@@ -58,7 +60,7 @@ class ClusterEvents:
         waiting: WaitingPods,
         binder: Binder,
         reports: PodReports,
-        loop: Loop,
+        loop: SchedulingLoop,
     ) -> None:
         self.manager = manager
         self.state = state
@@ -70,7 +72,7 @@ class ClusterEvents:
         self._follow(resources.SLICES, self._slice)
         self._follow(resources.TAINT_RULES, self._rule)
         self._follow(resources.CLASSES, self._class)
-        self._follow(resources.STORAGE_CLASSES, lambda *_: loop.changed(Change.VOLUMES))
+        self._follow(resources.STORAGE_CLASSES, lambda *_: loop.changed(ClusterChange.VOLUMES))
         self._follow(resources.VOLUMES, self._volume)
         manager.cache(resources.VOLUME_CLAIMS).subscribe(self._volume_claim)
         manager.cache(resources.CLAIMS).subscribe(self._claim)
@@ -93,39 +95,39 @@ class ClusterEvents:
                 table.remove_node(old["metadata"]["name"])
             return
         if table.put_node(new):
-            self._loop.changed(Change.NODE)
+            self._loop.changed(ClusterChange.NODE)
 
     def _slice(self, name: str, obj: JsonDict | None) -> None:
         self.state.devices.put_slice(name, obj)
-        self._loop.changed(Change.DEVICES)
+        self._loop.changed(ClusterChange.DEVICES)
 
     def _volume(self, name: str, obj: JsonDict | None) -> None:
         if self.state.volumes is not None:
             self.state.volumes.put_volume(name, obj)
-        self._loop.changed(Change.VOLUMES)
+        self._loop.changed(ClusterChange.VOLUMES)
 
     def _volume_claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         obj = new if new is not None else old
         if obj is not None:
             self._binder.check_pending(key_of(obj))
-        self._loop.changed(Change.VOLUMES)
+        self._loop.changed(ClusterChange.VOLUMES)
 
     def _rule(self, name: str, obj: JsonDict | None) -> None:
         self.state.devices.put_rule(name, obj)
-        self._loop.changed(Change.DEVICES)
+        self._loop.changed(ClusterChange.DEVICES)
 
     def _class(self, name: str, obj: JsonDict | None) -> None:
         self.state.demands.put_class(name, obj)
         self.state.devices.put_class(name, obj)
-        self._loop.changed(Change.DEVICES)
+        self._loop.changed(ClusterChange.DEVICES)
 
     def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is None:
             if old is not None and self.state.devices.remove_claim(old):
-                self._loop.changed(Change.DEVICES)
+                self._loop.changed(ClusterChange.DEVICES)
             return  # a pod that refers to it goes on waiting for one of that name
         if self.state.devices.put_claim(new):
-            self._loop.changed(Change.DEVICES)
+            self._loop.changed(ClusterChange.DEVICES)
         key = key_of(new)
         self._binder.check_pending(key)
         self._waiting.wake_for_claim(key)
@@ -156,9 +158,9 @@ class ClusterEvents:
         if uid in self.state.placed:
             return
         if old is None or old["spec"].get("nodeName"):
-            self._waiting.queue.add_pod(self._waiting.read(new))
+            self._waiting.queue.add_pod(self._waiting.follow_pod(new))
         elif matters(old, new):
-            self._waiting.queue.update_pod(self._waiting.read(new))
+            self._waiting.queue.update_pod(self._waiting.follow_pod(new))
         else:
             return
         if self._loop.leads and new["spec"].get("schedulingGates"):
@@ -180,7 +182,7 @@ class ClusterEvents:
         elif renamed or (old is not None and is_deleting(new) != is_deleting(old)):
             self._recount(uid, node, new)
         if renamed:
-            self._loop.changed(Change.POD_GONE | Change.POD_PLACED)
+            self._loop.changed(ClusterChange.POD_GONE | ClusterChange.POD_PLACED)
         elif assumed != node or old is None or not old["spec"].get("nodeName"):
             self._arrived(uid, node)
 
@@ -189,7 +191,7 @@ class ClusterEvents:
         row = self.state.table.row_of.get(node)
         pod = None if row is None else self.state.table.pods[row].get(uid)
         if pod is not None:
-            self._loop.changed(Change.POD_PLACED, lambda waiting: is_awaited(waiting, pod))
+            self._loop.changed(ClusterChange.POD_PLACED, lambda waiting: is_awaited(waiting, pod))
 
     def _recount(self, uid: str, node: str, obj: JsonDict) -> None:
         self.state.table.remove_pod(node, uid)
@@ -202,4 +204,4 @@ class ClusterEvents:
         self._binder.forget_pod(uid)
         node = self.state.placed.pop(uid, None)
         if node is not None and self.state.table.remove_pod(node, uid) is not None:
-            self._loop.changed(Change.POD_GONE)
+            self._loop.changed(ClusterChange.POD_GONE)

@@ -15,8 +15,8 @@ import numpy as np
 from dralab.allocation.outcome import Outcome, Unknown, Unsatisfiable
 from dralab.scheduler import filters, topology
 from dralab.scheduler.allocatable import ClaimPlan, InsufficientResource, NodeShortage
-from dralab.scheduler.demands import Blocked, Demand, Demands
-from dralab.scheduler.devices import Devices
+from dralab.scheduler.demands import BlockedPod, DemandReader, PodDemand
+from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.filters import NodeFilter
 from dralab.scheduler.nodes import REMEMBERED, Mask, NodeTable, Scores
 from dralab.scheduler.pods import PodInfo
@@ -76,7 +76,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class NodeAttempt:
     """A pod was tried on one node: its place there, or what the allocator or the node said.
 
     `points` are those of the chosen alternatives, None where nothing had to be allocated.
@@ -89,7 +89,7 @@ class Tried:
 
 
 @dataclass(slots=True)
-class Nominee:
+class NominatedPod:
     """A pod for which others are being evicted from a node."""
 
     pod: PodInfo
@@ -100,14 +100,18 @@ class ClusterState:
     """Nodes, pods and devices as the next cycle sees them."""
 
     def __init__(
-        self, table: NodeTable, devices: Devices, demands: Demands, volumes: Volumes | None = None
+        self,
+        table: NodeTable,
+        devices: ClusterDevices,
+        demands: DemandReader,
+        volumes: Volumes | None = None,
     ) -> None:
         self.table = table
         self.volumes = volumes
         self.devices = devices
         self.demands = demands
         self.filters = NodeFilter(table)
-        self.nominees: dict[str, Nominee] = {}
+        self.nominees: dict[str, NominatedPod] = {}
         # The nodes of pods that are bound, or about to be, by uid.
         self.placed: dict[str, str] = {}
         self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
@@ -142,13 +146,13 @@ class ClusterState:
         if placement.plans:
             self.devices.forget_plans(placement.plans, placement.pod)
         if placement.volumes and self.volumes is not None:
-            self.volumes.forget(placement.volumes)
+            self.volumes.forget_plans(placement.volumes)
 
-    def volume_plans(self, demand: Demand, row: int) -> tuple[VolumePlan, ...] | None:
+    def volume_plans(self, demand: PodDemand, row: int) -> tuple[VolumePlan, ...] | None:
         """Return what is to be written of volumes where a pod goes to a node; None: it cannot."""
         return () if self.volumes is None else self.volumes.plans(demand.volumes, row)
 
-    def volume_rules(self, demand: Demand) -> list[tuple[str, Mask]]:
+    def volume_rules(self, demand: PodDemand) -> list[tuple[str, Mask]]:
         """Return the nodes that a pod's volumes leave, by sentence."""
         if self.volumes is None or demand.volumes is None:
             return []
@@ -158,8 +162,8 @@ class ClusterState:
 def schedule(state: ClusterState, pod: PodInfo) -> PodPlacement | Refusal:
     """Return where a pod goes, or why it goes nowhere."""
     table = state.table
-    demand = state.demands.of(pod)
-    if isinstance(demand, Blocked):
+    demand = state.demands.demand_of(pod)
+    if isinstance(demand, BlockedPod):
         return Refusal(pod=pod, nodes=table.count, blocked=demand.why)
     kind = None if state.nominees else kind_of(pod, demand)
     if kind is not None and (known := state.refused(kind)) is not None:
@@ -168,7 +172,7 @@ def schedule(state: ClusterState, pod: PodInfo) -> PodPlacement | Refusal:
     outcomes: dict[str, Outcome] = {}
     shortages: dict[str, NodeShortage] = {}
     if fitting.any():
-        if not demand.wanted and not demand.extended:
+        if not demand.claims and not demand.extended:
             row = int(np.argmax(_scores(state, pod, fitting)))
             volumes = state.volume_plans(demand, row)
             return PodPlacement(pod, table.names[row], volumes=volumes or ())
@@ -184,19 +188,19 @@ def schedule(state: ClusterState, pod: PodInfo) -> PodPlacement | Refusal:
 
 def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
     """Return the nodes for a pod without claims, the best first."""
-    fitting = fits(state, pod, Demand())
+    fitting = fits(state, pod, PodDemand())
     if not fitting.any():
         return []
     rows = np.argsort(-_scores(state, pod, fitting), kind="stable")
     return [state.table.names[row] for row in rows if fitting[row]]
 
 
-def kind_of(pod: PodInfo, demand: Demand) -> Hashable | None:
+def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
     """Return what pods have in common that fit or fail alike; None: nobody is like this one."""
     by_pods = pod.affinity or pod.anti_affinity or pod.spread or pod.group
     if by_pods or pod.volume_claims or pod.ports:
         return None
-    if any(item.allocation is not None for item in demand.wanted):
+    if any(item.allocation is not None for item in demand.claims):
         return None
     return (
         pod.key.namespace,
@@ -205,11 +209,11 @@ def kind_of(pod: PodInfo, demand: Demand) -> Hashable | None:
         pod.placement,
         tuple(sorted(pod.requests.items())),
         tuple(sorted(pod.labels.items())),
-        demand.shape,
+        demand.signature,
     )
 
 
-def fits(state: ClusterState, pod: PodInfo, demand: Demand) -> Mask:
+def fits(state: ClusterState, pod: PodInfo, demand: PodDemand) -> Mask:
     """Return the nodes that pass every filter, as far as that is known without allocating."""
     table = state.table
     found = filters.room(table, pod, _elsewhere(state, demand))
@@ -231,26 +235,26 @@ def fits(state: ClusterState, pod: PodInfo, demand: Demand) -> Mask:
     return found
 
 
-def on_node(state: ClusterState, pod: PodInfo, demand: Demand, row: int) -> Tried:
+def on_node(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> NodeAttempt:
     """Try a pod that passes the filters on one node: its devices, and room for what they take."""
     found = state.devices.plans(pod, demand, row)
     if found.refused is not None:
-        return Tried(None, found.refused)
+        return NodeAttempt(None, found.refused)
     charged = state.devices.charged(pod, found.plans)
     if isinstance(charged, NodeShortage):
-        return Tried(None, shortage=charged)
+        return NodeAttempt(None, shortage=charged)
     shortage = None if charged is pod else _shortage(state, pod, charged, demand, row)
     if shortage is not None:
-        return Tried(None, shortage=shortage)
+        return NodeAttempt(None, shortage=shortage)
     volumes = state.volume_plans(demand, row)
     if volumes is None:
-        return Tried(None, shortage=NodeShortage((NONE_FREE,)))
+        return NodeAttempt(None, shortage=NodeShortage((NONE_FREE,)))
     placement = PodPlacement(charged, state.table.names[row], found.plans, volumes)
-    return Tried(placement, points=found.points if found.allocated else None)
+    return NodeAttempt(placement, points=found.points if found.allocated else None)
 
 
 def _shortage(
-    state: ClusterState, pod: PodInfo, charged: PodInfo, demand: Demand, row: int
+    state: ClusterState, pod: PodInfo, charged: PodInfo, demand: PodDemand, row: int
 ) -> NodeShortage | None:
     """Return what a node lacks for a pod with its devices; None where it lacks nothing."""
     table = state.table
@@ -271,7 +275,7 @@ def _shortage(
 def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the last two
     state: ClusterState,
     pod: PodInfo,
-    demand: Demand,
+    demand: PodDemand,
     fitting: Mask,
     outcomes: dict[str, Outcome],
     shortages: dict[str, NodeShortage],
@@ -308,7 +312,7 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
 def refusal(
     state: ClusterState,
     pod: PodInfo,
-    demand: Demand,
+    demand: PodDemand,
     outcomes: Mapping[str, Outcome],
     shortages: Mapping[str, NodeShortage],
 ) -> Refusal:
@@ -350,7 +354,7 @@ def refusal(
         if isinstance(outcome, Unsatisfiable) and outcome.error:
             fatal = outcome.error if outcome.fatal else fatal
             counted[outcome.error] += 1
-        elif devices is not None and not devices[row] and outcome is None and not demand.shape:
+        elif devices is not None and not devices[row] and outcome is None and not demand.signature:
             counted[NOT_ON_NODE] += 1
         else:
             counted[CANNOT_ALLOCATE] += 1
@@ -380,7 +384,7 @@ def _scores(state: ClusterState, pod: PodInfo, fitting: Mask) -> Scores:
     return scores
 
 
-def _elsewhere(state: ClusterState, demand: Demand) -> dict[str, Mask] | None:
+def _elsewhere(state: ClusterState, demand: PodDemand) -> dict[str, Mask] | None:
     if not demand.extended:
         return None
     return {name: state.table.allocatable(name) == 0 for name in demand.extended}

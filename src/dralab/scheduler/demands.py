@@ -32,7 +32,7 @@ NOT_CREATED_YET: Final = "ResourceClaim not created yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClaimDemand:
     """One claim of a pod, with whoever will be in its reservedFor."""
 
     claim: JsonDict
@@ -47,40 +47,40 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class PodDemand:
     """Everything that a pod wants in devices.
 
-    `shape` names what is still to be allocated: pods that agree on it fit on the same nodes.
+    `signature` names what is still to be allocated: pods that agree on it fit on the same nodes.
     `extended` maps extended resources to the class whose devices provide them.
     """
 
-    wanted: tuple[Wanted, ...] = ()
+    claims: tuple[ClaimDemand, ...] = ()
     extended: Mapping[str, str] = field(default_factory=dict)
-    shape: bytes = b""
+    signature: bytes = b""
     ranked: bool = False
     volumes: VolumeDemand | None = None
 
     @property
-    def open(self) -> tuple[Wanted, ...]:
+    def unallocated(self) -> tuple[ClaimDemand, ...]:
         """The claims that have no devices yet."""
-        return tuple(item for item in self.wanted if item.allocation is None)
+        return tuple(item for item in self.claims if item.allocation is None)
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class BlockedPod:
     """A pod cannot be tried at all, whatever the nodes: `why` in upstream's words."""
 
     why: str
 
 
-NOTHING_WANTED: Final = Demand()
+NOTHING_WANTED: Final = PodDemand()
 NOT_OURS: Final = (
     "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
     "run `dralab schedule --kubeconfig FILE --namespace {} {}`"
 )
 
 
-class Demands:
+class DemandReader:
     """Finds out what pods demand.
 
     `claim` looks a claim up by key, `group` a pod group; `in_flight` what was decided for a claim
@@ -109,39 +109,39 @@ class Demands:
             self.classes[name] = obj
         self._by_resource = classes_by_resource(self.classes.values())
 
-    def of(self, pod: PodInfo) -> Demand | Blocked:
+    def demand_of(self, pod: PodInfo) -> PodDemand | BlockedPod:
         """Return what a pod demands, or why it cannot be tried."""
         if has_device_claims(pod.obj):
-            return Blocked(NOT_OURS.format(pod.key.namespace, pod.key.name))
+            return BlockedPod(NOT_OURS.format(pod.key.namespace, pod.key.name))
         extended = self._extended(pod)
         volumes: VolumeDemand | None = None
         if pod.volume_claims and self._volumes is not None:
             found_volumes = self._volumes(pod)
             if isinstance(found_volumes, str):
-                return Blocked(found_volumes)
+                return BlockedPod(found_volumes)
             volumes = found_volumes
         if not pod.has_claims and not extended:
-            return NOTHING_WANTED if volumes is None else Demand(volumes=volumes)
-        wanted: list[Wanted] = []
+            return NOTHING_WANTED if volumes is None else PodDemand(volumes=volumes)
+        claims: list[ClaimDemand] = []
         for item in pod_claims(pod.obj):
             found = self._entry(pod, item)
-            if isinstance(found, Blocked):
+            if isinstance(found, BlockedPod):
                 return found
             if found is not None:
-                wanted.append(found)
-        specs = [item.claim["spec"] for item in wanted if item.allocation is None]
-        shape = b""
+                claims.append(found)
+        specs = [item.claim["spec"] for item in claims if item.allocation is None]
+        signature = b""
         if specs or extended:
             asked = sorted((name, pod.requests[name]) for name in extended)
-            shape = orjson.dumps([specs, asked], option=orjson.OPT_SORT_KEYS)
+            signature = orjson.dumps([specs, asked], option=orjson.OPT_SORT_KEYS)
         requests = [request for spec in specs for request in requests_of(spec)]
         missing = self._missing_class(requests)
         if missing is not None:
             return missing
-        return Demand(
-            wanted=tuple(wanted),
+        return PodDemand(
+            claims=tuple(claims),
             extended=extended,
-            shape=shape,
+            signature=signature,
             ranked=any(request.get("firstAvailable") for request in requests),
             volumes=volumes,
         )
@@ -155,32 +155,32 @@ class Demands:
                 found[resource] = self._by_resource[resource]
         return found
 
-    def _entry(self, pod: PodInfo, item: PodClaim) -> Wanted | Blocked | None:
+    def _entry(self, pod: PodInfo, item: PodClaim) -> ClaimDemand | BlockedPod | None:
         namespace, name = pod.key.namespace, item.name
         if name is None:
-            return Blocked(f'pod "{pod.key}": {NOT_CREATED_YET}')
+            return BlockedPod(f'pod "{pod.key}": {NOT_CREATED_YET}')
         if not name:
             return None
         claim = self._claim(Key(namespace, name))
         if claim is None:
-            return Blocked(f'resourceclaim.resource.k8s.io "{name}" not found')
+            return BlockedPod(f'resourceclaim.resource.k8s.io "{name}" not found')
         if is_deleting(claim):
-            return Blocked(f'resourceclaim "{name}" is being deleted')
+            return BlockedPod(f'resourceclaim "{name}" is being deleted')
         consumer = self._consumer(pod, item)
-        if isinstance(consumer, Blocked):
+        if isinstance(consumer, BlockedPod):
             return consumer
         if not item.claim and consumer["uid"] not in owner_uids(claim):
-            return Blocked(
+            return BlockedPod(
                 f"ResourceClaim {namespace}/{name} was not created for Pod {pod.key} "
                 "(Pod is not owner)"
             )
         full = len(consumers_of(claim)) >= MOST_CONSUMERS
         if full and not is_reserved_for(claim, consumer["uid"]):
-            return Blocked("resourceclaim in use")
+            return BlockedPod("resourceclaim in use")
         allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
-        return Wanted(claim, consumer, allocation)
+        return ClaimDemand(claim, consumer, allocation)
 
-    def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str] | Blocked:
+    def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str] | BlockedPod:
         if pod.group:
             group = self._group(Key(pod.key.namespace, pod.group))
             if group is not None and is_shared(item, group):
@@ -192,10 +192,12 @@ class Demands:
                 }
         return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
 
-    def _missing_class(self, requests: Iterable[JsonObject]) -> Blocked | None:
+    def _missing_class(self, requests: Iterable[JsonObject]) -> BlockedPod | None:
         for request in requests:
             for alternative in alternatives_of(request):
                 name = alternative.get("deviceClassName") or ""
                 if name not in self.classes:
-                    return Blocked(f"request {request['name']}: device class {name} does not exist")
+                    return BlockedPod(
+                        f"request {request['name']}: device class {name} does not exist"
+                    )
         return None

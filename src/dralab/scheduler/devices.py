@@ -15,7 +15,7 @@ from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.holdings import Holdings
 from dralab.allocation.outcome import Unknown, Unsatisfiable
-from dralab.allocation.pools import Catalog, PoolId
+from dralab.allocation.pools import PoolId, SliceCatalog
 from dralab.allocation.problem import Claim, Node, Problem, Slice
 from dralab.allocation.results import ShareIds
 from dralab.objects.claims import requests_of
@@ -28,7 +28,7 @@ from dralab.scheduler.allocatable import (
     NodeShortage,
     shared,
 )
-from dralab.scheduler.demands import Demand
+from dralab.scheduler.demands import PodDemand
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
@@ -51,7 +51,7 @@ class DevicePlans(NamedTuple):
     points: int = 0
 
 
-class Devices:
+class ClusterDevices:
     """Slices, classes and holdings, kept up to date by whoever watches them.
 
     Nodes have the numbers of their rows in the table. Changes of nodes and slices reach the fleet
@@ -61,7 +61,7 @@ class Devices:
     def __init__(
         self,
         table: NodeTable,
-        reader: v1.Reader,
+        reader: v1.V1Reader,
         *,
         share_ids: ShareIds | None = None,
         budget: int = DEFAULT_BUDGET,
@@ -79,7 +79,7 @@ class Devices:
         self._rules: dict[str, JsonDict] = {}
         self._changed_pools: set[PoolId] = set()
         self._rows_seen = 0
-        self._catalog: tuple[Catalog, tuple[Slice, ...]] | None = None
+        self._catalog: tuple[SliceCatalog, tuple[Slice, ...]] | None = None
         self._in_flight: dict[str, JsonObject] = {}
         # Pods that count on an allocation in flight: it is given up with the last of them.
         self._counting_on: dict[str, set[str]] = {}
@@ -173,31 +173,33 @@ class Devices:
 
     # --- what may be had
 
-    def candidates(self, demand: Demand) -> Mask | None:
+    def candidates(self, demand: PodDemand) -> Mask | None:
         """Return the nodes that devices do not rule out so far; None where none is ruled out."""
         found: Mask | None = None
-        for item in demand.wanted:
+        for item in demand.claims:
             selector = (item.allocation or {}).get("nodeSelector")
             if selector is not None:
                 mask = self._selected(selector)
                 found = mask if found is None else found & mask
-        if demand.shape:
+        if demand.signature:
             self._catch_up()
-            feasible = _mask_of(self._fleet.feasible_nodes.of_kind(demand.shape).nodes, self._table)
+            feasible = _mask_of(
+                self._fleet.feasible_nodes.of_kind(demand.signature).nodes, self._table
+            )
             found = feasible if found is None else found & feasible
         return found
 
-    def plans(self, pod: PodInfo, demand: Demand, row: int) -> DevicePlans:
+    def plans(self, pod: PodInfo, demand: PodDemand, row: int) -> DevicePlans:
         """Return what to write where the pod goes to a node, or why its claims cannot be met."""
         kept = tuple(
             ClaimPlan(item.claim, item.consumer, item.allocation)
-            for item in demand.wanted
+            for item in demand.claims
             if item.allocation is not None
         )
         wanted: list[tuple[JsonDict, Mapping[str, str], tuple[JsonObject, ...]]] = [
-            (item.claim, item.consumer, ()) for item in demand.open
+            (item.claim, item.consumer, ()) for item in demand.unallocated
         ]
-        claims: list[JsonDict] = [item.claim for item in demand.open]
+        claims: list[JsonDict] = [item.claim for item in demand.unallocated]
         if demand.extended:
             offered = self._table.objects[row] or {}
             own = status_of(offered).get("allocatable") or {}
@@ -213,10 +215,10 @@ class Devices:
                 claims.append(_named(wire))
         if not claims:
             return DevicePlans(kept)
-        found = self.find(claims, row)
+        found = self.find_allocations(claims, row)
         if not isinstance(found, list):
-            if demand.shape:
-                self._fleet.feasible_nodes.of_kind(demand.shape).nodes &= ~(1 << row)
+            if demand.signature:
+                self._fleet.feasible_nodes.of_kind(demand.signature).nodes &= ~(1 << row)
             return DevicePlans(refused=found, allocated=True)
         made = tuple(
             ClaimPlan(claim, consumer, allocation, mappings)
@@ -245,20 +247,20 @@ class Devices:
             for each in self._pools.get((item["driver"], item["pool"]), {}).values()
         )
 
-    def find(
+    def find_allocations(
         self, claims: Sequence[JsonDict], row: int
     ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
         """Return allocations for several claims at once on one node, or why there are none."""
         if not claims:
             return []
         self._catch_up()
-        return self._fleet.find(row, claims)
+        return self._fleet.find_on_node(row, claims)
 
-    def everywhere(self, claims: Iterable[Claim]) -> tuple[Catalog, Problem]:
+    def everywhere(self, claims: Iterable[Claim]) -> tuple[SliceCatalog, Problem]:
         """Return the problem of claims on the whole cluster, with its slices in order."""
         if self._catalog is None:
             slices = tuple(self._slices[name] for name in sorted(self._slices))
-            self._catalog = Catalog(slices), slices
+            self._catalog = SliceCatalog(slices), slices
         catalog, slices = self._catalog
         return catalog, Problem(
             claims=tuple(claims),
@@ -271,9 +273,9 @@ class Devices:
         """Return a node as the allocator sees it."""
         return Node(self._table.names[row], self._table.labels[row])
 
-    def claims_of(self, pod: PodInfo, demand: Demand) -> list[Claim]:
+    def claims_of(self, pod: PodInfo, demand: PodDemand) -> list[Claim]:
         """Return what a pod still needs allocated, extended resources included."""
-        wires = [item.claim for item in demand.open]
+        wires = [item.claim for item in demand.unallocated]
         if demand.extended:
             wires.append(_named(synthetic_claim(pod.obj, demand.extended)[0]))
         return [self._reader.claim(wire) for wire in wires]
@@ -318,11 +320,11 @@ class Devices:
             self._release(uid)
         self.version += 1
         name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
-        self._holdings.hold(uid, name, results)
-        self._fleet.hold({"devices": {"results": results}})
+        self._holdings.add_claim(uid, name, results)
+        self._fleet.mark_in_use({"devices": {"results": results}})
 
     def _release(self, uid: str) -> bool:
-        results = self._holdings.release(uid)
+        results = self._holdings.remove_claim(uid)
         self.version += bool(results)
         if results:
             self._fleet.release({"devices": {"results": results}})

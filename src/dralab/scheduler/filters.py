@@ -13,7 +13,7 @@ import numpy as np
 from dralab.objects import taints
 from dralab.objects.nodes import PODS, UnfitReason, placement_refusal
 from dralab.objects.taints import tolerates
-from dralab.scheduler.nodes import REMEMBERED, Kept, Mask, NodeTable, Scores
+from dralab.scheduler.nodes import REMEMBERED, Mask, NodeAnswerCache, NodeTable, Scores
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
 
@@ -31,7 +31,9 @@ class NodeFilter:
         self.table = table
         self.reasons: list[str] = [""]
         self._numbers: dict[str, int] = {"": 0}
-        self._kept: OrderedDict[bytes, tuple[Kept, Kept | None]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[NodeAnswerCache, NodeAnswerCache | None]] = (
+            OrderedDict()
+        )
 
     def mask(self, pod: PodInfo) -> Mask:
         """Return the nodes that the pod's selector, affinity and tolerations let it use."""
@@ -44,21 +46,21 @@ class NodeFilter:
                 if row is not None:
                     chosen[row] = not self._verdict(pod, row)
             return chosen
-        found: Mask = self._of(pod)[0].of(self.table) == 0
+        found: Mask = self._of(pod)[0].answers(self.table) == 0
         return found
 
     def reason(self, pod: PodInfo, row: int) -> str:
         """Return why the pod may not use a node for the node's own sake; empty where it may."""
         if _named(pod) is not None:
             return self._verdict(pod, row)
-        return self.reasons[int(self._of(pod)[0].of(self.table)[row])]
+        return self.reasons[int(self._of(pod)[0].answers(self.table)[row])]
 
     def preference(self, pod: PodInfo) -> Scores | None:
         """Return the points of preferred node affinity and of taints one would rather avoid."""
         kept = None if _named(pod) is not None else self._of(pod)[1]
         if kept is None:
             return None
-        return kept.of(self.table).astype(np.float64)
+        return kept.answers(self.table).astype(np.float64)
 
     def avoided(self, pod: PodInfo, row: int) -> int:
         """Return how many PreferNoSchedule taints of a node the pod does not tolerate."""
@@ -69,11 +71,11 @@ class NodeFilter:
             for taint in ((obj or {}).get("spec") or {}).get("taints") or ()
         )
 
-    def _of(self, pod: PodInfo) -> tuple[Kept, Kept | None]:
+    def _of(self, pod: PodInfo) -> tuple[NodeAnswerCache, NodeAnswerCache | None]:
         found = self._kept.get(pod.placement)
         if found is None:
-            verdict = Kept(lambda row: self._number(self._verdict(pod, row)))
-            found = verdict, Kept(lambda row: self._points(pod, row))
+            verdict = NodeAnswerCache(lambda row: self._number(self._verdict(pod, row)))
+            found = verdict, NodeAnswerCache(lambda row: self._points(pod, row))
             self._kept[pod.placement] = found
             if len(self._kept) > REMEMBERED:
                 self._kept.popitem(last=False)

@@ -16,7 +16,7 @@ from dralab.objects.metadata import spec_of
 from dralab.scheduler import filters
 from dralab.scheduler.allocatable import ClaimPlan, NodeShortage
 from dralab.scheduler.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
-from dralab.scheduler.demands import Blocked, Demand
+from dralab.scheduler.demands import BlockedPod, PodDemand
 from dralab.scheduler.pods import PodInfo, with_claimed
 from dralab.values.json_types import JsonDict
 
@@ -35,7 +35,7 @@ def schedule_gang(
         alone = schedule(state, member)
         if isinstance(alone, Refusal) and least == len(members):
             return alone
-    search = _Search(state, budget)
+    search = _GangSearch(state, budget)
     failed: Refusal | None = None
     for size in dict.fromkeys((len(members), least)):
         found = search.place(members[:size])
@@ -84,7 +84,7 @@ def too_few(state: ClusterState, pod: PodInfo, least: int, count: int) -> Refusa
 
 
 @dataclass
-class _Search:
+class _GangSearch:
     """Depth first over members and nodes, best nodes first, within a budget of tries."""
 
     state: ClusterState
@@ -117,8 +117,8 @@ class _Search:
             tried = ""
             if index > self.depth:
                 self.depth, self.failed = index, first
-        demand = state.demands.of(pod)
-        if isinstance(demand, Blocked):
+        demand = state.demands.demand_of(pod)
+        if isinstance(demand, BlockedPod):
             return False
         for row in self._rows(pod, demand):
             if state.table.names[row] == tried:
@@ -147,13 +147,13 @@ class _Search:
         for placement in placements:
             self.state.assume_placement(placement)
 
-    def _rows(self, pod: PodInfo, demand: Demand) -> list[int]:
+    def _rows(self, pod: PodInfo, demand: PodDemand) -> list[int]:
         """Return the nodes worth a try: devices that others of the gang hold may be given up."""
         possible = fits(self.state, pod, demand)
         table = self.state.table
         ours = {table.row_of[placement.node] for placement in self.placed}
-        held = tuple(item for item in demand.wanted if item.allocation is not None)
-        without = Demand(wanted=held, volumes=demand.volumes)
+        held = tuple(item for item in demand.claims if item.allocation is not None)
+        without = PodDemand(claims=held, volumes=demand.volumes)
         relaxed = fits(self.state, pod, without) if ours else possible
         found: list[int] = np.nonzero(possible)[0].tolist()
         if any(self._holds_network(placement) for placement in self.placed):
@@ -165,7 +165,7 @@ class _Search:
     def _holds_network(self, placement: PodPlacement) -> bool:
         return any(self.state.devices.is_of_network(plan.allocation) for plan in placement.plans)
 
-    def _revised(self, pod: PodInfo, demand: Demand, row: int) -> list[PodPlacement] | None:
+    def _revised(self, pod: PodInfo, demand: PodDemand, row: int) -> list[PodPlacement] | None:
         """Return placements that add the pod on a node, its companions' devices chosen anew."""
         state, node = self.state, self.state.table.names[row]
         tried = on_node(state, pod, demand, row)
@@ -184,7 +184,7 @@ class _Search:
         return self._displacing(pod, demand, row, frozenset())
 
     def _displacing(
-        self, pod: PodInfo, demand: Demand, row: int, moved: frozenset[str]
+        self, pod: PodInfo, demand: PodDemand, row: int, moved: frozenset[str]
     ) -> list[PodPlacement] | None:
         """Return placements that add the pod on a node, others giving up devices of the network.
 
@@ -212,8 +212,8 @@ class _Search:
     def _again(self, holder: PodPlacement, moved: frozenset[str]) -> list[PodPlacement] | None:
         """Return placements with a member back on its node, with other devices."""
         state = self.state
-        demand, row = state.demands.of(holder.pod), state.table.row_of[holder.node]
-        if isinstance(demand, Blocked):
+        demand, row = state.demands.demand_of(holder.pod), state.table.row_of[holder.node]
+        if isinstance(demand, BlockedPod):
             return None
         provided = frozenset(demand.extended)
         if filters.lacking(state.table, with_claimed(holder.pod, ()), row, provided):
@@ -227,14 +227,14 @@ class _Search:
         self, pods: list[PodInfo], row: int, before: list[PodPlacement]
     ) -> list[PodPlacement] | None:
         state = self.state
-        demands: list[Demand] = []
+        demands: list[PodDemand] = []
         for pod in pods:
-            demand = state.demands.of(pod)
-            if isinstance(demand, Blocked):
+            demand = state.demands.demand_of(pod)
+            if isinstance(demand, BlockedPod):
                 return None
             demands.append(demand)
-        wires = {item.key: item.claim for demand in demands for item in demand.open}
-        found = state.devices.find(list(wires.values()), row)
+        wires = {item.key: item.claim for demand in demands for item in demand.unallocated}
+        found = state.devices.find_allocations(list(wires.values()), row)
         if not isinstance(found, list):
             return None
         chosen = dict(zip(wires, found, strict=True))
@@ -248,7 +248,7 @@ class _Search:
                         item.consumer,
                         item.allocation if item.allocation is not None else chosen[item.key],
                     )
-                    for item in demand.wanted
+                    for item in demand.claims
                 )
                 charged = state.devices.charged(pod, plans)
                 if isinstance(charged, NodeShortage):
@@ -267,12 +267,14 @@ class _Search:
         return [*kept, *made.values()]
 
 
-def _can_be_revised(here: list[PodPlacement], placed: list[PodPlacement], demand: Demand) -> bool:
+def _can_be_revised(
+    here: list[PodPlacement], placed: list[PodPlacement], demand: PodDemand
+) -> bool:
     """Return whether devices on a node can change without touching members elsewhere."""
     if demand.extended:
         return False
     mine = {_name(plan) for placement in here for plan in placement.plans}
-    mine |= {item.key for item in demand.wanted}
+    mine |= {item.key for item in demand.claims}
     others = {
         _name(plan) for placement in placed if placement not in here for plan in placement.plans
     }

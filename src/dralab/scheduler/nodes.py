@@ -321,7 +321,7 @@ class NodeTable:
                 del taken[port]
 
 
-class Kept:
+class NodeAnswerCache:
     """An answer per row that depends on the node alone, kept and mended as nodes change."""
 
     __slots__ = ("_compute", "_seen", "values")
@@ -331,7 +331,7 @@ class Kept:
         self._seen = 0
         self.values: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
 
-    def of(self, table: NodeTable) -> NDArray[np.int16]:
+    def answers(self, table: NodeTable) -> NDArray[np.int16]:
         """Return the answers, up to date."""
         if self.values.shape[0] < table.size:
             grown = np.zeros(max(64, 2 * table.size), dtype=np.int16)

@@ -117,7 +117,7 @@ def pod_info(
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
-    read = _Terms(key.namespace, own_labels, namespaces or (lambda _: ()))
+    read = _TermReader(key.namespace, own_labels, namespaces or (lambda _: ()))
     # Before a pod has its node this is what an attempt that failed left behind.
     status = (obj.get("status") or {}) if spec.get("nodeName") else {}
     claimed = tuple(status.get("nodeAllocatableResourceClaimStatuses") or ())
@@ -174,7 +174,7 @@ def with_claimed(pod: PodInfo, claimed: Iterable[JsonObject]) -> PodInfo:
     return replace(pod, requests=requests, scored=_scored(spec, requests), claimed=entries)
 
 
-class _Terms:
+class _TermReader:
     """Reads the terms of one pod."""
 
     def __init__(

@@ -12,7 +12,7 @@ from dralab.kernel.clock import from_rfc3339
 from dralab.objects.metadata import is_deleting, spec_of, status_of
 from dralab.scheduler import filters, topology
 from dralab.scheduler.cycle import ClusterState, on_node
-from dralab.scheduler.demands import Blocked, Demand
+from dralab.scheduler.demands import BlockedPod, PodDemand
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
@@ -42,8 +42,8 @@ def eviction_for(
     table = state.table
     if not pod.may_preempt or min(table.priorities, default=pod.priority) >= pod.priority:
         return None
-    demand = state.demands.of(pod)
-    if isinstance(demand, Blocked):
+    demand = state.demands.demand_of(pod)
+    if isinstance(demand, BlockedPod):
         return None
     promised = state.nominees.get(pod.uid)
     if promised is not None and _still_leaving(state, pod, promised.node):
@@ -69,7 +69,7 @@ def eviction_for(
 def _on_node(
     state: ClusterState,
     pod: PodInfo,
-    demand: Demand,
+    demand: PodDemand,
     row: int,
     budgets: list[tuple[Any, int]],
 ) -> Eviction | None:
@@ -85,7 +85,7 @@ def _on_node(
     try:
         if not _fits(state, pod, demand, row):
             return None
-        if demand.wanted or demand.extended:
+        if demand.claims or demand.extended:
             placement = on_node(state, pod, demand, row).placement
             if placement is None:
                 return None
@@ -107,7 +107,7 @@ def _on_node(
     return Eviction(name, pod, tuple(victims), sum(victim in violating for victim in victims))
 
 
-def _fits(state: ClusterState, pod: PodInfo, demand: Demand, row: int) -> bool:
+def _fits(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> bool:
     table = state.table
     if filters.lacking(table, pod, row, frozenset(demand.extended)):
         return False

@@ -23,7 +23,7 @@ LONGEST_BACKOFF: Final = 10 * SECOND
 FORGOTTEN_AFTER: Final = 300 * SECOND
 
 
-class Change(Flag):
+class ClusterChange(Flag):
     """What happened in the cluster, as far as a waiting pod cares."""
 
     NOTHING = 0
@@ -36,7 +36,7 @@ class Change(Flag):
 
 
 @dataclass(slots=True)
-class Waiting:
+class QueuedPod:
     """A pod in the queue."""
 
     pod: PodInfo
@@ -72,7 +72,7 @@ class SchedulingQueue:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        self._pods: dict[str, Waiting] = {}
+        self._pods: dict[str, QueuedPod] = {}
         self._active: list[_Entry] = []
         # Those in back-off twice: by its end, and by who is next where nobody else is ready.
         self._backoff: list[_Entry] = []
@@ -81,7 +81,7 @@ class SchedulingQueue:
         # Failed pods by kind; each kind's are a heap whose first is the one that a change wakes.
         self._failed: dict[Hashable, list[_Entry]] = {}
         # What could help a kind, as the last of it to fail found out.
-        self._awaits: dict[Hashable, Change] = {}
+        self._awaits: dict[Hashable, ClusterChange] = {}
         self._number = 0
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class SchedulingQueue:
             found[place] += 1
         return found
 
-    def get(self, uid: str) -> Waiting | None:
+    def get(self, uid: str) -> QueuedPod | None:
         """Return a waiting pod."""
         return self._pods.get(uid)
 
@@ -102,7 +102,7 @@ class SchedulingQueue:
         """Take a new pod; gated pods wait until their gates are gone."""
         item = self._pods.get(pod.uid)
         if item is None:
-            item = self._pods[pod.uid] = Waiting(pod, self._now())
+            item = self._pods[pod.uid] = QueuedPod(pod, self._now())
         item.pod = pod
         if pod.gates:
             self._where[pod.uid] = "gated"
@@ -125,7 +125,7 @@ class SchedulingQueue:
         if item is not None and item.leads:
             self.wake_next_like(item)
 
-    def pop(self) -> Waiting | None:
+    def pop(self) -> QueuedPod | None:
         """Return the next pod to try; it is in nobody's hands until `failed` or `remove`."""
         now = self._now()
         while self._backoff and (
@@ -149,7 +149,9 @@ class SchedulingQueue:
         if uid in self._pods:
             self._where[uid] = "trying"
 
-    def add_unschedulable(self, item: Waiting, awaits: Change, kind: Hashable = None) -> None:
+    def add_unschedulable(
+        self, item: QueuedPod, awaits: ClusterChange, kind: Hashable = None
+    ) -> None:
         """Put a pod back that fits nowhere, until one of the changes it awaits."""
         uid = item.pod.uid
         if uid not in self._pods:
@@ -164,20 +166,22 @@ class SchedulingQueue:
         entry = _Entry((*item.order, self._number), uid)
         heapq.heappush(self._failed.setdefault(item.kind, []), entry)
 
-    def put_back(self, item: Waiting) -> None:
+    def put_back(self, item: QueuedPod) -> None:
         """Put a pod back that could not be bound through no fault of its own."""
         if item.pod.uid in self._pods:
             item.attempts += 1
             item.failed_at = self._now()
             self._requeue(item)
 
-    def wake_next_like(self, item: Waiting) -> None:
+    def wake_next_like(self, item: QueuedPod) -> None:
         """Let the next of a pod's kind be tried, for this one was placed or is gone."""
         item.leads = False
         if item.kind is not None:
             self._wake_first(item.kind)
 
-    def wake_for(self, change: Change, helps: Callable[[PodInfo], bool] | None = None) -> int:
+    def wake_for(
+        self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
+    ) -> int:
         """Let pods be tried again that await a change: the first of each kind; return how many.
 
         `helps` tells of one pod whether this very change may help it.
@@ -209,7 +213,7 @@ class SchedulingQueue:
                 moved += self._wake_first(kind)
         return moved
 
-    def _first(self, kind: Hashable) -> Waiting | None:
+    def _first(self, kind: Hashable) -> QueuedPod | None:
         heap = self._failed.get(kind, [])
         while heap:
             item = self._pods.get(heap[0].uid)
@@ -229,7 +233,7 @@ class SchedulingQueue:
         self._requeue(item)
         return 1
 
-    def _requeue(self, item: Waiting) -> None:
+    def _requeue(self, item: QueuedPod) -> None:
         ends = item.backoff_ends()
         if ends <= self._now():
             self._activate(item)
@@ -240,11 +244,11 @@ class SchedulingQueue:
         order = (-item.pod.priority, ends, self._number)
         heapq.heappush(self._eager, _Entry(order, item.pod.uid))
 
-    def _activate(self, item: Waiting) -> None:
+    def _activate(self, item: QueuedPod) -> None:
         self._where[item.pod.uid] = "active"
         self._number += 1
         heapq.heappush(self._active, _Entry((*item.order, self._number), item.pod.uid))
 
-    def _take(self, uid: str) -> Waiting:
+    def _take(self, uid: str) -> QueuedPod:
         self._where[uid] = "trying"
         return self._pods[uid]

@@ -5,8 +5,8 @@ from typing import Final
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import status_of
 from dralab.scheduler.cycle import Refusal
-from dralab.scheduler.demands import Wanted
-from dralab.scheduler.queue import Change
+from dralab.scheduler.demands import ClaimDemand
+from dralab.scheduler.queue import ClusterChange
 from dralab.scheduler.topology import NO_AFFINITY, NO_ANTI_AFFINITY, NO_SPREAD, REPELLED
 from dralab.values.json_types import JsonDict
 
@@ -24,29 +24,33 @@ def matters(old: JsonDict, new: JsonDict) -> bool:
     )
 
 
-def awaited(refusal: Refusal) -> Change:
+def awaited(refusal: Refusal) -> ClusterChange:
     """Return the changes that could help: only for those the pod is tried again."""
     if refusal.blocked or refusal.fatal:
         if "persistentvolume" in refusal.blocked.lower():
-            return Change.VOLUMES
+            return ClusterChange.VOLUMES
         # Of its claims and its group a pod hears by name.
-        return Change.DEVICES if "class" in refusal.blocked or refusal.fatal else Change.NOTHING
-    found = Change.NODE
+        return (
+            ClusterChange.DEVICES
+            if "class" in refusal.blocked or refusal.fatal
+            else ClusterChange.NOTHING
+        )
+    found = ClusterChange.NODE
     for reason in refusal.reasons:
         if reason.startswith(("Insufficient", "Too many")) or "port" in reason:
-            found |= Change.POD_GONE
+            found |= ClusterChange.POD_GONE
         elif "persistentvolume" in reason.lower() or "persistent volumes" in reason:
-            found |= Change.VOLUMES
+            found |= ClusterChange.VOLUMES
         elif reason in {NO_AFFINITY, NO_SPREAD}:
-            found |= Change.POD_GONE | Change.POD_PLACED
+            found |= ClusterChange.POD_GONE | ClusterChange.POD_PLACED
         elif reason in {NO_ANTI_AFFINITY, REPELLED}:
-            found |= Change.POD_GONE
+            found |= ClusterChange.POD_GONE
         elif "taint" not in reason and "node affinity" not in reason:
-            found |= Change.DEVICES
-    return found | Change.DEVICES if refusal.shortages else found
+            found |= ClusterChange.DEVICES
+    return found | ClusterChange.DEVICES if refusal.shortages else found
 
 
-def is_given_up(item: Wanted) -> bool:
+def is_given_up(item: ClaimDemand) -> bool:
     """Return whether a claim's devices tie it to nodes, and nobody else uses them."""
     status = status_of(item.claim)
     users = {user["uid"] for user in consumers_of(item.claim)}

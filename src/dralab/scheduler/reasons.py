@@ -17,7 +17,7 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.requests import amount_of
 from dralab.runtime.events import shortened
 from dralab.scheduler.cycle import CANNOT_ALLOCATE, ClusterState, Refusal
-from dralab.scheduler.demands import Blocked
+from dralab.scheduler.demands import BlockedPod
 from dralab.scheduler.nodes import REMEMBERED
 
 MOMENT: Final = 1 * SECOND
@@ -29,7 +29,7 @@ STEPS: Final = 20_000
 ROOM: Final = 200
 
 
-class Reasons:
+class ReasonWriter:
     """Makes the text for a pod's condition and event; at most 1,024 bytes."""
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -51,11 +51,11 @@ class Reasons:
 
     def _devices(self, refusal: Refusal, state: ClusterState) -> str:
         pod = refusal.pod
-        demand = state.demands.of(pod)
-        if isinstance(demand, Blocked) or not demand.shape:
+        demand = state.demands.demand_of(pod)
+        if isinstance(demand, BlockedPod) or not demand.signature:
             return ""
         claims = state.devices.claims_of(pod, demand)
-        text = self._text(demand.shape, claims, refusal, state)
+        text = self._text(demand.signature, claims, refusal, state)
         for number, claim in enumerate(claims):
             text = text.replace(_token(number), str(claim))
         return text

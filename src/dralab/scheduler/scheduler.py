@@ -24,19 +24,26 @@ from dralab.runtime.manager import Manager
 from dralab.scheduler import binding, gangs
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.cluster_events import ClusterEvents
-from dralab.scheduler.cycle import ClusterState, Nominee, PodPlacement, Refusal, ranked, schedule
-from dralab.scheduler.demands import NOT_CREATED_YET, Blocked, Demands
-from dralab.scheduler.devices import Devices
+from dralab.scheduler.cycle import (
+    ClusterState,
+    NominatedPod,
+    PodPlacement,
+    Refusal,
+    ranked,
+    schedule,
+)
+from dralab.scheduler.demands import NOT_CREATED_YET, BlockedPod, DemandReader
+from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduler.preemption import eviction_for
-from dralab.scheduler.queue import Change, SchedulingQueue, Waiting
+from dralab.scheduler.queue import ClusterChange, QueuedPod, SchedulingQueue
 from dralab.scheduler.queueing_hints import (
     awaited,
     is_given_up,
 )
-from dralab.scheduler.reasons import Reasons
+from dralab.scheduler.reasons import ReasonWriter
 from dralab.scheduler.volumes import Volumes
 from dralab.scheduler.waiting_pods import WaitingPods
 from dralab.values import labels
@@ -64,7 +71,7 @@ class Scheduler:
     def __init__(
         self,
         manager: Manager,
-        environment: v1.Environment,
+        environment: v1.SelectorCompiler,
         *,
         name: str = DEFAULT_SCHEDULER,
         explain: Explain | None = None,
@@ -72,7 +79,7 @@ class Scheduler:
     ) -> None:
         self.manager = manager
         self.name = name
-        self._explain = explain or Reasons(manager.engine.clock.now)
+        self._explain = explain or ReasonWriter(manager.engine.clock.now)
         self._reports = PodReports(manager, name)
         cache = manager.cache
         # Beside controllers their cache will do; alone it need not know of what has ended.
@@ -86,10 +93,12 @@ class Scheduler:
         table = NodeTable()
         shares = partial(manager.randomness.uuid, "scheduler/shares")
 
-        devices = Devices(table, v1.Reader(environment), share_ids=shares, budget=budget)
+        devices = ClusterDevices(table, v1.V1Reader(environment), share_ids=shares, budget=budget)
         volume_claims, storage = cache(resources.VOLUME_CLAIMS), cache(resources.STORAGE_CLASSES)
         volumes = Volumes(table, volume_claims, cache(resources.VOLUMES), storage)
-        demands = Demands(self._claims.get, self._groups.get, devices.in_flight, volumes.of)
+        demands = DemandReader(
+            self._claims.get, self._groups.get, devices.in_flight, volumes.demand_of
+        )
         self.state = ClusterState(table, devices, demands, volumes)
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._scheduled = False
@@ -128,7 +137,9 @@ class Scheduler:
         found = schedule(self.state, self.info(pod))
         if isinstance(found, PodPlacement):
             return ""
-        return Reasons(self.manager.engine.clock.now)(replace(found, repeated=False), self.state)
+        return ReasonWriter(self.manager.engine.clock.now)(
+            replace(found, repeated=False), self.state
+        )
 
     def info(self, obj: JsonDict) -> PodInfo:
         """Read a pod."""
@@ -142,7 +153,9 @@ class Scheduler:
 
     # --- the loop
 
-    def changed(self, change: Change, helps: Callable[[PodInfo], bool] | None = None) -> None:
+    def changed(
+        self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
+    ) -> None:
         """Let pods be tried again that await such a change; `helps` tells whom it may help."""
         if self.queue.wake_for(change, helps):
             self.wake()
@@ -167,7 +180,7 @@ class Scheduler:
         self._try(item)
         self.wake()
 
-    def _try(self, item: Waiting) -> None:
+    def _try(self, item: QueuedPod) -> None:
         pod = item.pod
         if not pod.group:
             self._try_alone(item)
@@ -182,14 +195,14 @@ class Scheduler:
         else:
             self._try_gang(item, least)
 
-    def _try_alone(self, item: Waiting) -> None:
+    def _try_alone(self, item: QueuedPod) -> None:
         found = schedule(self.state, item.pod)
         if isinstance(found, PodPlacement):
             self._accept(item, found)
         else:
             self._refuse(item, found)
 
-    def _try_gang(self, item: Waiting, least: int) -> None:
+    def _try_gang(self, item: QueuedPod, least: int) -> None:
         pod = item.pod
         members = [
             other
@@ -216,17 +229,17 @@ class Scheduler:
 
     # --- yes
 
-    def _accept(self, item: Waiting, placement: PodPlacement) -> None:
+    def _accept(self, item: QueuedPod, placement: PodPlacement) -> None:
         self.state.assume_placement(placement)
         promised = self.state.nominees.pop(placement.pod.uid, None)
         if promised is not None and promised.node != placement.node:
-            self.changed(Change.POD_GONE)  # the room that was kept for it is free
+            self.changed(ClusterChange.POD_GONE)  # the room that was kept for it is free
         self.state.placed[placement.pod.uid] = placement.node
         item.decided_at = self.manager.engine.clock.now()
         self.queue.wake_next_like(item)
         self._binder.write(item, placement)
 
-    def bound(self, item: Waiting, placement: PodPlacement) -> None:
+    def bound(self, item: QueuedPod, placement: PodPlacement) -> None:
         """Note that a pod is bound."""
         self._waiting.remove_pod(item.pod.uid)
         self._reports.event(
@@ -237,14 +250,14 @@ class Scheduler:
         )
 
     def failed(
-        self, item: Waiting, placement: PodPlacement, error: Exception, *, undo: bool = False
+        self, item: QueuedPod, placement: PodPlacement, error: Exception, *, undo: bool = False
     ) -> None:
         """Take back a placement that could not be bound, and let its pod be tried again."""
         pod = placement.pod
         if self.state.placed.get(pod.uid) == placement.node:
             del self.state.placed[pod.uid]
         self.state.forget_placement(placement)
-        self.changed(Change.POD_GONE | Change.DEVICES)
+        self.changed(ClusterChange.POD_GONE | ClusterChange.DEVICES)
         held = [
             claim
             for plan in placement.plans
@@ -264,14 +277,14 @@ class Scheduler:
         self._reports.event(pod.obj, "FailedScheduling", str(error), warning=True)
         latest = self._pods.get(pod.key)
         if latest is not None and uid_of(latest) == pod.uid:
-            item.pod = self._waiting.read(latest)
+            item.pod = self._waiting.follow_pod(latest)
         self.queue.put_back(item)
         if self.queue.get(pod.uid) is not None:
             self.manager.engine.at(item.backoff_ends(), self.wake)
 
     # --- no
 
-    def _refuse(self, item: Waiting, refusal: Refusal, *, preempt: bool = True) -> None:
+    def _refuse(self, item: QueuedPod, refusal: Refusal, *, preempt: bool = True) -> None:
         message = shortened(self._explain(refusal, self.state))
         self.queue.add_unschedulable(item, awaited(refusal), refusal.kind)
         pod = item.pod
@@ -281,7 +294,7 @@ class Scheduler:
             eviction = eviction_for(self.state, pod, list(self._budgets))
             if eviction is not None:
                 nominated = eviction.node
-                self.state.nominees[pod.uid] = Nominee(eviction.winner, eviction.node)
+                self.state.nominees[pod.uid] = NominatedPod(eviction.winner, eviction.node)
                 for victim in eviction.victims:
                     self._evict(victim, pod, eviction.node)
         if item.attempts == 1 and refusal.blocked.endswith(NOT_CREATED_YET):
@@ -296,7 +309,7 @@ class Scheduler:
         else:
             self._tell(item, message, nominated)
 
-    def _tell(self, item: Waiting, message: str, nominated: str = "") -> None:
+    def _tell(self, item: QueuedPod, message: str, nominated: str = "") -> None:
         """Write down why a pod that waits has no node."""
         pod = item.pod
         if self.queue.get(pod.uid) is not item or pod.uid in self.state.placed:
@@ -311,10 +324,10 @@ class Scheduler:
 
         As DynamicResources' PostFilter: only a claim that nobody else uses, one at a time.
         """
-        demand = self.state.demands.of(pod)
-        if isinstance(demand, Blocked):
+        demand = self.state.demands.demand_of(pod)
+        if isinstance(demand, BlockedPod):
             return
-        claim = next((item.claim for item in demand.wanted if is_given_up(item)), None)
+        claim = next((item.claim for item in demand.claims if is_given_up(item)), None)
         if claim is not None:
             client = self.manager.client
             self.manager.engine.offload(

@@ -25,7 +25,7 @@ UNSUITABLE: Final = "resourceclaim cannot be allocated for the node (unsuitable)
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 
-class Waits(Exception):  # noqa: N818 - a fact about a pod
+class ClassicClaimsWait(Exception):  # noqa: N818 - a fact about a pod
     """A pod with classic claims cannot go on now; the text says why."""
 
 
@@ -43,7 +43,7 @@ class NamedResources:
     def allocations(self, wanted: Sequence[tuple[JsonDict, JsonDict]], node: str) -> list[JsonDict]:
         """Return the allocation of each claim (given with its class) on a node, all together.
 
-        Waits: not all of them fit there, or their parameters are not there yet.
+        ClassicClaimsWait: not all of them fit there, or their parameters are not there yet.
         """
         taken = {
             (driver, name)
@@ -102,8 +102,10 @@ class NamedResources:
                     name: str = instance["name"]
                     return name
             except ClassicSelectorError as error:
-                raise Waits(f"checking structured parameters failed: {error}") from error
-        raise Waits(UNSUITABLE)
+                raise ClassicClaimsWait(
+                    f"checking structured parameters failed: {error}"
+                ) from error
+        raise ClassicClaimsWait(UNSUITABLE)
 
     def _instances(self, driver: str, node: str) -> Iterator[JsonObject]:
         for obj in self.slices.find("node", node):
@@ -124,7 +126,7 @@ class NamedResources:
             key = Key(namespace, reference["name"])
             found = self.claim_parameters.get(key)
             if found is None:
-                raise Waits(f"claim parameters {key} not found")
+                raise ClassicClaimsWait(f"claim parameters {key} not found")
             return found
         source = {name: reference.get(name, "") for name in ("apiGroup", "kind", "name")}
         return _only(
@@ -145,7 +147,7 @@ class NamedResources:
             key = Key(namespace, reference["name"])
             found = self.class_parameters.get(key)
             if found is None:
-                raise Waits(f"class parameters {key} not found")
+                raise ClassicClaimsWait(f"class parameters {key} not found")
             return found
         names = ("apiGroup", "kind", "name", "namespace")
         source = {name: reference.get(name, "") for name in names}
@@ -164,13 +166,13 @@ def _source(obj: JsonDict, like: JsonObject) -> JsonObject:
 
 
 def _only(what: str, source: JsonObject, namespace: str, found: Sequence[JsonDict]) -> JsonDict:
-    """Return the one translation of a driver's parameters; Waits where there is not one."""
+    """Return the one translation of a driver's parameters; ClassicClaimsWait without one."""
     where = f"{source['kind']}.{source['apiGroup']} {Key(namespace, source['name'])}"
     if not found:
-        raise Waits(f"generated {what} parameters for {where} not found")
+        raise ClassicClaimsWait(f"generated {what} parameters for {where} not found")
     if len(found) > 1:
         names = ", ".join(sorted(str(key_of(obj)) for obj in found))
-        raise Waits(f"multiple generated {what} parameters for {where} found: {names}")
+        raise ClassicClaimsWait(f"multiple generated {what} parameters for {where} found: {names}")
     return found[0]
 
 

@@ -37,7 +37,7 @@ class VolumeDemand:
     """The volumes that a pod has, and the claims that wait for its node."""
 
     bound: tuple[JsonDict, ...] = ()
-    open: tuple[JsonDict, ...] = ()
+    unbound: tuple[JsonDict, ...] = ()
 
 
 class Volumes:
@@ -51,7 +51,7 @@ class Volumes:
         self._classes = classes
         self._taken: set[str] = set()
 
-    def of(self, pod: PodInfo) -> VolumeDemand | str:
+    def demand_of(self, pod: PodInfo) -> VolumeDemand | str:
         """Return what a pod needs in volumes, or why it cannot be tried, in upstream's words."""
         bound: list[JsonDict] = []
         waiting: list[JsonDict] = []
@@ -99,7 +99,7 @@ class Volumes:
                     for each in selectors
                 )
             found.append((ELSEWHERE, reached))
-        if demand.open:
+        if demand.unbound:
             served: Mask = np.zeros(table.size, dtype=bool)
             for row in table.row_of.values():
                 served[row] = self.plans(demand, row) is not None
@@ -112,7 +112,7 @@ class Volumes:
             return ()
         made: list[VolumePlan] = []
         taken = set(self._taken)
-        for claim in demand.open:
+        for claim in demand.unbound:
             near = [
                 volume
                 for place in rules.places_for(claim)
@@ -133,7 +133,7 @@ class Volumes:
             if plan.volume is not None:
                 self._taken.add(plan.volume["metadata"]["name"])
 
-    def forget(self, plans: Iterable[VolumePlan]) -> None:
+    def forget_plans(self, plans: Iterable[VolumePlan]) -> None:
         """Take that back."""
         for plan in plans:
             if plan.volume is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dralab.objects.claims import claim_names
 from dralab.objects.metadata import Key
 from dralab.scheduler.pods import PodInfo
-from dralab.scheduler.queue import SchedulingQueue, Waiting
+from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.values.json_types import JsonDict
 
 
@@ -24,7 +24,7 @@ class WaitingPods:
         self._by_claim: dict[Key, set[str]] = {}
         self._by_group: dict[Key, set[str]] = {}
 
-    def read(self, obj: JsonDict) -> PodInfo:
+    def follow_pod(self, obj: JsonDict) -> PodInfo:
         """Return a waiting pod, having noted whose news it must hear."""
         pod = self._info(obj)
         for name in claim_names(obj):
@@ -55,7 +55,7 @@ class WaitingPods:
         if self.queue.wake_pods(self._by_group.get(group, ())):
             self._wake()
 
-    def members_of(self, group: Key) -> list[Waiting]:
+    def members_of(self, group: Key) -> list[QueuedPod]:
         """Return the members of a pod group that wait and have no gates, in no order."""
         return [
             item

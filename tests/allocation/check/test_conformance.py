@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from dralab.allocation import v1
 from dralab.allocation.check.conformance import solved
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.outcome import Unsatisfiable
-from dralab.allocation.problem import Features
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.problem import AllocationFeatures
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.cli.conformance_allocator import command
 
 CASES = Path(__file__).parents[3] / ".." / "shared" / "cases"
@@ -102,13 +102,13 @@ def bare(allocations: list[dict]) -> list[object]:
 
 @pytest.mark.parametrize("name", ["allocator-cases", "fuzz-cases", "known-defects"])
 def test_a_fleet_of_one_node_answers_like_the_search(name: str) -> None:
-    reader = v1.Reader(CelEnvironment())
+    reader = v1.V1Reader(CelSelectorCompiler())
     for case in json.loads((CASES / f"{name}.json").read_text()):
         fleet = Fleet(
             [case["node"]],
             case["slices"],
             case["classes"],
-            features=Features.named(case["features"]),
+            features=AllocationFeatures.named(case["features"]),
         )
         held = [{"request": "r", **item} for item in case["allocatedDevices"]]
         amounts = {
@@ -129,10 +129,10 @@ def test_a_fleet_of_one_node_answers_like_the_search(name: str) -> None:
             }
             for key in sorted(shares)
         ]
-        fleet.hold({"devices": {"results": held}})
-        found = fleet.allocate(case["claims"]) if case["claims"] else Placement("", [])
+        fleet.mark_in_use({"devices": {"results": held}})
+        found = fleet.allocate(case["claims"]) if case["claims"] else DevicePlacement("", [])
         results, error = solved(case, reader)
-        if isinstance(found, Placement):
+        if isinstance(found, DevicePlacement):
             assert bare(found.allocations) == bare(results), case["name"]
         else:
             assert isinstance(found, Unsatisfiable)

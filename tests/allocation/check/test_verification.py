@@ -17,7 +17,7 @@ from builders import (
     request,
     taint,
 )
-from dralab.allocation.check.verification import Choice, Held, Key, Verifier
+from dralab.allocation.check.verification import DeviceChoice, DeviceKey, HeldDevice, Verifier
 from problems import Case, TooBigError, by_cel, cases, of_driver, of_kind, tried
 
 PLAIN = pool(
@@ -133,8 +133,8 @@ def test_the_oracle_returns_the_first_solution_in_order():
     made = claim("c", request("r", "gpu", of_driver("a")), request("s", "gpu", of_kind("x")))
     found = tried(Case(claims=[made], slices=PLAIN))
     assert found.solution == [
-        Choice(0, "r", Key("a", "p", "d1")),
-        Choice(0, "s", Key("a", "p", "d0")),
+        DeviceChoice(0, "r", DeviceKey("a", "p", "d1")),
+        DeviceChoice(0, "s", DeviceKey("a", "p", "d0")),
     ]
     assert found.dead_ends == 1
     assert tried(Case(claims=[made, made], slices=PLAIN)).solution is None
@@ -188,10 +188,10 @@ def test_the_verifier_accepts_what_kubernetes_expects_of_its_own_allocator():
     for case in json.loads(CASES.read_text()):
         if not case["expectResults"] or case["expectErrorSubstring"]:
             continue
-        held = [Held(_key(item)) for item in case["allocatedDevices"]]
-        held += [Held(_key(item), share=True) for item in case["allocatedSharedDeviceIDs"]]
+        held = [HeldDevice(_key(item)) for item in case["allocatedDevices"]]
+        held += [HeldDevice(_key(item), share=True) for item in case["allocatedSharedDeviceIDs"]]
         held += [
-            Held(_key(item), share=True, consumed=item["consumedCapacity"])
+            HeldDevice(_key(item), share=True, consumed=item["consumedCapacity"])
             for item in case["allocatedCapacity"]
         ]
         verifier = Verifier(
@@ -210,4 +210,4 @@ def test_the_verifier_accepts_what_kubernetes_expects_of_its_own_allocator():
 
 
 def _key(item):
-    return Key(item["driver"], item["pool"], item["device"])
+    return DeviceKey(item["driver"], item["pool"], item["device"])

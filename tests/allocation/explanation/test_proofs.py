@@ -14,8 +14,8 @@ from dralab.allocation.explanation.conditions import conditions_of, without
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event, page
 from dralab.allocation.outcome import Allocated
-from dralab.allocation.pools import Catalog
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.pools import SliceCatalog
+from dralab.allocation.selectors import CelSelectorCompiler
 from problems import Case, TooBigError, by_cel, cases, matches, tried
 from relaxing import relaxed
 
@@ -32,7 +32,7 @@ def prove(case, problem, matches_=matches):
     found = explain(problem, [here])
     assert found is not None
     assert found.settled
-    view = Catalog(problem.slices).view(here, problem.features)
+    view = SliceCatalog(problem.slices).view(here, problem.features)
     everything = conditions_of(problem, [view])
 
     def without_(*dropped):
@@ -141,7 +141,7 @@ def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch):
             found = explain(problem, nodes)
             assert found is not None
             assert found.conflict
-            catalog = Catalog(problem.slices)
+            catalog = SliceCatalog(problem.slices)
             views = [
                 catalog.view(item, problem.features) for item in nodes if item.name in found.weighed
             ]
@@ -182,7 +182,7 @@ def test_every_no_of_the_fuzz_cases_is_proved():
             gates=frozenset(item["features"]),
         )
         try:
-            prove(case, case.problem(CelEnvironment()), by_cel)
+            prove(case, case.problem(CelSelectorCompiler()), by_cel)
         except TooBigError:
             continue
         proved += 1
@@ -214,12 +214,14 @@ def test_conflicts_and_remedies_hold_where_selectors_fail():
         request = requests[at % len(requests)]
         asked = request.get("exactly") or request["firstAvailable"][0]
         asked.setdefault("selectors", []).insert(0, {"cel": {"expression": BROKEN}})
-        problem, here = case.problem(CelEnvironment()), v1.node(case.node)
+        problem, here = case.problem(CelSelectorCompiler()), v1.node(case.node)
         found = explain(problem, [here])
         if found is None:
             return
         assert found.settled
-        everything = conditions_of(problem, [Catalog(problem.slices).view(here, problem.features)])
+        everything = conditions_of(
+            problem, [SliceCatalog(problem.slices).view(here, problem.features)]
+        )
 
         def fits(dropped):
             return isinstance(allocate(without(problem, dropped), here), Allocated)

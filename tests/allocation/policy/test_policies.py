@@ -19,17 +19,17 @@ from allocation.test_fleet import (
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate_on, numbered_shares, place
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.policy.policies import (
     FragmentationAware,
-    Look,
+    NodeOutlook,
     Pack,
     Policy,
     Spread,
     policy_named,
 )
-from dralab.allocation.pools import Catalog
+from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Problem
 from dralab.values.json_types import JsonDict
 
@@ -78,7 +78,7 @@ def where(fleet: Fleet, policy: Policy | None, *claims: JsonDict) -> list[str]:
     found = []
     for claim in claims:
         placed = fleet.allocate([claim], policy=policy)
-        assert isinstance(placed, Placement)
+        assert isinstance(placed, DevicePlacement)
         found.append(placed.node)
     return found
 
@@ -94,7 +94,7 @@ def test_packing_fills_the_fullest_node_and_spreading_the_emptiest() -> None:
 
 def test_a_policy_is_a_class_of_a_few_lines() -> None:
     class Even:
-        def cost(self, before: Look, after: Look) -> float:
+        def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:
             return after.free % 2
 
     nodes = [node("a"), node("b")]
@@ -124,7 +124,7 @@ def test_a_policy_finds_something_exactly_where_there_is_something(
     policy: Policy, seed: int
 ) -> None:
     problem = b.random_problem(seed, size=6)
-    view = Catalog(problem.slices).view(b.NODE, problem.features)
+    view = SliceCatalog(problem.slices).view(b.NODE, problem.features)
     kubernetes = allocate_on(problem, view, budget=100_000, share_ids=numbered_shares())
     chosen = allocate_on(problem, view, budget=100_000, share_ids=numbered_shares(), policy=policy)
     if (
@@ -162,7 +162,7 @@ def test_a_fleet_ranks_nodes_as_if_it_judged_each_of_them(policy: Policy, seed: 
         if isinstance(found, Unsatisfiable):
             assert expected is None
             continue
-        assert isinstance(found, Placement)
+        assert isinstance(found, DevicePlacement)
         assert isinstance(outcome, Allocated)
         assert expected is not None
         assert found.node == expected.name

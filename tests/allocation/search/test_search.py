@@ -8,20 +8,20 @@ from allocation import builders as b
 from allocation.hard import hard
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
-from dralab.allocation.pools import Catalog
+from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import NodeScope, Problem
 from dralab.allocation.search.alternatives import RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort, first, walked
 from dralab.allocation.search.eligibility import SearchError
 from dralab.allocation.search.node_devices import NodeDevices
 from dralab.allocation.search.reduction import solve
-from dralab.allocation.search.setup import Setup, prepare
+from dralab.allocation.search.setup import SearchSetup, prepare
 
 STEPS = 200_000
 
 
-def setup_of(problem: Problem) -> Setup:
-    view = Catalog(problem.slices).view(b.NODE, problem.features)
+def setup_of(problem: Problem) -> SearchSetup:
+    view = SliceCatalog(problem.slices).view(b.NODE, problem.features)
     return prepare(
         NodeDevices(view, problem.features),
         problem.claims,

@@ -11,17 +11,17 @@ from typing import Any
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
-from dralab.allocation.check.verification import Held, Key, Verifier
+from dralab.allocation.check.verification import DeviceKey, HeldDevice, Verifier
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.problem import (
+    AllocationFeatures,
     DeviceId,
     DeviceSelectorError,
-    Features,
     InUse,
     Problem,
     ShareId,
 )
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import parse_any
 
@@ -29,7 +29,7 @@ BUDGET = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CaseVerdict:
     """One case: what was returned, and what is wrong with it."""
 
     name: str
@@ -38,12 +38,14 @@ class Judged:
     problems: tuple[str, ...]
 
 
-def judged(cases: Sequence[JsonObject]) -> Iterator[Judged]:
+def judged(cases: Sequence[JsonObject]) -> Iterator[CaseVerdict]:
     """Yield the verdict on every case, in order."""
-    reader = v1.Reader(CelEnvironment())
+    reader = v1.V1Reader(CelSelectorCompiler())
     for case in cases:
         results, error = solved(case, reader)
-        yield Judged(case["name"], results, error, tuple(_problems(case, results, error, reader)))
+        yield CaseVerdict(
+            case["name"], results, error, tuple(_problems(case, results, error, reader))
+        )
 
 
 def readable(case: object) -> bool:
@@ -55,7 +57,7 @@ def readable(case: object) -> bool:
     return any(key in case for key in ("expectResults", "expectFeasible", "expect"))
 
 
-def solved(case: JsonObject, reader: v1.Reader) -> tuple[list[dict[str, Any]], str | None]:
+def solved(case: JsonObject, reader: v1.V1Reader) -> tuple[list[dict[str, Any]], str | None]:
     """Return the allocations of a case, one per claim or none at all, and the error if any."""
     outcome = allocate(problem_of(case, reader), v1.node(case["node"]), budget=BUDGET)
     match outcome:
@@ -67,7 +69,7 @@ def solved(case: JsonObject, reader: v1.Reader) -> tuple[list[dict[str, Any]], s
             return [], f"unknown within {outcome.budget} steps"
 
 
-def problem_of(case: JsonObject, reader: v1.Reader) -> Problem:
+def problem_of(case: JsonObject, reader: v1.V1Reader) -> Problem:
     """Return the allocation problem of a case."""
     consumed: dict[DeviceId, dict[str, Any]] = {}
     for item in case.get("allocatedCapacity") or ():
@@ -84,7 +86,9 @@ def problem_of(case: JsonObject, reader: v1.Reader) -> Problem:
             ),
             consumed=consumed,
         ),
-        features=Features.named(case["features"]) if "features" in case else Features(),
+        features=AllocationFeatures.named(case["features"])
+        if "features" in case
+        else AllocationFeatures(),
     )
 
 
@@ -93,7 +97,7 @@ def _id(item: JsonObject) -> DeviceId:
 
 
 def _problems(
-    case: JsonObject, results: list[dict[str, Any]], error: str | None, reader: v1.Reader
+    case: JsonObject, results: list[dict[str, Any]], error: str | None, reader: v1.V1Reader
 ) -> Iterator[str]:
     if "expectResults" in case:
         yield from _to_the_letter(case, results, error)
@@ -203,12 +207,12 @@ def _chosen_alternatives(case: JsonObject, results: Sequence[JsonObject]) -> dic
 
 
 def _violations(
-    case: JsonObject, results: Sequence[JsonObject], reader: v1.Reader
+    case: JsonObject, results: Sequence[JsonObject], reader: v1.V1Reader
 ) -> Iterator[str]:
     """Hold the allocations against the objects, by code that shares nothing with the search."""
-    held = [Held(Key(*_id(item))) for item in case.get("allocatedDevices") or ()]
+    held = [HeldDevice(DeviceKey(*_id(item))) for item in case.get("allocatedDevices") or ()]
     held += [
-        Held(Key(*_id(item)), share=True, consumed=item.get("consumedCapacity") or {})
+        HeldDevice(DeviceKey(*_id(item)), share=True, consumed=item.get("consumedCapacity") or {})
         for item in case.get("allocatedCapacity") or ()
     ]
     verifier = Verifier(
@@ -223,7 +227,7 @@ def _violations(
     yield from verifier.violations(results)
 
 
-def _matches(reader: v1.Reader) -> Callable[[str, str, JsonObject], bool]:
+def _matches(reader: v1.V1Reader) -> Callable[[str, str, JsonObject], bool]:
     def matches(expression: str, driver: str, device: JsonObject) -> bool:
         try:
             return reader.environment.selector(expression).matches(reader.device(driver, device))

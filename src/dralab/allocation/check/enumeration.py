@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dralab.allocation.pools import Catalog
+from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.search.backtracking import Effort, solutions
 from dralab.allocation.search.node_devices import DeviceState, NodeDevices
@@ -18,7 +18,7 @@ def assignments(problem: Problem, node: Node, *, budget: int) -> Iterator[Assign
     RefusedError or SearchError as the search does, BudgetError beyond `budget` steps.
     """
     node_devices = NodeDevices(
-        Catalog(problem.slices).view(node, problem.features), problem.features
+        SliceCatalog(problem.slices).view(node, problem.features), problem.features
     )
     setup = prepare(node_devices, problem.claims, problem.classes, problem.features, problem.in_use)
     for picked in solutions(setup, Effort(budget)):

@@ -22,7 +22,7 @@ REPELLING: Final = ("NoSchedule", "NoExecute")
 LISTS: Final = ("ints", "bools", "strings", "versions")
 
 
-class Key(NamedTuple):
+class DeviceKey(NamedTuple):
     """A device of the cluster."""
 
     driver: str
@@ -34,21 +34,21 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldDevice:
     """A device that some allocated claim holds: whole, or an amount of it (`share`)."""
 
-    key: Key
+    key: DeviceKey
     share: bool = False
     consumed: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DeviceChoice:
     """One device for one request of one claim: `request` is as results write it."""
 
     claim: int
     request: str
-    key: Key
+    key: DeviceKey
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +72,7 @@ class Verifier:
         slices: Sequence[JsonObject],
         node: JsonObject,
         matches: Matches,
-        held: Sequence[Held] = (),
+        held: Sequence[HeldDevice] = (),
         gates: frozenset[str] | None = None,
     ) -> None:
         self.claims = claims
@@ -81,11 +81,11 @@ class Verifier:
         self.matches = matches
         self.held = held
         self.gates = gates
-        self.offers: dict[Key, _Offer] = {}
+        self.offers: dict[DeviceKey, _Offer] = {}
         self.counters: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = {}
         self.drawing: dict[tuple[str, str], list[JsonObject]] = {}
         self.unusable: set[tuple[str, str]] = set()
-        self._accepted: dict[tuple[int, str, Key], bool] = {}
+        self._accepted: dict[tuple[int, str, DeviceKey], bool] = {}
         self._read(slices)
 
     def on(self, gate: str) -> bool:
@@ -97,12 +97,12 @@ class Verifier:
         if len(allocations) != len(self.claims):
             return [f"{len(self.claims)} claims have {len(allocations)} allocations"]
         found: list[str] = []
-        choices: list[Choice] = []
+        choices: list[DeviceChoice] = []
         for index, allocation in enumerate(allocations):
             results = (allocation.get("devices") or {}).get("results") or []
             for result in results:
-                key = Key(result["driver"], result["pool"], result["device"])
-                choices.append(Choice(index, result["request"], key))
+                key = DeviceKey(result["driver"], result["pool"], result["device"])
+                choices.append(DeviceChoice(index, result["request"], key))
                 found += self._copied(index, result, key)
             selector = allocation.get("nodeSelector")
             metadata = self.node["metadata"]
@@ -112,7 +112,7 @@ class Verifier:
                 found.append(f"claim {index}: its node selector does not accept the node")
         return found + list(self.problems(choices))
 
-    def problems(self, choices: Sequence[Choice], *, complete: bool = True) -> Iterator[str]:
+    def problems(self, choices: Sequence[DeviceChoice], *, complete: bool = True) -> Iterator[str]:
         """Yield what a set of choices breaks; unless `complete`, requests may lack devices."""
         for choice in choices:
             yield from self._suits(choice)
@@ -127,11 +127,13 @@ class Verifier:
             for constraint in _devices(claim).get("constraints") or ():
                 yield from self._constraint(constraint, mine)
 
-    def candidates(self, claim: int, request: str) -> list[Key]:
+    def candidates(self, claim: int, request: str) -> list[DeviceKey]:
         """Return the devices that could serve a request if nothing else were chosen or in use."""
-        return [key for key in self.offers if not any(self._suits(Choice(claim, request, key)))]
+        return [
+            key for key in self.offers if not any(self._suits(DeviceChoice(claim, request, key)))
+        ]
 
-    def everything(self, claim: int, request: str) -> list[Key] | None:
+    def everything(self, claim: int, request: str) -> list[DeviceKey] | None:
         """Return the devices of a request for all of them; None where some pool is unusable."""
         if self.unusable:
             return None
@@ -188,7 +190,7 @@ class Verifier:
     def _read_pool(
         self, pool: tuple[str, str], here: Sequence[JsonObject], current: Sequence[JsonObject]
     ) -> None:
-        offers: dict[Key, _Offer] = {}
+        offers: dict[DeviceKey, _Offer] = {}
         counters: dict[tuple[str, str], Fraction] = {}
         valid = True
         for item in current:
@@ -206,7 +208,7 @@ class Verifier:
             )
         for item in here:
             for device in item["spec"].get("devices") or ():
-                key = Key(*pool, device["name"])
+                key = DeviceKey(*pool, device["name"])
                 valid = valid and key not in offers
                 offers[key] = _Offer(device, item, self._is_here(item["spec"], device))
         if not valid:
@@ -239,7 +241,7 @@ class Verifier:
 
     # --- one device for one request
 
-    def _suits(self, choice: Choice) -> Iterator[str]:
+    def _suits(self, choice: DeviceChoice) -> Iterator[str]:
         said = f"claim {choice.claim}, request {choice.request}, device {choice.key}"
         offer = self.offers.get(choice.key)
         if offer is None or not offer.here:
@@ -259,13 +261,13 @@ class Verifier:
                 ):
                     yield f"{said}: taint {taint['key']} is not tolerated"
 
-    def _selected(self, claim: int, request: str, key: Key) -> bool:
+    def _selected(self, claim: int, request: str, key: DeviceKey) -> bool:
         memo = (claim, request, key)
         if memo not in self._accepted:
             self._accepted[memo] = self._select(self.asked(claim, request), key)
         return self._accepted[memo]
 
-    def _select(self, asked: JsonObject, key: Key) -> bool:
+    def _select(self, asked: JsonObject, key: DeviceKey) -> bool:
         device = self.offers[key].device
         if device.get("bindingConditions") and not self.on("DRADeviceBindingConditions"):
             return False
@@ -277,7 +279,7 @@ class Verifier:
 
     # --- all choices together
 
-    def _counts(self, choices: Sequence[Choice], *, complete: bool) -> Iterator[str]:
+    def _counts(self, choices: Sequence[DeviceChoice], *, complete: bool) -> Iterator[str]:
         for index, claim in enumerate(self.claims):
             for request in _devices(claim).get("requests") or ():
                 name = request["name"]
@@ -292,7 +294,7 @@ class Verifier:
                     yield from self._count(index, alternative, choices, complete=complete)
 
     def _count(
-        self, claim: int, request: str, choices: Sequence[Choice], *, complete: bool
+        self, claim: int, request: str, choices: Sequence[DeviceChoice], *, complete: bool
     ) -> Iterator[str]:
         asked = self.asked(claim, request)
         said = f"claim {claim}, request {request}"
@@ -314,10 +316,10 @@ class Verifier:
         if len(chosen) > count or (complete and len(chosen) < count):
             yield f"{said}: {len(chosen)} devices instead of {count}"
 
-    def _exclusive(self, choices: Sequence[Choice]) -> Iterator[str]:
+    def _exclusive(self, choices: Sequence[DeviceChoice]) -> Iterator[str]:
         held = {item.key for item in self.held if not item.share}
-        taken: dict[Key, Choice] = {}
-        mine: set[tuple[int, Key]] = set()
+        taken: dict[DeviceKey, DeviceChoice] = {}
+        mine: set[tuple[int, DeviceKey]] = set()
         for choice in choices:
             admin = self._admin(choice)
             if admin and (choice.claim, choice.key) in mine:
@@ -335,7 +337,7 @@ class Verifier:
             if self._shared(choice.key) and choice.key in held and not self._admin(choice):
                 yield f"device {choice.key} is held whole"
 
-    def _counter_sums(self, choices: Sequence[Choice]) -> Iterator[str]:
+    def _counter_sums(self, choices: Sequence[DeviceChoice]) -> Iterator[str]:
         drawing = {choice.key for choice in choices if not self._admin(choice)}
         held = {item.key for item in self.held}
         for pool in sorted({(key.driver, key.pool) for key in drawing}):
@@ -343,7 +345,7 @@ class Verifier:
             touched: set[tuple[str, str]] = set()
             groups: dict[str, list[frozenset[str]]] = {}
             for device in self.drawing.get(pool, ()):
-                key = Key(*pool, device["name"])
+                key = DeviceKey(*pool, device["name"])
                 if key not in drawing and key not in held:
                     continue
                 for used in device.get("consumesCounters") or ():
@@ -361,7 +363,7 @@ class Verifier:
                 if any(together) and not frozenset.intersection(*together):
                     yield f"pool {'/'.join(pool)}: {counter_set} has incompatible devices"
 
-    def _capacity_sums(self, choices: Sequence[Choice]) -> Iterator[str]:
+    def _capacity_sums(self, choices: Sequence[DeviceChoice]) -> Iterator[str]:
         if not self.on("DRAConsumableCapacity"):
             return
         used = {
@@ -378,7 +380,7 @@ class Verifier:
                 if total.get(name, 0) > _number(item["value"]):
                     yield f"device {key}: capacity {name} is overdrawn"
 
-    def _constraint(self, constraint: JsonObject, choices: Sequence[Choice]) -> Iterator[str]:
+    def _constraint(self, constraint: JsonObject, choices: Sequence[DeviceChoice]) -> Iterator[str]:
         named = constraint.get("requests") or ()
         bound = [
             choice
@@ -397,7 +399,7 @@ class Verifier:
 
     # --- parts
 
-    def _shared(self, key: Key) -> bool:
+    def _shared(self, key: DeviceKey) -> bool:
         offer = self.offers.get(key)
         return (
             offer is not None
@@ -405,10 +407,10 @@ class Verifier:
             and self.on("DRAConsumableCapacity")
         )
 
-    def _admin(self, choice: Choice) -> bool:
+    def _admin(self, choice: DeviceChoice) -> bool:
         return bool(self.asked(choice.claim, choice.request).get("adminAccess"))
 
-    def _values(self, key: Key, name: str) -> frozenset[tuple[str, Any]]:
+    def _values(self, key: DeviceKey, name: str) -> frozenset[tuple[str, Any]]:
         attributes = self.offers[key].device.get("attributes") or {}
         value = attributes.get(name)
         domain, _, bare = name.partition("/")
@@ -422,7 +424,7 @@ class Verifier:
             return frozenset({(kind, item)})
         return frozenset()
 
-    def _amounts(self, asked: JsonObject, key: Key) -> dict[str, Fraction] | None:
+    def _amounts(self, asked: JsonObject, key: DeviceKey) -> dict[str, Fraction] | None:
         """Return what is taken of each capacity, None where the device has not what is asked."""
         if asked.get("adminAccess"):
             return {}
@@ -440,7 +442,7 @@ class Verifier:
             amounts[name] = amount
         return amounts
 
-    def _held_amounts(self, key: Key) -> dict[str, Fraction]:
+    def _held_amounts(self, key: DeviceKey) -> dict[str, Fraction]:
         total: dict[str, Fraction] = {}
         for item in self.held:
             if item.key == key:
@@ -448,7 +450,7 @@ class Verifier:
                     total[name] = total.get(name, Fraction(0)) + _number(amount)
         return total
 
-    def _has_room(self, asked: JsonObject, key: Key) -> bool:
+    def _has_room(self, asked: JsonObject, key: DeviceKey) -> bool:
         """Return whether a shared device has what is asked left; All passes over it otherwise."""
         if not self._shared(key):
             return True
@@ -462,7 +464,7 @@ class Verifier:
             for name, amount in amounts.items()
         )
 
-    def _copied(self, claim: int, result: JsonObject, key: Key) -> Iterator[str]:
+    def _copied(self, claim: int, result: JsonObject, key: DeviceKey) -> Iterator[str]:
         """Yield what a result should have copied from its request and its device, and has not."""
         said = f"claim {claim}, request {result['request']}, device {key}"
         offer = self.offers.get(key)
@@ -486,16 +488,16 @@ class Verifier:
                 yield f"{said}: consumed capacity is not what the request takes"
 
 
-def held_by(claims: Sequence[JsonObject]) -> list[Held]:
+def held_by(claims: Sequence[JsonObject]) -> list[HeldDevice]:
     """Return what allocated claims hold; admin access holds nothing."""
     found = []
     for claim in claims:
         allocation = (claim.get("status") or {}).get("allocation") or {}
         for result in (allocation.get("devices") or {}).get("results") or ():
             if not result.get("adminAccess"):
-                key = Key(result["driver"], result["pool"], result["device"])
+                key = DeviceKey(result["driver"], result["pool"], result["device"])
                 share = bool(result.get("shareID"))
-                found.append(Held(key, share, result.get("consumedCapacity") or {}))
+                found.append(HeldDevice(key, share, result.get("consumedCapacity") or {}))
     return found
 
 

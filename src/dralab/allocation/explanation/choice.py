@@ -5,10 +5,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
 
-from dralab.allocation.explanation.findings import Found, findings, reason_against
+from dralab.allocation.explanation.findings import NodeFindings, findings, reason_against
 from dralab.allocation.explanation.phrases import devices, left_out, listed
 from dralab.allocation.facts import Excluded
-from dralab.allocation.pools import Catalog
+from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.search.alternatives import Alternative
 
@@ -16,7 +16,7 @@ MOST_PASSED: Final = 8
 
 
 def why_these(
-    problem: Problem, node: Node, allocations: Sequence[Mapping[str, Any]], catalog: Catalog
+    problem: Problem, node: Node, allocations: Sequence[Mapping[str, Any]], catalog: SliceCatalog
 ) -> str:
     """Return, for people, why the devices of an allocation were chosen and no earlier ones.
 
@@ -41,7 +41,7 @@ def why_these(
 
 def _claim(
     problem: Problem,
-    found: Found,
+    found: NodeFindings,
     claim: str,
     results: Sequence[tuple[str, DeviceId]],
     taken: AbstractSet[DeviceId],
@@ -76,7 +76,7 @@ def _earlier(alternative: Alternative) -> str:
 
 def _passed(
     problem: Problem,
-    found: Found,
+    found: NodeFindings,
     alternative: Alternative,
     device: DeviceId,
     taken: AbstractSet[DeviceId],

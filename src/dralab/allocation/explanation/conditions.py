@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from dralab.allocation.pools import View
+from dralab.allocation.pools import PoolView
 from dralab.allocation.problem import (
     Claim,
     Constraint,
@@ -62,7 +62,7 @@ class Condition:
     holders: tuple[str, ...] = ()
 
 
-def conditions_of(problem: Problem, views: Sequence[View]) -> list[Condition]:
+def conditions_of(problem: Problem, views: Sequence[PoolView]) -> list[Condition]:
     """Return every condition of a problem on some nodes, the easiest to change first."""
     found = [*_held(problem.in_use, views), *_asked(problem, views)]
     classes = {
@@ -106,7 +106,7 @@ def released(in_use: InUse, freed: AbstractSet[DeviceId]) -> InUse:
     )
 
 
-def _held(in_use: InUse, views: Sequence[View]) -> Iterator[Condition]:
+def _held(in_use: InUse, views: Sequence[PoolView]) -> Iterator[Condition]:
     held = in_use.devices()
     if not held:
         return
@@ -134,7 +134,7 @@ def _devices_of(driver: str, pool: str, devices: Iterable[Device]) -> Iterator[D
         yield DeviceId(driver, pool, device.name)
 
 
-def _asked(problem: Problem, views: Sequence[View]) -> Iterator[Condition]:
+def _asked(problem: Problem, views: Sequence[PoolView]) -> Iterator[Condition]:
     taints = _repelling(views) if problem.features.device_taints else []
     for claim in problem.claims:
         name = str(claim)
@@ -162,7 +162,7 @@ def _of_alternative(
             yield Condition(kind="taint", **where, taint=taint)
 
 
-def _repelling(views: Sequence[View]) -> list[DeviceTaint]:
+def _repelling(views: Sequence[PoolView]) -> list[DeviceTaint]:
     found = {
         taint
         for view in views

@@ -22,7 +22,7 @@ from dralab.allocation.explanation.findings import findings
 from dralab.allocation.explanation.minimal_conflict import conflict, remedies
 from dralab.allocation.facts import Excluded, Fact, RequestFacts
 from dralab.allocation.outcome import Allocated, Unknown
-from dralab.allocation.pools import Catalog, Offer, View
+from dralab.allocation.pools import Offer, PoolView, SliceCatalog
 from dralab.allocation.problem import DeviceId, InUse, Node, Problem
 
 MOST_QUESTIONS: Final = 20_000
@@ -71,24 +71,24 @@ def explain(
     *,
     budget: int = DEFAULT_BUDGET,
     questions: int = MOST_QUESTIONS,
-    catalog: Catalog | None = None,
+    catalog: SliceCatalog | None = None,
 ) -> Explanation | None:
     """Return why no node can serve the claims of a problem, None where one can.
 
     `budget` limits the steps of each question to the allocator, `questions` their number.
     """
-    catalog = catalog or Catalog(problem.slices)
+    catalog = catalog or SliceCatalog(problem.slices)
     uses = _Uses(problem.in_use)
-    alike: dict[object, list[View]] = {}
+    alike: dict[object, list[PoolView]] = {}
     for node in nodes:
         view = catalog.view(node, problem.features)
         alike.setdefault(_looks(view, uses), []).append(view)
     # Nodes with more to offer first: a "yes" is found sooner.
     places = sorted(
-        (_Place(views, uses.on(views[0])) for views in alike.values()),
+        (_AlikeNodes(views, uses.on(views[0])) for views in alike.values()),
         key=lambda place: -place.free,
     )
-    asking = _Asking(problem, places, budget, questions)
+    asking = _FeasibilityQuestions(problem, places, budget, questions)
     first = asking.everywhere(())
     if first is True:
         return None
@@ -116,10 +116,10 @@ def explain(
     )
 
 
-class _Place:
+class _AlikeNodes:
     """Nodes that are alike, one of which is asked for all; `in_use` is what matters on that one."""
 
-    def __init__(self, views: list[View], in_use: InUse) -> None:
+    def __init__(self, views: list[PoolView], in_use: InUse) -> None:
         self.views = views
         self.view = views[0]
         self.in_use = in_use
@@ -128,11 +128,11 @@ class _Place:
         )
 
 
-class _Asking:
+class _FeasibilityQuestions:
     """Asks the allocator about the problem without some conditions, and remembers the answers."""
 
     def __init__(
-        self, problem: Problem, places: Sequence[_Place], budget: int, questions: int
+        self, problem: Problem, places: Sequence[_AlikeNodes], budget: int, questions: int
     ) -> None:
         self.problem = problem
         self.places = places
@@ -146,7 +146,7 @@ class _Asking:
         """Return whether some node can serve the problem without these conditions."""
         return self.among(dropped, self.places)
 
-    def among(self, dropped: Collection[Condition], places: Sequence[_Place]) -> bool | None:
+    def among(self, dropped: Collection[Condition], places: Sequence[_AlikeNodes]) -> bool | None:
         """Return the same for some of the nodes."""
         gone = frozenset(dropped)
         relaxed = without(replace(self.problem, in_use=InUse()), gone)
@@ -163,7 +163,7 @@ class _Asking:
         self.unsettled = self.unsettled or answer is None
         return answer
 
-    def conflict(self) -> tuple[tuple[Condition, ...] | None, list[_Place]]:
+    def conflict(self) -> tuple[tuple[Condition, ...] | None, list[_AlikeNodes]]:
         """Return a minimal conflict of all nodes, and the nodes whose conditions were weighed.
 
         It is looked for on a few nodes and then put to all others; one that could serve what is
@@ -191,7 +191,7 @@ class _Asking:
         """Return whether some node can serve another form of the problem, in use as it is."""
         return any(self._ask(problem, place, set()) is True for place in self.places)
 
-    def _ask(self, relaxed: Problem, place: _Place, freed: set[DeviceId]) -> bool | None:
+    def _ask(self, relaxed: Problem, place: _AlikeNodes, freed: set[DeviceId]) -> bool | None:
         if self.questions <= 0:
             return None
         self.questions -= 1
@@ -206,7 +206,7 @@ class _Asking:
         return False
 
 
-def _group(problem: Problem, place: _Place) -> NodeGroup:
+def _group(problem: Problem, place: _AlikeNodes) -> NodeGroup:
     local = replace(problem, in_use=place.in_use)
     return NodeGroup(
         nodes=tuple(view.node.name for view in place.views),
@@ -217,7 +217,7 @@ def _group(problem: Problem, place: _Place) -> NodeGroup:
     )
 
 
-def _held_anywhere(fact: Fact, views: Sequence[View], in_use: InUse) -> Fact:
+def _held_anywhere(fact: Fact, views: Sequence[PoolView], in_use: InUse) -> Fact:
     """Add who holds the same devices on the other nodes of a group."""
     if len(views) == 1 or not isinstance(fact, RequestFacts):
         return fact
@@ -241,7 +241,7 @@ def _holders(item: Excluded, offers: Sequence[Sequence[Offer]], in_use: InUse) -
 
 
 def _fits(
-    problem: Problem, found: Sequence[Sequence[Condition]], asking: _Asking
+    problem: Problem, found: Sequence[Sequence[Condition]], asking: _FeasibilityQuestions
 ) -> dict[Condition, int]:
     """Find, for each remedy that is one count, the largest number that there is."""
     fits: dict[Condition, int] = {}
@@ -284,7 +284,7 @@ def _counting(problem: Problem, condition: Condition, count: int) -> Problem:
     )
 
 
-def _looks(view: View, uses: "_Uses") -> object:
+def _looks(view: PoolView, uses: "_Uses") -> object:
     """Return what a node looks like to any claim: equal looks, equal answers.
 
     Pools that repeat share their `Device` objects, so identities compare contents. A pool that
@@ -324,7 +324,7 @@ class _Uses:
             return True
         return tuple(sorted(self.in_use.consumed.get(device, {}).items()))
 
-    def on(self, view: View) -> InUse:
+    def on(self, view: PoolView) -> InUse:
         """Return what is in use of the pools of a node."""
         mine = {device for pool in view.pools for device in self.by_pool.get(pool.id, ())}
         return InUse(

@@ -20,7 +20,7 @@ from dralab.allocation.facts import (
     Shortage,
     TooManyDevices,
 )
-from dralab.allocation.pools import View
+from dralab.allocation.pools import PoolView
 from dralab.allocation.problem import Attribute, Constraint, DeviceSelectorError, InUse, Problem
 from dralab.allocation.search.alternatives import Alternative, RefusedError, alternatives_of
 from dralab.allocation.search.eligibility import Eligibility, SearchError, selector_sentence
@@ -33,7 +33,7 @@ MOST_OFFERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class NodeFindings:
     """The facts of one node, and per alternative the devices that could each serve it alone."""
 
     facts: tuple[Fact, ...]
@@ -42,10 +42,10 @@ class Found:
     node_devices: NodeDevices
 
 
-def findings(problem: Problem, view: View) -> Found:
+def findings(problem: Problem, view: PoolView) -> NodeFindings:
     """Return everything that speaks against a problem on one node."""
     node_devices = NodeDevices(view, problem.features)
-    looking = _Look(problem, node_devices)
+    looking = _FactCollector(problem, node_devices)
     facts: list[Fact] = list(view.unusable)
     eligible: list[tuple[Alternative, int]] = []
     for position, claim in enumerate(problem.claims):
@@ -63,17 +63,17 @@ def findings(problem: Problem, view: View) -> Found:
                 fact, mask = looking.request(alternative)
                 facts.append(fact)
                 eligible.append((alternative, mask))
-    return Found((*facts, *looking.together(eligible)), tuple(eligible), node_devices)
+    return NodeFindings((*facts, *looking.together(eligible)), tuple(eligible), node_devices)
 
 
 def reason_against(
-    found: Found, problem: Problem, alternative: Alternative, number: int
+    found: NodeFindings, problem: Problem, alternative: Alternative, number: int
 ) -> Excluded | None:
     """Return why one device could not serve an alternative, None where it could."""
-    return _Look(problem, found.node_devices).against(alternative, number)
+    return _FactCollector(problem, found.node_devices).against(alternative, number)
 
 
-class _Look:
+class _FactCollector:
     def __init__(self, problem: Problem, node_devices: NodeDevices) -> None:
         self.problem = problem
         self.node_devices = node_devices

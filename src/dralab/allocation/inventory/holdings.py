@@ -51,7 +51,7 @@ class Holdings:
         """Return what is held of a pool."""
         return self._use.get(pool) or PoolUse()
 
-    def hold(self, uid: str, holder: str, results: Sequence[Result]) -> None:
+    def add_claim(self, uid: str, holder: str, results: Sequence[Result]) -> None:
         """Note what a claim holds; `holder` is its name in explanations."""
         self._held[uid] = _Held(holder, results)
         for item in results:
@@ -64,7 +64,7 @@ class Holdings:
             else:
                 use.exclusive[device] = holder
 
-    def release(self, uid: str) -> Sequence[Result]:
+    def remove_claim(self, uid: str) -> Sequence[Result]:
         """Forget what a claim holds, and return it."""
         held = self._held.pop(uid, None)
         if held is None:

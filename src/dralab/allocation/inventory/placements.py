@@ -10,7 +10,7 @@ from dralab.allocation.problem import DeviceId
 from dralab.allocation.results import ShareIds
 
 
-class Placement(NamedTuple):
+class DevicePlacement(NamedTuple):
     """Where the claims of a pod got their devices: `allocations` go into `status.allocation`.
 
     What several results have in common (node selectors, parameters) may be one object: whoever
@@ -21,7 +21,9 @@ class Placement(NamedTuple):
     allocations: list[dict[str, Any]]
 
 
-def placement(plan: Plan, pools: Sequence[PoolRecord], node: str, share_ids: ShareIds) -> Placement:
+def placement(
+    plan: Plan, pools: Sequence[PoolRecord], node: str, share_ids: ShareIds
+) -> DevicePlacement:
     """Return what a plan comes to on one node, which sees these pools."""
     allocations = []
     for rows, configs, selector in zip(plan.rows, plan.configs, plan.selectors, strict=True):
@@ -51,4 +53,4 @@ def placement(plan: Plan, pools: Sequence[PoolRecord], node: str, share_ids: Sha
         elif selector:
             allocation["nodeSelector"] = selector
         allocations.append(allocation)
-    return Placement(node, allocations)
+    return DevicePlacement(node, allocations)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from dralab.allocation.inventory.pool_states import PoolShape, PoolState
 from dralab.allocation.outcome import Chosen
-from dralab.allocation.pools import Pool, View
-from dralab.allocation.problem import Claim, DeviceClass, DevicePath, Features, Node
+from dralab.allocation.pools import Pool, PoolView
+from dralab.allocation.problem import AllocationFeatures, Claim, DeviceClass, DevicePath, Node
 from dralab.allocation.results import configs_of, node_selector, only
 from dralab.allocation.search.alternatives import Alternative, RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort
@@ -20,7 +20,12 @@ from dralab.allocation.search.eligibility import WHOLE, Eligibility, SearchError
 from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits, mask_of
 from dralab.allocation.search.reduction import solve
 from dralab.allocation.search.rules import rules_of
-from dralab.allocation.search.setup import Picked, Setup, fixed_devices, prepare_alternatives
+from dralab.allocation.search.setup import (
+    PickedAlternative,
+    SearchSetup,
+    fixed_devices,
+    prepare_alternatives,
+)
 
 # Plans that one planner remembers; beyond it they are forgotten, which costs time alone.
 MOST_PLANS: Final = 100_000
@@ -31,7 +36,10 @@ class ClaimKind:
     """What the claims of a pod ask for; pods that ask alike are of one kind."""
 
     def __init__(
-        self, claims: Sequence[Claim], classes: Mapping[str, DeviceClass], features: Features
+        self,
+        claims: Sequence[Claim],
+        classes: Mapping[str, DeviceClass],
+        features: AllocationFeatures,
     ) -> None:
         self.claims = tuple(claims)
         self.refused: RefusedError | None = None
@@ -108,7 +116,7 @@ class Plan:
     shared: tuple[tuple[int, int], ...] = ()
 
 
-class Trouble:
+class PlanFailure:
     """No plan, for a reason that is not "no": an error, or too little effort."""
 
     __slots__ = ("unknown",)
@@ -117,9 +125,9 @@ class Trouble:
         self.unknown = unknown
 
 
-ERROR: Final = Trouble(unknown=False)
-UNKNOWN: Final = Trouble(unknown=True)
-Planned = Plan | Trouble | None
+ERROR: Final = PlanFailure(unknown=False)
+UNKNOWN: Final = PlanFailure(unknown=True)
+Planned = Plan | PlanFailure | None
 
 
 class NodeShape:
@@ -131,10 +139,10 @@ class NodeShape:
         pools: Sequence[Pool],
         shapes: Sequence[PoolShape],
         visible: int,
-        features: Features,
+        features: AllocationFeatures,
     ) -> None:
         self.pools = tuple(shapes)
-        self.view = View(node=node, pools=tuple(pools))
+        self.view = PoolView(node=node, pools=tuple(pools))
         self.node_devices = NodeDevices(self.view, features)
         self.visible = visible
         self.offsets: list[int] = []
@@ -322,7 +330,7 @@ class Planner:
             return None
         if self.bare and not any(self.special >> number & 1 for number in best):
             return self._bare(alternative, best, states[self.only])
-        return self.planned((Picked(alternative, best),), states)
+        return self.planned((PickedAlternative(alternative, best),), states)
 
     def _bare(self, alternative: Alternative, devices: tuple[int, ...], state: PoolState) -> Plan:
         """Return the plan of the usual kind: whole devices of one pool, and nothing to copy."""
@@ -359,9 +367,11 @@ class Planner:
             return UNKNOWN
         return None if picked is None else self.planned(picked, states)
 
-    def setup(self, state: DeviceState, fixed: Mapping[Alternative, tuple[int, ...]]) -> Setup:
+    def setup(
+        self, state: DeviceState, fixed: Mapping[Alternative, tuple[int, ...]]
+    ) -> SearchSetup:
         """Return the search problem for a state."""
-        return Setup(
+        return SearchSetup(
             self.node_devices,
             self.eligibility,
             state,
@@ -371,7 +381,7 @@ class Planner:
             self.known,
         )
 
-    def planned(self, picked: Sequence[Picked], states: Sequence[PoolState]) -> Plan:
+    def planned(self, picked: Sequence[PickedAlternative], states: Sequence[PoolState]) -> Plan:
         """Return the plan that gives these devices."""
         place = self.shape.place
         taking: dict[int, list[tuple[int, tuple[Any, ...] | None]]] = {}
@@ -436,7 +446,9 @@ class Planner:
             skip_node_operations=offer.slice.skip_node_operations,
         )
 
-    def _configs_for(self, picked: Sequence[Picked]) -> tuple[tuple[Mapping[str, Any], ...], ...]:
+    def _configs_for(
+        self, picked: Sequence[PickedAlternative]
+    ) -> tuple[tuple[Mapping[str, Any], ...], ...]:
         alternatives = tuple(each.alternative for each in picked)
         found = self._configs.get(alternatives)
         if found is None:
@@ -453,7 +465,9 @@ class Planner:
             )
         return found
 
-    def _selectors(self, picked: Sequence[Picked]) -> tuple[Mapping[str, Any] | bool | None, ...]:
+    def _selectors(
+        self, picked: Sequence[PickedAlternative]
+    ) -> tuple[Mapping[str, Any] | bool | None, ...]:
         if self.node_bound:
             with_devices = {each.alternative.claim for each in picked if each.devices}
             return tuple(

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
-from dralab.allocation.inventory.pool_states import PoolShape, PoolState, Shapes
-from dralab.allocation.pools import Catalog, Offer, Pool, PoolId, View, assembled, waits
-from dralab.allocation.problem import Device, DeviceId, Features, Node, Slice
+from dralab.allocation.inventory.pool_states import PoolShape, PoolShapes, PoolState
+from dralab.allocation.pools import Offer, Pool, PoolId, PoolView, SliceCatalog, assembled, waits
+from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, Node, Slice
 from dralab.allocation.search.node_devices import bits, mask_of
 from dralab.values.labels import SelectorError
 
@@ -70,7 +70,7 @@ class PoolPart(NamedTuple):
 class Pools:
     """All pools of a fleet, by number."""
 
-    def __init__(self, features: Features, shapes: Shapes) -> None:
+    def __init__(self, features: AllocationFeatures, shapes: PoolShapes) -> None:
         self.features = features
         self.shapes = shapes
         self.records: list[PoolRecord] = []
@@ -90,7 +90,7 @@ class Pools:
         """Return the number of a pool, None where there is none."""
         return self._index.get((driver, pool))
 
-    def add(
+    def add_slices(
         self, slices: Iterable[Slice], nodes: Sequence[Node], number_of: Mapping[str, int]
     ) -> None:
         """Group slices into pools, and find out which nodes see them."""
@@ -99,9 +99,9 @@ class Pools:
             grouped.setdefault((each.driver, each.pool), []).append(each)
         self.shapes.look_at({each.devices for parts in grouped.values() for each in parts})
         for key in sorted(grouped):
-            self.put(key, grouped[key], nodes, number_of)
+            self.put_pool(key, grouped[key], nodes, number_of)
 
-    def put(
+    def put_pool(
         self,
         key: PoolId,
         slices: Iterable[Slice],
@@ -276,9 +276,9 @@ class Pools:
         )
         return PoolPart(part, visible, (flags, tuple(reaches)))
 
-    def view(self, node: Node, slices: Iterable[Slice]) -> View:
+    def view(self, node: Node, slices: Iterable[Slice]) -> PoolView:
         """Return what a node sees, by the rules that hold for pools in transition too."""
-        return Catalog(slices).view(node, self.features)
+        return SliceCatalog(slices).view(node, self.features)
 
 
 def _plain(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
@@ -297,7 +297,7 @@ def _plain(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
     )
 
 
-def _all_known(parts: Sequence[Slice], features: Features) -> bool:
+def _all_known(parts: Sequence[Slice], features: AllocationFeatures) -> bool:
     if features.partitionable_devices and features.compatibility_groups:
         return True
     return not any(

@@ -8,8 +8,15 @@ for one node holds for every other that comes to look the same.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from dralab.allocation.pools import Pool, View
-from dralab.allocation.problem import NO_NODE_SCOPE, Device, DevicePath, Features, Node, Slice
+from dralab.allocation.pools import Pool, PoolView
+from dralab.allocation.problem import (
+    NO_NODE_SCOPE,
+    AllocationFeatures,
+    Device,
+    DevicePath,
+    Node,
+    Slice,
+)
 from dralab.allocation.search.node_devices import (
     DeviceState,
     NodeDevices,
@@ -62,9 +69,9 @@ class PoolState:
 class PoolShape:
     """What all pools of one shape have in common, by the example of one of them."""
 
-    def __init__(self, pool: Pool, features: Features) -> None:
+    def __init__(self, pool: Pool, features: AllocationFeatures) -> None:
         self.pool = pool
-        self.node_devices = NodeDevices(View(node=NOWHERE, pools=(pool,)), features)
+        self.node_devices = NodeDevices(PoolView(node=NOWHERE, pools=(pool,)), features)
         self.size = len(self.node_devices.offers)
         self.everything = (1 << self.size) - 1
         self.members = self.node_devices.members
@@ -182,10 +189,10 @@ class PoolShape:
         return remaining
 
 
-class Shapes:
+class PoolShapes:
     """Finds the shape of a pool: the projection of its devices on the paths that are read."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: AllocationFeatures) -> None:
         self.features = features
         self.live: set[DevicePath] = set()
         self.version = 0
@@ -239,7 +246,7 @@ class Shapes:
             self._projections.clear()
             self._shapes.clear()
 
-    def forget(self) -> None:
+    def forget_shapes(self) -> None:
         """Forget the shapes of pools: equal pools that come later have another."""
         self._projections.clear()
         self._shapes.clear()

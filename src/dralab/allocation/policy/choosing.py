@@ -5,26 +5,26 @@ from typing import Any
 
 from dralab.allocation import v1
 from dralab.allocation.policy.policies import Policy
-from dralab.allocation.policy.scoring import LikelyRequest, Look, Worth
-from dralab.allocation.problem import DeviceClass, Features
+from dralab.allocation.policy.scoring import LikelyRequest, NodeOutlook, ServableDemand
+from dralab.allocation.problem import AllocationFeatures, DeviceClass
 from dralab.allocation.search.alternatives import Alternative, RefusedError
 from dralab.allocation.search.backtracking import Effort
 from dralab.allocation.search.eligibility import Eligibility
 from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits
 from dralab.allocation.search.reduction import Cost, cheapest
-from dralab.allocation.search.setup import Picked, Setup, prepare_alternatives
-from dralab.allocation.selectors import CelEnvironment
+from dralab.allocation.search.setup import PickedAlternative, SearchSetup, prepare_alternatives
+from dralab.allocation.selectors import CelSelectorCompiler
 
 LikelyRequests = Sequence[tuple[Alternative, float]]
 
 
 def likely_requests(
-    policy: Policy, classes: Mapping[str, DeviceClass], features: Features
+    policy: Policy, classes: Mapping[str, DeviceClass], features: AllocationFeatures
 ) -> LikelyRequests:
     """Return the requests that a policy names as likely, each with its worth."""
     found = []
     named: Iterable[tuple[Mapping[str, Any], float]] = getattr(policy, "demand", ())
-    reader = v1.Reader(CelEnvironment())
+    reader = v1.V1Reader(CelSelectorCompiler())
     for wire, worth in named:
         try:
             alternatives = prepare_alternatives([reader.claim(wire)], classes, features)
@@ -40,10 +40,10 @@ def worth_on(
     eligibility: Eligibility,
     demand: LikelyRequests,
     requests: Iterable[Iterable[Alternative]],
-) -> Worth:
+) -> ServableDemand:
     """Return what a node is good for; without a demand, for requests like these."""
     if demand:
-        return Worth(
+        return ServableDemand(
             node_devices,
             eligibility,
             [LikelyRequest(alternative, worth) for alternative, worth in demand],
@@ -53,13 +53,13 @@ def worth_on(
         LikelyRequest(alternative, _part(node_devices, eligibility, alternative))
         for alternative in alternatives
     ]
-    return Worth(node_devices, eligibility, wanted)
+    return ServableDemand(node_devices, eligibility, wanted)
 
 
 def _part(node_devices: NodeDevices, eligibility: Eligibility, alternative: Alternative) -> float:
     """Return the most of a counter group that a device of a request draws; 1 for plain devices."""
     part = 0.0
-    mask = Worth(node_devices, eligibility, [LikelyRequest(alternative, 1.0)]).masks[0]
+    mask = ServableDemand(node_devices, eligibility, [LikelyRequest(alternative, 1.0)]).masks[0]
     for number in bits(mask):
         consumption = node_devices.consumptions[number]
         if consumption is None:
@@ -74,25 +74,25 @@ def _part(node_devices: NodeDevices, eligibility: Eligibility, alternative: Alte
     return part or 1.0
 
 
-def cost_by(policy: Policy, node_devices: NodeDevices, worth: Worth) -> Cost:
+def cost_by(policy: Policy, node_devices: NodeDevices, worth: ServableDemand) -> Cost:
     """Return the cost of a change of state in the eyes of a policy."""
-    looks: dict[int, tuple[DeviceState, Look]] = {}
+    looks: dict[int, tuple[DeviceState, NodeOutlook]] = {}
 
-    def look(state: DeviceState) -> Look:
+    def look(state: DeviceState) -> NodeOutlook:
         known = looks.get(id(state))
         if known is None or known[0] is not state:
-            known = looks[id(state)] = (state, Look(node_devices, state, worth))
+            known = looks[id(state)] = (state, NodeOutlook(node_devices, state, worth))
         return known[1]
 
     def cost(before: DeviceState, after: DeviceState) -> float:
-        return policy.cost(look(before), Look(node_devices, after, worth))
+        return policy.cost(look(before), NodeOutlook(node_devices, after, worth))
 
     return cost
 
 
 def chosen_by(
-    policy: Policy, setup: Setup, effort: Effort, worth: Worth
-) -> tuple[tuple[Picked, ...], float] | None:
+    policy: Policy, setup: SearchSetup, effort: Effort, worth: ServableDemand
+) -> tuple[tuple[PickedAlternative, ...], float] | None:
     """Return the devices that a policy chooses on one node, and what the choice costs."""
     cost = cost_by(policy, setup.node_devices, worth)
     picked = cheapest(setup, effort, cost)
@@ -101,7 +101,7 @@ def chosen_by(
     return picked, cost(setup.start, after(setup, picked))
 
 
-def after(setup: Setup, picked: Sequence[Picked]) -> DeviceState:
+def after(setup: SearchSetup, picked: Sequence[PickedAlternative]) -> DeviceState:
     """Return the state once all of these are taken."""
     state = setup.start
     for each in picked:

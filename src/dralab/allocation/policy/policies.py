@@ -7,7 +7,7 @@ choice is Kubernetes': the first node, and the first devices in its order.
 A policy of one's own is a class with a method:
 
 >>> class Balanced:
-...     def cost(self, before: Look, after: Look) -> float:
+...     def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:
 ...         return abs(after.free - after.devices / 2)
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
-from dralab.allocation.policy.scoring import Look
+from dralab.allocation.policy.scoring import NodeOutlook
 
-__all__ = ["FragmentationAware", "Look", "Pack", "Policy", "Spread", "policy_named"]
+__all__ = ["FragmentationAware", "NodeOutlook", "Pack", "Policy", "Spread", "policy_named"]
 
 # By how much packing weighs against what stays usable (measured: docs/figures.md).
 PACKING: Final = 0.01
@@ -27,7 +27,7 @@ PACKING: Final = 0.01
 class Policy(Protocol):
     """Says what a choice costs."""
 
-    def cost(self, before: Look, after: Look) -> float:
+    def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:
         """Return the cost of changing a node in this way; the least is chosen, then the first."""
         ...
 
@@ -36,7 +36,7 @@ class Policy(Protocol):
 class Pack:
     """Fill nodes that are fullest already, and leave others empty."""
 
-    def cost(self, before: Look, after: Look) -> float:  # noqa: ARG002 - the result decides
+    def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:  # noqa: ARG002 - the result decides
         """Return how many devices the node has left."""
         return after.free
 
@@ -45,7 +45,7 @@ class Pack:
 class Spread:
     """Keep all nodes equally free."""
 
-    def cost(self, before: Look, after: Look) -> float:  # noqa: ARG002 - the result decides
+    def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:  # noqa: ARG002 - the result decides
         """Return how many devices the node has not left."""
         return -after.free
 
@@ -64,7 +64,7 @@ class FragmentationAware:
     demand: tuple[tuple[Mapping[str, Any], float], ...] = field(default=(), compare=False)
     packing: float = PACKING
 
-    def cost(self, before: Look, after: Look) -> float:
+    def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:
         """Return the worth that is lost."""
         lost = before.usable - after.usable
         return lost + self.packing * (before.squares - after.squares)

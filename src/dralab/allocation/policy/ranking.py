@@ -19,7 +19,7 @@ from dralab.allocation.inventory.plans import (
 from dralab.allocation.inventory.pool_states import PoolState
 from dralab.allocation.policy.choosing import LikelyRequests, chosen_by, worth_on
 from dralab.allocation.policy.policies import Policy
-from dralab.allocation.policy.scoring import Worth
+from dralab.allocation.policy.scoring import ServableDemand
 from dralab.allocation.search.alternatives import RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.eligibility import SearchError
@@ -41,7 +41,7 @@ class NodeStates(Protocol):
         ...
 
 
-class Ranked(NamedTuple):
+class RankedState(NamedTuple):
     """A state that can serve a kind, and what that costs; `order` settles ties."""
 
     cost: float
@@ -58,7 +58,7 @@ class _Ranks:
     def __init__(self) -> None:
         self.at = 0
         self.known: set[NodeState] = set()
-        self.ranked: list[Ranked] = []
+        self.ranked: list[RankedState] = []
         self.trouble: dict[NodeState, Planned] = {}
 
 
@@ -76,7 +76,7 @@ class Ranking:
         self._nodes_of: dict[NodeState, int] = {}
         self._live: list[NodeState] = []
         self._ranks: dict[ClaimKind, _Ranks] = {}
-        self._worth: dict[Planner, Worth] = {}
+        self._worth: dict[Planner, ServableDemand] = {}
 
     def catch_up(self, states: NodeStates) -> None:
         """Take note of the nodes that changed."""
@@ -139,7 +139,7 @@ class Ranking:
             found = self._plan(state, kind)
             if isinstance(found, tuple):
                 ranks.known.add(state)
-                insort(ranks.ranked, Ranked(found[1], ranks.at, state, found[0]))
+                insort(ranks.ranked, RankedState(found[1], ranks.at, state, found[0]))
             elif found is not None:
                 ranks.trouble[state] = found
 

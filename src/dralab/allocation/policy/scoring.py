@@ -23,7 +23,7 @@ class LikelyRequest:
     worth: float
 
 
-class Worth:
+class ServableDemand:
     """How much of what is wanted a node can still serve, group by group.
 
     The worth of a counter group is the most that could still be had from it, in the best order: for
@@ -138,11 +138,11 @@ def _share(remaining: Remaining, total: Remaining) -> float:
     return sum(parts) / len(parts) if parts else 0.0
 
 
-class Look:
+class NodeOutlook:
     """A node in one state, as policies see it."""
 
     def __init__(
-        self, node_devices: NodeDevices, state: DeviceState, worth: Worth | None = None
+        self, node_devices: NodeDevices, state: DeviceState, worth: ServableDemand | None = None
     ) -> None:
         self.node_devices = node_devices
         self.state = state

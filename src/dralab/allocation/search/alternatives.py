@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from dralab.allocation.facts import BadRequest
 from dralab.allocation.problem import (
+    AllocationFeatures,
     Claim,
     DeviceClass,
     DeviceSelector,
-    Features,
     Request,
     SubRequest,
 )
@@ -69,7 +69,7 @@ def alternatives_of(
     number: int,
     *,
     classes: Mapping[str, DeviceClass],
-    features: Features,
+    features: AllocationFeatures,
 ) -> Iterator[Alternative]:
     """Yield the alternatives of request `number` of a claim at `position` among the claims.
 
@@ -110,7 +110,7 @@ def alternatives_of(
 
 
 def _check(
-    claim: Claim, request: Request, subrequest: SubRequest, short: str, features: Features
+    claim: Claim, request: Request, subrequest: SubRequest, short: str, features: AllocationFeatures
 ) -> None:
     if subrequest.capacity and not features.consumable_capacity:
         kind = "subrequest" if request.prioritized else "request"

@@ -12,7 +12,7 @@ from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import SearchError
 from dralab.allocation.search.node_devices import DeviceState, lowest_first
 from dralab.allocation.search.rules import Rules, agreed
-from dralab.allocation.search.setup import Picked, Setup
+from dralab.allocation.search.setup import PickedAlternative, SearchSetup
 
 
 class BudgetError(Exception):
@@ -34,7 +34,7 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class SearchPosition:
     """Where a search stands: what is in use, and within the current claim its rules and devices.
 
     `mine` are the devices that the current claim has, by whatever way.
@@ -46,35 +46,35 @@ class Position:
     devices: int
 
 
-def first(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
+def first(setup: SearchSetup, effort: Effort) -> tuple[PickedAlternative, ...] | None:
     """Return the first solution in Kubernetes' order, None where there is none."""
     found = next(solutions(setup, effort), None)
     return None if found is None else tuple(found)
 
 
-def solutions(setup: Setup, effort: Effort) -> Iterator[tuple[Picked, ...]]:
+def solutions(setup: SearchSetup, effort: Effort) -> Iterator[tuple[PickedAlternative, ...]]:
     """Yield every solution, in lexicographic order of (claim, request, alternative, devices)."""
     if setup.requests:
-        yield from _Walk(setup, effort).request(
+        yield from _Backtracking(setup, effort).request(
             0, _fresh(setup, setup.requests[0][0].claim, setup.start), ()
         )
     else:
         yield ()
 
 
-def _fresh(setup: Setup, claim: int, state: DeviceState) -> Position:
-    return Position(state, setup.rules(claim), 0, 0)
+def _fresh(setup: SearchSetup, claim: int, state: DeviceState) -> SearchPosition:
+    return SearchPosition(state, setup.rules(claim), 0, 0)
 
 
-class _Walk:
-    def __init__(self, setup: Setup, effort: Effort) -> None:
+class _Backtracking:
+    def __init__(self, setup: SearchSetup, effort: Effort) -> None:
         self.setup = setup
         self.effort = effort
         self.eligibility = setup.eligibility
 
     def request(
-        self, at: int, position: Position, picked: tuple[Picked, ...]
-    ) -> Iterator[tuple[Picked, ...]]:
+        self, at: int, position: SearchPosition, picked: tuple[PickedAlternative, ...]
+    ) -> Iterator[tuple[PickedAlternative, ...]]:
         """Try the alternatives of one request in order."""
         setup = self.setup
         if at == len(setup.requests):
@@ -97,11 +97,13 @@ class _Walk:
                 else self.some(alternative, position, ())
             )
             for devices, after in chosen:
-                yield from self.request(at + 1, after, (*picked, Picked(alternative, devices)))
+                yield from self.request(
+                    at + 1, after, (*picked, PickedAlternative(alternative, devices))
+                )
 
     def some(
-        self, alternative: Alternative, position: Position, devices: tuple[int, ...]
-    ) -> Iterator[tuple[tuple[int, ...], Position]]:
+        self, alternative: Alternative, position: SearchPosition, devices: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], SearchPosition]]:
         """Choose the next of `count` devices, each later in the order than the one before."""
         if len(devices) == alternative.count:
             yield devices, position
@@ -113,8 +115,8 @@ class _Walk:
                 yield from self.some(alternative, after, (*devices, number))
 
     def fixed(
-        self, alternative: Alternative, position: Position
-    ) -> Iterator[tuple[tuple[int, ...], Position]]:
+        self, alternative: Alternative, position: SearchPosition
+    ) -> Iterator[tuple[tuple[int, ...], SearchPosition]]:
         """Take all devices of a request, or none."""
         devices = self.setup.fixed[alternative]
         if not devices:
@@ -134,7 +136,7 @@ class _Walk:
             position = after
         yield devices, position
 
-    def forbidden(self, alternative: Alternative, number: int, position: Position) -> bool:
+    def forbidden(self, alternative: Alternative, number: int, position: SearchPosition) -> bool:
         """Return whether a constraint alone keeps a device from a request."""
         taken = taken_by(self.setup, alternative, number, position)
         return (
@@ -143,8 +145,8 @@ class _Walk:
         )
 
     def with_device(
-        self, alternative: Alternative, number: int, position: Position
-    ) -> Position | None:
+        self, alternative: Alternative, number: int, position: SearchPosition
+    ) -> SearchPosition | None:
         """Return the position once a device is taken, None where it may not be."""
         state = taken_by(self.setup, alternative, number, position)
         if state is None:
@@ -152,11 +154,11 @@ class _Walk:
         rules = agreed(position.rules, self.eligibility, alternative, number)
         if rules is None:
             return None
-        return Position(state, rules, position.mine | 1 << number, position.devices + 1)
+        return SearchPosition(state, rules, position.mine | 1 << number, position.devices + 1)
 
 
 def taken_by(
-    setup: Setup, alternative: Alternative, number: int, position: Position
+    setup: SearchSetup, alternative: Alternative, number: int, position: SearchPosition
 ) -> DeviceState | None:
     """Return what is left once a request takes a device, None where it may not; rules apart."""
     bit = 1 << number
@@ -176,7 +178,7 @@ def taken_by(
     return setup.node_devices.take_device(state, number, amounts if shared else None)
 
 
-def walked(setup: Setup, effort: Effort) -> Sequence[Picked] | None:
+def walked(setup: SearchSetup, effort: Effort) -> Sequence[PickedAlternative] | None:
     """Return what taking the first possible device every time gives, None at a dead end.
 
     Where this succeeds it is the first solution: nothing earlier was passed over but what could
@@ -185,27 +187,29 @@ def walked(setup: Setup, effort: Effort) -> Sequence[Picked] | None:
     if not setup.requests:
         return []
     start = _fresh(setup, setup.requests[0][0].claim, setup.start)
-    return _ahead(_Walk(setup, effort), 0, start)
+    return _ahead(_Backtracking(setup, effort), 0, start)
 
 
 def onward(
-    setup: Setup, effort: Effort, at: int, begun: Picked, position: Position
-) -> Sequence[Picked] | None:
+    setup: SearchSetup, effort: Effort, at: int, begun: PickedAlternative, position: SearchPosition
+) -> Sequence[PickedAlternative] | None:
     """Return what going straight ahead gives from here on, None at a dead end.
 
     `begun` is what request `at` has so far, `position` where that leaves the search.
     """
-    walk = _Walk(setup, effort)
+    walk = _Backtracking(setup, effort)
     found = _straight(walk, begun.alternative, position, begun.devices)
     if found is None:
         return None
     rest = _ahead(walk, at + 1, found[1])
-    return None if rest is None else [Picked(begun.alternative, found[0]), *rest]
+    return None if rest is None else [PickedAlternative(begun.alternative, found[0]), *rest]
 
 
-def _ahead(walk: _Walk, at: int, position: Position) -> list[Picked] | None:
+def _ahead(
+    walk: _Backtracking, at: int, position: SearchPosition
+) -> list[PickedAlternative] | None:
     setup = walk.setup
-    picked: list[Picked] = []
+    picked: list[PickedAlternative] = []
     for number in range(at, len(setup.requests)):
         alternative = setup.requests[number][0]
         if alternative.request == 0 and number:
@@ -222,14 +226,14 @@ def _ahead(walk: _Walk, at: int, position: Position) -> list[Picked] | None:
             found = _straight(walk, alternative, position, ())
         if found is None:
             return None
-        picked.append(Picked(alternative, found[0]))
+        picked.append(PickedAlternative(alternative, found[0]))
         position = found[1]
     return picked if all(rule.met for rule in position.rules) else None
 
 
 def _straight(
-    walk: _Walk, alternative: Alternative, position: Position, begun: tuple[int, ...]
-) -> tuple[tuple[int, ...], Position] | None:
+    walk: _Backtracking, alternative: Alternative, position: SearchPosition, begun: tuple[int, ...]
+) -> tuple[tuple[int, ...], SearchPosition] | None:
     devices = list(begun)
     if len(devices) == alternative.count:
         return begun, position
@@ -247,7 +251,7 @@ def _straight(
     return None
 
 
-def _candidates(setup: Setup, alternative: Alternative, state: DeviceState) -> Iterable[int]:
+def _candidates(setup: SearchSetup, alternative: Alternative, state: DeviceState) -> Iterable[int]:
     if setup.known is None:
         return range(len(setup.node_devices.offers))
     return lowest_first(

@@ -17,7 +17,7 @@ Vector = tuple[int, ...]
 Spend = Callable[[int], None]
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """One device of a counter group as demands see it.
 
     `consumption` is None where its counters are paid for already or where it has none. `serves` are
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 class CounterGroupKey:
     """Everything on which the table of a counter group depends."""
 
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
     remaining: Remaining | None
     caps: Vector
 
@@ -68,7 +68,7 @@ def served(key: CounterGroupKey, spend: Spend, limit: int) -> tuple[Vector, ...]
     return maximal(reached)
 
 
-def _servings(member: Member, vector: Vector, caps: Vector) -> list[Vector]:
+def _servings(member: GroupMember, vector: Vector, caps: Vector) -> list[Vector]:
     """Return the vectors after one more device served whom it can."""
     if member.room is None:
         return [

@@ -21,12 +21,18 @@ from typing import Final, NamedTuple
 from dralab.allocation.problem import Scalar
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.backtracking import Effort
-from dralab.allocation.search.counter_groups import CounterGroupKey, Member, Vector, folded, served
+from dralab.allocation.search.counter_groups import (
+    CounterGroupKey,
+    GroupMember,
+    Vector,
+    folded,
+    served,
+)
 from dralab.allocation.search.eligibility import DevicesByValue, SearchError, Values
 from dralab.allocation.search.matching import Shortfall, matched
 from dralab.allocation.search.node_devices import Consumption, DeviceState, Remaining, bits, mask_of
-from dralab.allocation.search.rules import Distinct, Match, Rule, Total
-from dralab.allocation.search.setup import Setup
+from dralab.allocation.search.rules import CapacityTotal, DistinctValues, MatchedValues, Rule
+from dralab.allocation.search.setup import SearchSetup
 from dralab.values.quantity import Number
 
 # Beyond these sizes the dynamic programme gives up, and the search looks for itself.
@@ -36,7 +42,7 @@ MOST_FAILURES: Final = 8
 MOST_STATES: Final = 20_000
 
 
-class Bound(NamedTuple):
+class ActiveConstraint(NamedTuple):
     """A rule of one claim that is in force."""
 
     claim: int
@@ -59,7 +65,7 @@ class OpenRequest:
 class Feasibility:
     """Answers for one search problem; what it works out about counter groups is kept."""
 
-    def __init__(self, setup: Setup, effort: Effort) -> None:
+    def __init__(self, setup: SearchSetup, effort: Effort) -> None:
         self.setup = setup
         self.node_devices = setup.node_devices
         self.eligibility = setup.eligibility
@@ -167,7 +173,7 @@ class Feasibility:
         demands: Sequence[OpenRequest],
         rest: int,
         state: DeviceState,
-        bound: Sequence[Bound],
+        bound: Sequence[ActiveConstraint],
         devices: int,
     ) -> bool | None:
         """Return whether `demands` and all requests from `rest` on can be met together.
@@ -183,7 +189,7 @@ class Feasibility:
         if alternatives[0].request == 0:
             devices = 0
             claim = alternatives[0].claim
-            bound = [*bound, *(Bound(claim, rule) for rule in self.setup.rules(claim))]
+            bound = [*bound, *(ActiveConstraint(claim, rule) for rule in self.setup.rules(claim))]
         if len(alternatives) > 1 and self.feasible(demands, state, bound) is False:
             return False
         limit = self.setup.claims[alternatives[0].claim].limit
@@ -204,7 +210,7 @@ class Feasibility:
         return answer
 
     def feasible(
-        self, demands: Sequence[OpenRequest], state: DeviceState, bound: Sequence[Bound]
+        self, demands: Sequence[OpenRequest], state: DeviceState, bound: Sequence[ActiveConstraint]
     ) -> bool | None:
         """Return whether demands can be met together, their alternatives being chosen."""
         self.effort.spend()
@@ -215,7 +221,9 @@ class Feasibility:
         if isinstance(self.matching(demands, state), Shortfall):
             return False
         open_rules = [
-            each for each in bound if isinstance(each.rule, Match) and self._is_open(each, demands)
+            each
+            for each in bound
+            if isinstance(each.rule, MatchedValues) and self._is_open(each, demands)
         ]
         found = self._bind(demands, state, open_rules, ())
         return None if found and not complete else found
@@ -242,7 +250,7 @@ class Feasibility:
     # --- rules
 
     def _restricted(
-        self, demands: Sequence[OpenRequest], state: DeviceState, bound: Sequence[Bound]
+        self, demands: Sequence[OpenRequest], state: DeviceState, bound: Sequence[ActiveConstraint]
     ) -> tuple[bool, list[OpenRequest]]:
         """Apply what rules already say; False where they ask for more than is checked below."""
         complete = True
@@ -255,24 +263,27 @@ class Feasibility:
                 complete = complete and each.rule.met
                 continue
             rule = each.rule
-            if isinstance(rule, Total):
+            if isinstance(rule, CapacityTotal):
                 least, most = self._reach(rule, [result[place] for place in covered])
                 if most < rule.constraint.amount:
                     result[covered[0]] = replace(result[covered[0]], mask=0)
                 complete = complete and least >= rule.constraint.amount
                 continue
-            if isinstance(rule, Distinct) and sum(result[place].need for place in covered) > 1:
+            if (
+                isinstance(rule, DistinctValues)
+                and sum(result[place].need for place in covered) > 1
+            ):
                 complete = False
             for place in covered:
                 demand = result[place]
                 mask = demand.mask & self._admitted(rule, demand.alternative)
                 result[place] = OpenRequest(demand.alternative, demand.need, mask)
-            if isinstance(rule, Distinct) and not self._enough(result, covered, rule):
+            if isinstance(rule, DistinctValues) and not self._enough(result, covered, rule):
                 # Nothing can be served: let the caller's count of devices see it.
                 result[covered[0]] = replace(result[covered[0]], mask=0)
         return complete and self._settled(result, state), result
 
-    def _reach(self, rule: Total, covered: Sequence[OpenRequest]) -> tuple[Number, Number]:
+    def _reach(self, rule: CapacityTotal, covered: Sequence[OpenRequest]) -> tuple[Number, Number]:
         """Return the least and the most that covered demands can bring a total to."""
         least = most = rule.reached or 0
         for demand in covered:
@@ -309,12 +320,12 @@ class Feasibility:
             apart |= mask_of(list(islice(bits(free), demand.need)))
         return True
 
-    def _admitted(self, rule: Match | Distinct, alternative: Alternative) -> int:
+    def _admitted(self, rule: MatchedValues | DistinctValues, alternative: Alternative) -> int:
         """Return the devices whose values a rule still admits, each by itself."""
         carried = self._carried(alternative, rule.constraint.name)
-        if isinstance(rule, Match) and rule.common is not None:
+        if isinstance(rule, MatchedValues) and rule.common is not None:
             return carried.with_any_of(rule.common)
-        if isinstance(rule, Distinct):
+        if isinstance(rule, DistinctValues):
             return carried.any & ~carried.with_any_of(rule.taken)
         return carried.any
 
@@ -337,7 +348,7 @@ class Feasibility:
         return found
 
     def _enough(
-        self, demands: Sequence[OpenRequest], covered: Sequence[int], rule: Distinct
+        self, demands: Sequence[OpenRequest], covered: Sequence[int], rule: DistinctValues
     ) -> bool:
         """Return whether covered demands find enough different values, matched one by one."""
         # By the whole set of a device's values: a relaxation that is exact for single values.
@@ -355,7 +366,7 @@ class Feasibility:
         needs = [demands[place].need for place in covered]
         return not isinstance(matched(needs, masks, {}, self.effort.spend), Shortfall)
 
-    def _is_open(self, each: Bound, demands: Sequence[OpenRequest]) -> bool:
+    def _is_open(self, each: ActiveConstraint, demands: Sequence[OpenRequest]) -> bool:
         """Return whether a match rule still has to decide between values."""
         covered = [demand for demand in demands if each.covers(demand.alternative)]
         if sum(demand.need for demand in covered) <= 1:
@@ -364,7 +375,7 @@ class Feasibility:
 
     def _choices(self, rule: Rule, covered: Sequence[OpenRequest]) -> dict[object, list[int]]:
         """Return per value that a match rule could settle on the devices left to each demand."""
-        common = rule.common if isinstance(rule, Match) else None
+        common = rule.common if isinstance(rule, MatchedValues) else None
         found: dict[object, list[int]] = {}
         for order, demand in enumerate(covered):
             for value, mask in self._carried(demand.alternative, rule.constraint.name).items():
@@ -377,7 +388,7 @@ class Feasibility:
         self,
         demands: Sequence[OpenRequest],
         state: DeviceState,
-        rules: Sequence[Bound],
+        rules: Sequence[ActiveConstraint],
         previous: tuple[object, int] | tuple[()],
     ) -> bool | None:
         """Bind open match rules to values, one after the other."""
@@ -423,7 +434,7 @@ class Feasibility:
         return answer
 
     def _interchangeable(
-        self, demands: Sequence[OpenRequest], rules: Sequence[Bound]
+        self, demands: Sequence[OpenRequest], rules: Sequence[ActiveConstraint]
     ) -> Callable[[object], object]:
         """Return what tells values from each other: of those that are alike one is enough.
 
@@ -577,7 +588,7 @@ class Feasibility:
 
     def _member(
         self, number: int, demands: Sequence[OpenRequest], unpaid: int, state: DeviceState
-    ) -> Member:
+    ) -> GroupMember:
         serves = tuple(kind for kind, demand in enumerate(demands) if demand.mask >> number & 1)
         consumption = self.node_devices.consumptions[number] if unpaid >> number & 1 else None
         # The unit is told apart by what it has left, not by its number.
@@ -585,12 +596,12 @@ class Feasibility:
             None if consumption is None else Consumption(0, consumption.amounts, consumption.groups)
         )
         if not self.node_devices.shareable >> number & 1:
-            return Member(consumption, serves)
+            return GroupMember(consumption, serves)
         room = self.node_devices.room(state, number)
         amounts = tuple(
             self.eligibility.amounts(demands[kind].alternative, number) or () for kind in serves
         )
-        return Member(consumption, serves, amounts, room)
+        return GroupMember(consumption, serves, amounts, room)
 
 
 def _merged(demands: Sequence[OpenRequest], shareable: int) -> list[OpenRequest]:

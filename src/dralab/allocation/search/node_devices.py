@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from dralab.allocation.pools import Offer, Pool, View
-from dralab.allocation.problem import Device, DeviceId, Features, InUse
+from dralab.allocation.pools import Offer, Pool, PoolView
+from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, InUse
 from dralab.values.quantity import Number
 
 # States of counter groups that one node remembers; beyond it they are forgotten.
@@ -77,7 +77,7 @@ class CounterGroup:
 class NodeDevices:
     """The devices that a node sees in usable pools."""
 
-    def __init__(self, view: View, features: Features) -> None:
+    def __init__(self, view: PoolView, features: AllocationFeatures) -> None:
         self.view = view
         self.features = features
         self.offers: Sequence[Offer] = view.offers()

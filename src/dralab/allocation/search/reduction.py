@@ -13,17 +13,17 @@ from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.backtracking import (
     BudgetError,
     Effort,
-    Position,
+    SearchPosition,
     first,
     onward,
     taken_by,
     walked,
 )
 from dralab.allocation.search.eligibility import SearchError, Values
-from dralab.allocation.search.feasibility import Bound, Feasibility
+from dralab.allocation.search.feasibility import ActiveConstraint, Feasibility
 from dralab.allocation.search.node_devices import DeviceState, lowest_first
-from dralab.allocation.search.rules import Match, agreed
-from dralab.allocation.search.setup import Picked, Setup
+from dralab.allocation.search.rules import MatchedValues, agreed
+from dralab.allocation.search.setup import PickedAlternative, SearchSetup
 
 # How long errors of selectors are looked for in Kubernetes' own order (see `solve`).
 REPLAY = 20_000
@@ -31,7 +31,7 @@ REPLAY = 20_000
 MOST_STRAYS = 3
 
 
-def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
+def solve(setup: SearchSetup, effort: Effort) -> tuple[PickedAlternative, ...] | None:
     """Return the first solution, None where there is none.
 
     SearchError where a selector has no answer for a device that Kubernetes would look at;
@@ -56,7 +56,9 @@ def solve(setup: Setup, effort: Effort) -> tuple[Picked, ...] | None:
 Cost = Callable[[DeviceState, DeviceState], float]
 
 
-def cheapest(setup: Setup, effort: Effort, cost: Cost) -> tuple[Picked, ...] | None:
+def cheapest(
+    setup: SearchSetup, effort: Effort, cost: Cost
+) -> tuple[PickedAlternative, ...] | None:
     """Return a solution that takes the cheapest possible device for every slot in turn.
 
     `cost` judges the state before and after a device is taken; among equals the first device in
@@ -68,8 +70,8 @@ def cheapest(setup: Setup, effort: Effort, cost: Cost) -> tuple[Picked, ...] | N
     return _Guided(setup, feasibility, effort, cost).request(0, _fresh(setup, 0, setup.start))
 
 
-def _fresh(setup: Setup, claim: int, state: DeviceState) -> Position:
-    return Position(state, setup.rules(claim), 0, 0)
+def _fresh(setup: SearchSetup, claim: int, state: DeviceState) -> SearchPosition:
+    return SearchPosition(state, setup.rules(claim), 0, 0)
 
 
 @dataclass(slots=True)
@@ -82,7 +84,7 @@ class _Step:
 
 
 class _Reduction:
-    def __init__(self, setup: Setup, feasibility: Feasibility, effort: Effort) -> None:
+    def __init__(self, setup: SearchSetup, feasibility: Feasibility, effort: Effort) -> None:
         self.setup = setup
         self.feasibility = feasibility
         self.effort = effort
@@ -90,7 +92,7 @@ class _Reduction:
         # How often going straight ahead led into another dead end.
         self.strays = 0
 
-    def request(self, at: int, position: Position) -> tuple[Picked, ...] | None:
+    def request(self, at: int, position: SearchPosition) -> tuple[PickedAlternative, ...] | None:
         """Serve the requests from `at` on."""
         setup = self.setup
         if at == len(setup.requests):
@@ -115,7 +117,7 @@ class _Reduction:
                 return found
         return None
 
-    def ask(self, step: _Step, position: Position) -> bool | None:
+    def ask(self, step: _Step, position: SearchPosition) -> bool | None:
         """Ask whether the rest of this request and all later ones can be met."""
         alternative = step.alternative
         need = self.setup.count(alternative) - len(step.devices)
@@ -127,17 +129,19 @@ class _Reduction:
             [demand],
             step.at + 1,
             position.state,
-            [Bound(alternative.claim, rule) for rule in position.rules],
+            [ActiveConstraint(alternative.claim, rule) for rule in position.rules],
             position.devices + need,
         )
 
-    def some(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
+    def some(self, step: _Step, position: SearchPosition) -> tuple[PickedAlternative, ...] | None:
         """Choose the rest of `count` devices, each later in the order than the one before."""
         alternative = step.alternative
         if len(step.devices) == alternative.count:
             rest = self.request(step.at + 1, position)
             return (
-                None if rest is None else (Picked(alternative, tuple(sorted(step.devices))), *rest)
+                None
+                if rest is None
+                else (PickedAlternative(alternative, tuple(sorted(step.devices))), *rest)
             )
         key = _key(step, position)
         if key in self.failed:
@@ -163,24 +167,24 @@ class _Reduction:
         return None
 
     def onward(
-        self, step: _Step, position: Position, *, answer: bool | None
-    ) -> tuple[Picked, ...] | None:
+        self, step: _Step, position: SearchPosition, *, answer: bool | None
+    ) -> tuple[PickedAlternative, ...] | None:
         """Try to go straight ahead from here: often one choice was the only obstacle."""
         if not answer or self.strays >= MOST_STRAYS:
             return None
-        begun = Picked(step.alternative, step.devices)
+        begun = PickedAlternative(step.alternative, step.devices)
         found = onward(self.setup, self.effort, step.at, begun, position)
         if found is None:
             self.strays += 1
             return None
         return tuple(found)
 
-    def candidates(self, step: _Step, position: Position) -> Iterable[int]:  # noqa: ARG002
+    def candidates(self, step: _Step, position: SearchPosition) -> Iterable[int]:  # noqa: ARG002
         """Return the devices to try next, in order: later ones than those of the request."""
         start = step.devices[-1] + 1 if step.devices else 0
         return lowest_first(self.feasibility.eligible[step.alternative] >> start << start)
 
-    def fixed(self, step: _Step, position: Position) -> tuple[Picked, ...] | None:
+    def fixed(self, step: _Step, position: SearchPosition) -> tuple[PickedAlternative, ...] | None:
         """Take all devices of a request, or none."""
         for number in self.setup.fixed[step.alternative]:
             self.effort.spend()
@@ -189,12 +193,12 @@ class _Reduction:
                 return None
             position = after
         rest = self.request(step.at + 1, position)
-        picked = Picked(step.alternative, self.setup.fixed[step.alternative])
+        picked = PickedAlternative(step.alternative, self.setup.fixed[step.alternative])
         return None if rest is None else (picked, *rest)
 
     def with_device(
-        self, alternative: Alternative, number: int, position: Position
-    ) -> Position | None:
+        self, alternative: Alternative, number: int, position: SearchPosition
+    ) -> SearchPosition | None:
         """Return the position once a device is taken, None where it may not be."""
         state = taken_by(self.setup, alternative, number, position)
         if state is None:
@@ -202,7 +206,7 @@ class _Reduction:
         rules = agreed(position.rules, self.setup.eligibility, alternative, number)
         if rules is None:
             return None
-        return Position(state, rules, position.mine | 1 << number, position.devices + 1)
+        return SearchPosition(state, rules, position.mine | 1 << number, position.devices + 1)
 
     def likeness(self, number: int, state: DeviceState) -> object:
         """Return what tells a device from others for this pod: equals can stand in for each other.
@@ -222,14 +226,14 @@ class _Hopeless:
     one GPU need not be told no for every partition of every GPU that is too full.
     """
 
-    def __init__(self, reduction: _Reduction, step: _Step, position: Position) -> None:
+    def __init__(self, reduction: _Reduction, step: _Step, position: SearchPosition) -> None:
         self.reduction = reduction
         self.step = step
         self.position = position
         self.open = [
             (place, rule)
             for place, rule in enumerate(position.rules)
-            if isinstance(rule, Match)
+            if isinstance(rule, MatchedValues)
             and rule.common is None
             and rule.constraint.covers(step.alternative.name)
         ]
@@ -253,7 +257,7 @@ class _Hopeless:
             bound = replace(self.position, rules=tuple(rules))
             self.answers[place, values] = self.reduction.ask(self.step, bound) is False
 
-    def _values(self, rule: Match, number: int) -> Values:
+    def _values(self, rule: MatchedValues, number: int) -> Values:
         found = self.reduction.setup.eligibility.values(
             self.step.alternative, number, rule.constraint.name
         )
@@ -263,13 +267,15 @@ class _Hopeless:
 class _Guided(_Reduction):
     """Tries devices by their cost; a request's devices may come in any order."""
 
-    def __init__(self, setup: Setup, feasibility: Feasibility, effort: Effort, cost: Cost) -> None:
+    def __init__(
+        self, setup: SearchSetup, feasibility: Feasibility, effort: Effort, cost: Cost
+    ) -> None:
         super().__init__(setup, feasibility, effort)
         self.cost = cost
         # Straight ahead is Kubernetes' way, not the cheapest.
         self.strays = MOST_STRAYS
 
-    def candidates(self, step: _Step, position: Position) -> Iterable[int]:
+    def candidates(self, step: _Step, position: SearchPosition) -> Iterable[int]:
         """Return the devices to try next, the cheapest first; of equals only the first."""
         ranked: list[tuple[float, int]] = []
         seen: set[object] = set()
@@ -305,7 +311,7 @@ class _Guided(_Reduction):
         return [number for _, number in ranked]
 
 
-def _key(step: _Step, position: Position) -> object:
+def _key(step: _Step, position: SearchPosition) -> object:
     """Return all that the outcome of the rest depends on."""
     state = position.state
     return (

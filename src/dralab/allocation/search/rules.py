@@ -11,7 +11,7 @@ from dralab.values.quantity import Number
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class MatchedValues:
     """All devices have one value in common: the intersection of their sets of values."""
 
     constraint: Constraint
@@ -33,7 +33,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class DistinctValues:
     """No two devices share a value."""
 
     constraint: Constraint
@@ -53,7 +53,7 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class CapacityTotal:
     """The devices add up to an amount: earlier generations of the device API ask so.
 
     `reached` is None while none of the alternatives that the rule covers has a device: an amount
@@ -78,7 +78,7 @@ class Total:
         return offered.value if offered else 0
 
 
-Rule = Match | Distinct | Total
+Rule = MatchedValues | DistinctValues | CapacityTotal
 Rules = tuple[Rule, ...]
 
 
@@ -90,11 +90,11 @@ def rules_of(constraints: tuple[Constraint, ...]) -> Rules:
 def _rules(constraints: tuple[Constraint, ...]) -> Iterator[Rule]:
     for constraint in constraints:
         if constraint.kind == "match":
-            yield Match(constraint)
+            yield MatchedValues(constraint)
         elif constraint.kind == "distinct":
-            yield Distinct(constraint)
+            yield DistinctValues(constraint)
         elif constraint.kind == "total":
-            yield Total(constraint)
+            yield CapacityTotal(constraint)
 
 
 def agreed(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dralab.allocation.problem import Claim, DeviceClass, Features, InUse
+from dralab.allocation.problem import AllocationFeatures, Claim, DeviceClass, InUse
 from dralab.allocation.search.alternatives import (
     Alternative,
     RefusedError,
@@ -18,7 +18,7 @@ from dralab.allocation.search.rules import Rules, rules_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picked:
+class PickedAlternative:
     """The chosen alternative of one request, and its devices by number, in order."""
 
     alternative: Alternative
@@ -26,7 +26,7 @@ class Picked:
 
 
 @dataclass(frozen=True, eq=False)
-class Setup:
+class SearchSetup:
     """A search problem on one node.
 
     `alternatives` is [claim][request][alternative]; `fixed` are the devices of each alternative
@@ -69,9 +69,9 @@ def prepare(
     node_devices: NodeDevices,
     claims: Sequence[Claim],
     classes: Mapping[str, DeviceClass],
-    features: Features,
+    features: AllocationFeatures,
     in_use: InUse,
-) -> Setup:
+) -> SearchSetup:
     """Check the claims and collect what is fixed; RefusedError or SearchError stop the pod."""
     eligibility = Eligibility(node_devices)
     start = node_devices.state(in_use)
@@ -84,11 +84,11 @@ def prepare(
         return alternative.count
 
     alternatives = _checked(claims, classes, features, count)
-    return Setup(node_devices, eligibility, start, claims, alternatives, fixed)
+    return SearchSetup(node_devices, eligibility, start, claims, alternatives, fixed)
 
 
 def prepare_alternatives(
-    claims: Sequence[Claim], classes: Mapping[str, DeviceClass], features: Features
+    claims: Sequence[Claim], classes: Mapping[str, DeviceClass], features: AllocationFeatures
 ) -> Sequence[Sequence[Sequence[Alternative]]]:
     """Check the claims apart from any node: requests for all devices count nothing yet."""
     return _checked(claims, classes, features, lambda alternative: alternative.count)
@@ -120,7 +120,7 @@ def fixed_devices(
 def _checked(
     claims: Sequence[Claim],
     classes: Mapping[str, DeviceClass],
-    features: Features,
+    features: AllocationFeatures,
     count: Callable[[Alternative], int],
 ) -> Sequence[Sequence[Sequence[Alternative]]]:
     everything: list[list[list[Alternative]]] = []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.placements import Placement
+from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.policy.policies import POLICIES
 from dralab.simulation.engines import gpu_claims
 from dralab.simulation.engines.gpu.cluster import GpuCluster
@@ -52,7 +52,7 @@ class FleetChooser:
             claim = self._claims[request] = gpu_claims.claim_of("pod", request, shared=self.shared)
         candidates = int.from_bytes(np.packbits(able, bitorder="little").tobytes(), "little")
         found = self.fleet.allocate([claim], candidates, self.policy)
-        if not isinstance(found, Placement):
+        if not isinstance(found, DevicePlacement):
             return None
         node = self.number[found.node]
         results = found.allocations[0]["devices"]["results"]
