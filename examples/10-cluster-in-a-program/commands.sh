@@ -1,2 +1,2 @@
-# A Kubernetes API server in a Python program: nothing to install besides dralab, nothing to start.
+# A Kubernetes API server in a Python program; needs only dralab.
 python example.py

@@ -1,4 +1,4 @@
-"""A server in this process: one client without HTTP, one with, and a watch."""
+"""A server in this process, a client without HTTP, one with HTTP, and a watch."""
 
 import json
 import urllib.request
@@ -18,13 +18,13 @@ with Cluster(seed=1) as cluster:
     )
     client.patch(CONFIGMAPS, "colours", {"data": {"grass": "green"}}, "default")
 
-    # Somebody who has not seen the patch cannot overwrite it.
+    # A client that has not seen the patch cannot overwrite it.
     try:
         client.update(CONFIGMAPS, {**made, "data": {"sky": "grey"}})
     except ApiError as error:
         print(error.code, error.reason, "-", error.message)
 
-    # Everybody else speaks HTTP, in any language, by cluster.kubeconfig or cluster.url.
+    # Other clients use HTTP, in any language, with cluster.kubeconfig or cluster.url.
     url = f"{cluster.url}/api/v1/namespaces/default/configmaps/colours"
     with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own server
         print(json.load(answer)["data"])

@@ -1,2 +1,2 @@
-# Server, scheduler and controllers on a simulated clock: a day passes in a moment.
+# Server, scheduler and controllers on a simulated clock: a day takes about a second.
 python example.py

@@ -1,4 +1,4 @@
-"""Two nodes, six GPUs and a queue of pods: what a day on a cluster looks like, in a second."""
+"""Two nodes, six GPUs and a queue of pods: a day on a cluster, simulated in a second."""
 
 from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import rfc3339
@@ -48,7 +48,7 @@ def show(what):
 
 show("eight pods, six GPUs:")
 
-# The first two are done; their GPUs go to those who waited.
+# The first two pods are done; waiting pods get their GPUs.
 for name in ("train-0", "train-1"):
     pod = client.get(PODS, name, "default")
     status = {**pod["status"], "phase": "Succeeded"}

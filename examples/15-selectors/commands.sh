@@ -1,2 +1,2 @@
-# Try selectors on devices, and write down what they should say and cost.
+# Try selectors on devices, and check their expected results and costs.
 dralab conformance cel --verbose cases.json

@@ -1,3 +1,3 @@
-# Write down requests with the answers they should get, and replay them on a fresh server.
-# The last one expects too much, so the command ends with code 1.
+# Record requests with their expected responses, and replay them against a new server.
+# The last expectation is wrong on purpose, so the command exits with code 1.
 dralab conformance apiserver --verbose cases.json || true

@@ -1,2 +1,2 @@
-# Which pod gets which devices on which node? Files are enough: no cluster, no server.
+# Which pod gets which devices on which node? Works on files, without cluster or server.
 dralab allocate -f cluster.yaml -f pods.yaml

@@ -1,2 +1,2 @@
-# A fleet in a program: loaded once, then changed claim by claim.
+# A fleet in a program: loaded once, then updated claim by claim.
 python example.py

@@ -1,4 +1,4 @@
-"""A fleet that is loaded once: allocate, ask what if, choose by a policy of one's own."""
+"""A fleet that is loaded once: allocate, answer what-if questions, use a custom policy."""
 
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.placements import DevicePlacement
@@ -31,7 +31,7 @@ def claim(name: str, count: int) -> dict:
 
 
 class LeaveWholeHalves:
-    """A policy: breaking into a half is worse than finishing one that is broken."""
+    """A policy: starting on an unused half costs more than filling a used one."""
 
     def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:
         return after.free % 2 - before.free % 2

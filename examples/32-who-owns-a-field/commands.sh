@@ -1,2 +1,2 @@
-# Two people apply to one object; the server knows who owns what.
+# Two users apply to one object; the server tracks who owns which field.
 python example.py

@@ -1,4 +1,4 @@
-"""Two people apply to one object; the server knows who owns what."""
+"""Two users apply to one object; the server tracks who owns which field."""
 
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster

@@ -1,4 +1,4 @@
-# A scheduler of one's own, beside a built-in one, on the same week of work.
+# A custom scheduler and a built-in one on the same week of work.
 for scheduler in bestfit together.py:KeepTogether; do
   echo "$scheduler"
   dralab simulate run week.yaml --scheduler $scheduler -o table |

@@ -1,9 +1,9 @@
-"""Keeps whole nodes free for pods that need one: everything small moves together."""
+"""Keeps whole nodes free for pods that need one, by packing small pods together."""
 
 
 class KeepTogether:
     def prefer(self, pod, node):
-        """Return how good a node is (more is better), or None where the pod must not go."""
+        """Return a node's score (more is better), or None if the pod must not run there."""
         if pod.gpus == 0:
             return -len(node.gpus)  # nodes without GPUs first
         if pod.gpu_milli < 1000:

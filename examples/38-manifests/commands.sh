@@ -1,4 +1,4 @@
-# Plain manifests with times in annotations: what would this cluster do with them?
+# Simulate plain manifests with times in annotations.
 out=$(mktemp -d)
 dralab simulate run scenario.yaml --report "$out" -o table | grep -E 'makespan|wait_max|never|refused'
 cut -d, -f1,3,4,6,7,14,16 "$out/tasks.csv"

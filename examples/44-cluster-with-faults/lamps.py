@@ -1,4 +1,4 @@
-"""A driver of one's own, the same as it would run live."""
+"""A custom driver; the same class also runs live."""
 
 from dralab.drivers.driver import Driver
 

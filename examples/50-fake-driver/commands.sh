@@ -1,6 +1,6 @@
-# What the fake driver gives to each container. With a cluster to look at instead:
+# The devices of each container with the fake driver. To use a live cluster instead:
 #   dralab up --empty --data :memory: --profile v1,classic --driver fake --kubeconfig lab.kubeconfig
 #   kubectl --kubeconfig lab.kubeconfig apply -f fake-test1.yaml
 #   kubectl --kubeconfig lab.kubeconfig logs -n test1 pod0 | grep FAKE_DEVICE
-# The seventh, whose devices the scheduler chooses, is in ../53-fake-driver-structured.
+# Demo 7, in which the scheduler chooses the devices, is in ../53-fake-driver-structured.
 python example.py

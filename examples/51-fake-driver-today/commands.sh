@@ -1,4 +1,4 @@
-# What the fake driver gives to each container. With a cluster to look at instead:
+# The devices of each container with the fake driver. To use a live cluster instead:
 #   dralab up --empty --data :memory: --driver fake --kubeconfig lab.kubeconfig
 #   kubectl --kubeconfig lab.kubeconfig apply -f fake-test1.yaml
 #   kubectl --kubeconfig lab.kubeconfig logs -n test1 pod0 | grep FAKE_DEVICE

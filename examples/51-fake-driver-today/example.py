@@ -1,4 +1,4 @@
-"""The fake driver's demonstrations on one node, in simulated time: which container sees what."""
+"""The fake driver's demos on one node, in simulated time: the devices of each container."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-# Demonstration 7: devices that the scheduler itself chooses. With a cluster to look at instead:
+# Demo 7: the scheduler itself chooses the devices. To use a live cluster instead:
 #   dralab up --empty --data :memory: --profile v1,classic --driver fake --kubeconfig lab.kubeconfig
 #   kubectl --kubeconfig lab.kubeconfig apply -f fake-test7.yaml
 #   kubectl --kubeconfig lab.kubeconfig get resourceclaimparameters -n test7 -o yaml

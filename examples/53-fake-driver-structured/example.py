@@ -1,4 +1,4 @@
-"""The structured flavour: the node's name decides its model, and the model decides the node."""
+"""Structured parameters: a node's name sets its model, and a claim selects it by model."""
 
 import re
 from pathlib import Path

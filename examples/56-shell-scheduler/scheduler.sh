@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A scheduler of kubectl and curl: it lists, draws a node at random, binds, and sleeps. These are
-# the calls of bashScheduler, whichever way it asks: with SERVER, or by way of the kubeconfig.
+# A scheduler with kubectl and curl: it lists, picks a random node, binds, and sleeps. These are
+# the calls of bashScheduler, both with SERVER and with the kubeconfig.
 SERVER=${SERVER:-localhost:8001}
 SCHEDULER=${SCHEDULER:-bashScheduler}
 PERIOD=${PERIOD:-6}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run a program that finds its token only where a pod would: in-cluster.sh FOLDER PROGRAM...
-# It sees a /run of its own (Linux, user namespaces); /var/run leads there.
+# Run a program that reads its token only from a pod's path: in-cluster.sh FOLDER PROGRAM...
+# It gets a private /run (Linux, user namespaces); /var/run points there.
 folder=$(realpath "$1")
 shift
 exec unshare --map-root-user --mount bash -c '

@@ -1,4 +1,4 @@
-"""A scheduler made for the inside of a cluster: HTTPS, the CA and the token of a service account.
+"""A scheduler that expects to run inside a cluster: HTTPS, CA and token of a service account.
 
 A coin is tossed for each node; a pod that loses every toss is never looked at again.
 """
