@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
 from dralab.apiserver.authentication.chain import Authentication
+from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.settings import AuthenticationSettings
 from dralab.apiserver.authorization.modes import authorizer_of
 from dralab.apiserver.http.application import Application
@@ -63,6 +64,12 @@ class ApiServer:
         if "RBAC" in authorization:
             bootstrap.reconcile(self.resources)
         self.resources.context.authorizer = authorizer_of(authorization, store)
+        if settings.anonymous and self.resources.context.authorizer is None:
+            raise UnusableSetting(
+                "--anonymous-auth",
+                "needs an authorization mode such as RBAC: without one, whoever reaches the server "
+                "could do everything",
+            )
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(
@@ -70,6 +77,8 @@ class ApiServer:
             authentication=Authentication(
                 tokens=settings.tokens,
                 certificates=settings.certificates,
+                proxies=settings.proxies,
+                anonymous=settings.anonymous,
                 service_accounts=self.resources.context.issuer,
                 audiences=self.resources.context.issuer.audiences,
             ),

@@ -77,9 +77,45 @@ OPTIONS: Final = [
         default="",
         help="The names of the server in tokens.  [default: the issuers]",
     ),
+    click.option(
+        "--anonymous-auth",
+        type=bool,
+        metavar="true|false",
+        default=False,
+        show_default="false",
+        help="Let requests without a credential be system:anonymous, which may do what roles say.",
+    ),
+    click.option(
+        "--requestheader-client-ca-file",
+        type=FILE,
+        metavar="FILE",
+        help="Authorities (PEM) of proxies in front of the server, which name users in headers.",
+    ),
+    *(
+        click.option(f"--requestheader-{name}", metavar=f"{word}[,{word}]", default="", help=text)
+        for name, word, text in (
+            ("allowed-names", "NAME", "The common names of these proxies.  [default: all]"),
+            ("username-headers", "HEADER", "The headers with the user, such as X-Remote-User."),
+            ("uid-headers", "HEADER", "The headers with the user's UID."),
+            ("group-headers", "HEADER", "The headers with groups, such as X-Remote-Group."),
+            (
+                "extra-headers-prefix",
+                "PREFIX",
+                "How headers with extra fields of the user begin, such as X-Remote-Extra-.",
+            ),
+        )
+    ),
 ]
 # What the options say that are not given.
-UNSET: Final = ((), "", None, NO_LIMIT, True)
+UNSET: Final = ((), "", None, NO_LIMIT, True, False)
+LISTS: Final = (
+    "api_audiences",
+    "requestheader_allowed_names",
+    "requestheader_username_headers",
+    "requestheader_uid_headers",
+    "requestheader_group_headers",
+    "requestheader_extra_headers_prefix",
+)
 
 
 def authentication_options(command: Command) -> Command:
@@ -94,10 +130,11 @@ def flags_of(options: Mapping[str, Any]) -> "AuthenticationFlags":
     from dralab.apiserver.authentication.settings import AuthenticationFlags
 
     given = dict(options)
-    longest, names = given.pop(LONGEST), given.pop("api_audiences")
+    longest = given.pop(LONGEST)
+    for name in LISTS:
+        given[name] = [part.strip() for part in given[name].split(",") if part.strip()]
     return AuthenticationFlags(
         **given,
-        api_audiences=[name.strip() for name in names.split(",") if name.strip()],
         service_account_max_token_expiration=duration_of(longest, flag_of(LONGEST))
         if longest != NO_LIMIT
         else 0,

@@ -81,6 +81,28 @@ def test_a_websocket_is_of_whom_the_certificate_names(cluster, authority, tmp_pa
     assert (status, answer["message"]) == (404, 'pods "absent" not found')
 
 
+def test_headers_that_come_twice_are_all_read(cluster):
+    context = ssl.create_default_context(cadata=cluster.ca)
+    connection = HTTPSConnection(urlsplit(cluster.url).netloc, context=context, timeout=10)
+    try:
+        connection.putrequest("POST", REVIEW)
+        for name, value in (
+            ("Authorization", "Bearer t0ken"),
+            ("Authorization", "Bearer nope"),
+            ("Impersonate-User", "bob"),
+            ("Impersonate-Group", "a"),
+            ("Impersonate-Group", "b"),
+            ("Content-Length", "2"),
+            ("Content-Type", "application/json"),
+        ):
+            connection.putheader(name, value)
+        connection.endheaders(b"{}")
+        found = json.loads(connection.getresponse().read())["status"]["userInfo"]
+    finally:
+        connection.close()
+    assert (found["username"], found["groups"]) == ("bob", ["a", "b", "system:authenticated"])
+
+
 def test_a_certificate_of_a_stranger_ends_the_connection(cluster, tmp_path):
     stranger = Authority(now=NOW)
     (tmp_path / "x.pem").write_bytes(pem_pair(*stranger.issue("admin", ["system:masters"])))

@@ -8,6 +8,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.authentication.certificates import ClientCertificates
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.users import User
 from dralab.kernel.clock import SECOND, ManualClock
 
@@ -33,9 +34,13 @@ def chain(authority, clock):
     )
 
 
+def head(certificate=b"", **headers):
+    return HttpRequest(method="GET", path="/", headers=headers, certificate=certificate)
+
+
 def name_of(chain, certificate=b"", **headers):
     try:
-        return chain.user_of(headers, certificate).name
+        return chain.user_of(head(certificate, **headers)).name
     except ApiError as error:
         return error.code
 
@@ -62,7 +67,7 @@ def test_a_bearer_token_is_read_as_a_real_server_reads_it(chain, header, who):
 
 def test_a_refusal_says_no_more_than_that_it_is_one(chain):
     with pytest.raises(ApiError) as caught:
-        chain.user_of({"authorization": "Bearer nope"})
+        chain.user_of(head(authorization="Bearer nope"))
     assert caught.value.status() == {
         "kind": "Status",
         "apiVersion": "v1",
@@ -75,7 +80,7 @@ def test_a_refusal_says_no_more_than_that_it_is_one(chain):
 
 
 def test_everybody_who_is_known_is_authenticated(chain):
-    user = chain.user_of({"authorization": "Bearer t0ken"})
+    user = chain.user_of(head(authorization="Bearer t0ken"))
     assert user.groups == ("team-a", "system:authenticated")
 
 
@@ -89,7 +94,7 @@ def test_a_websocket_of_a_page_names_its_token_among_the_protocols(chain):
 
 def test_a_certificate_names_user_groups_and_uid(chain, authority):
     certificate = der(authority.issue("alice", ["devs", "ops"], uid="u-1")[0])
-    user = chain.user_of({}, certificate)
+    user = chain.user_of(head(certificate))
     assert (user.name, user.uid) == ("alice", "u-1")
     assert user.groups == ("devs", "ops", "system:authenticated")
     (credential,) = user.extra["authentication.kubernetes.io/credential-id"]
@@ -122,12 +127,12 @@ def test_a_certificate_ends_while_its_connection_lasts(chain, authority, clock):
 
 
 def test_without_tokens_everybody_is_the_administrator():
-    assert Authentication().user_of({}).name == "admin"
-    assert Authentication().user_of({"authorization": "Bearer whatever"}).name == "admin"
+    assert name_of(Authentication()) == "admin"
+    assert name_of(Authentication(), authorization="Bearer whatever") == "admin"
 
 
 def test_anonymous_is_who_shows_nothing_never_who_shows_something_bad():
     chain = Authentication(tokens=[TokenTable({"t0ken": JANE})], anonymous=True)
-    user = chain.user_of({})
+    user = chain.user_of(head())
     assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
     assert name_of(chain, authorization="Bearer nope") == 401

@@ -16,6 +16,7 @@ from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.service_accounts import ServiceAccountSettings
 from dralab.apiserver.authentication.settings import AuthenticationFlags, settings_of
 from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.resources.assembly import new_resources
 from dralab.apiserver.resources.options import DeleteOptions
 from dralab.apiserver.storage import MemoryStore
@@ -83,7 +84,8 @@ class Lab:
         return self.request(**spec)["status"]["token"]
 
     def user(self, token):
-        return self.chain.user_of({"authorization": f"Bearer {token}"})
+        headers = {"authorization": f"Bearer {token}"}
+        return self.chain.user_of(HttpRequest(method="GET", path="/", headers=headers))
 
     def refusal(self, token, audiences=()):
         """Return what TokenReview says against a token."""

@@ -29,7 +29,7 @@ class ClientCertificates:
     """
 
     def __init__(self, authorities: Sequence[bytes], clock: Clock) -> None:
-        self._given = tuple(authorities)
+        self.authorities = tuple(authorities)
         self._clock = clock
         self._parsed: list[x509.Certificate] | None = None
         # The user, and from when until when (seconds since the epoch).
@@ -55,7 +55,7 @@ class ClientCertificates:
 
         try:
             found = x509.load_der_x509_certificate(certificate)
-            if not any(_is_issued(found, each) for each in self._authorities()):
+            if not any(_is_issued(found, each) for each in self._loaded()):
                 raise Rejected("x509: certificate signed by unknown authority")
             purposes = [
                 purpose
@@ -85,11 +85,11 @@ class ClientCertificates:
             )
         return user, begins.timestamp(), ends.timestamp()
 
-    def _authorities(self) -> "list[x509.Certificate]":
+    def _loaded(self) -> "list[x509.Certificate]":
         if self._parsed is None:
             from cryptography import x509
 
-            self._parsed = [x509.load_der_x509_certificate(each) for each in self._given]
+            self._parsed = [x509.load_der_x509_certificate(each) for each in self.authorities]
         return self._parsed
 
 

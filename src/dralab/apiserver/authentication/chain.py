@@ -1,8 +1,8 @@
 """The chain of authenticators: which one knows the sender of a request.
 
-In the order of a real server: the client certificate, then the bearer token, which may be one of a
-table, of a service account or of an OpenID provider. A credential that is not good counts only
-where no other is.
+In the order of a real server: the headers of a proxy, the client certificate, then the bearer
+token, which may be one of a table, of a service account or of an OpenID provider. A credential
+that is not good counts only where no other is.
 Sources: k8s.io/kubernetes `pkg/kubeapiserver/authenticator`, k8s.io/apiserver
 `authentication/request/{union,bearertoken,websocket}`.
 """
@@ -17,6 +17,8 @@ from typing import Final, Protocol
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.certificates import ClientCertificates
 from dralab.apiserver.authentication.errors import Rejected
+from dralab.apiserver.authentication.front_proxies import FrontProxies
+from dralab.apiserver.authentication.heads import Head
 from dralab.apiserver.users import ADMIN, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 
 logger = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class Authentication:
 
     >>> from dralab.apiserver.authentication.tokens import TokenTable
     >>> chain = Authentication(tokens=[TokenTable({"t0ken": User(name="jane", groups=())})])
-    >>> chain.user_of({"authorization": "Bearer t0ken"}).groups
+    >>> chain.known("t0ken", ()).user.groups
     ('system:authenticated',)
     """
 
@@ -63,28 +65,24 @@ class Authentication:
         *,
         tokens: Sequence[TokenAuthenticator] = (),
         certificates: ClientCertificates | None = None,
+        proxies: FrontProxies | None = None,
         service_accounts: TokenAuthenticator | None = None,
         audiences: Sequence[str] = (),
         anonymous: bool = False,
     ) -> None:
         self.is_open = not tokens and certificates is None
         self.certificates = certificates
+        self.proxies = proxies
         self.audiences = tuple(audiences)
         self.anonymous = anonymous
         self._tokens = [*tokens, *([service_accounts] if service_accounts else [])]
 
-    def user_of(self, headers: Mapping[str, str], certificate: bytes = b"") -> User:
-        """Return who sends a request with these headers, and this certificate (DER) of TLS.
-
-        ApiError Unauthorized.
-        """
+    def user_of(self, head: Head) -> User:
+        """Return who sends a request. ApiError Unauthorized."""
         problems: list[str] = []
-        if certificate and self.certificates is not None:
-            try:
-                if (user := self.certificates.user_of(certificate)) is not None:
-                    return authenticated(user)
-            except Rejected as error:
-                problems.append(error.why)
+        if head.certificate and (user := self._certified(head, problems)) is not None:
+            return authenticated(user)
+        headers = head.headers
         token = bearer(headers.get("authorization", "")) or _offered(headers)
         if token:
             try:
@@ -102,6 +100,21 @@ class Authentication:
         elif self.anonymous:
             return ANONYMOUS
         raise unauthorized()
+
+    def _certified(self, head: Head, problems: list[str]) -> User | None:
+        """Return whom the certificate of a request, or of its proxy, names; add what is wrong."""
+        if self.proxies is not None:
+            try:
+                if (user := self.proxies.user_of(head)) is not None:
+                    return user
+            except Rejected as error:
+                problems.append(error.why)
+        if self.certificates is not None:
+            try:
+                return self.certificates.user_of(head.certificate)
+            except Rejected as error:
+                problems.append(error.why)
+        return None
 
     def known(self, token: str, audiences: Sequence[str]) -> Known | None:
         """Return whose a token is, and for which of `audiences`; None where nobody knows it.
@@ -157,14 +170,14 @@ def bearer(header: str) -> str:
     return token.partition(" ")[0] if scheme.lower() == "bearer" else ""
 
 
-def is_added_by_browsers(headers: Mapping[str, str], certificate: bytes) -> bool:
+def is_added_by_browsers(head: Head) -> bool:
     """Return whether a request of a web page could have the credential that this one has.
 
     A page cannot add a token that it does not know; a browser adds a certificate by itself.
     """
-    if bearer(headers.get("authorization", "")):
+    if bearer(head.headers.get("authorization", "")):
         return False
-    return bool(certificate) or not _offered(headers)
+    return bool(head.certificate) or not _offered(head.headers)
 
 
 def _offered(headers: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from dralab.apiserver.authentication.certificates import ClientCertificates, read_authorities
 from dralab.apiserver.authentication.chain import TokenAuthenticator
 from dralab.apiserver.authentication.errors import UnusableSetting
+from dralab.apiserver.authentication.front_proxies import FrontProxies
 from dralab.apiserver.authentication.keys import read_private_key, read_public_keys
 from dralab.apiserver.authentication.service_accounts import (
     ISSUER,
@@ -39,6 +40,13 @@ class AuthenticationFlags:
     service_account_extend_token_expiration: bool = True
     service_account_max_token_expiration: int = 0  # nanoseconds; 0 for no limit
     api_audiences: Sequence[str] = ()
+    anonymous_auth: bool = False
+    requestheader_client_ca_file: Path | None = None
+    requestheader_allowed_names: Sequence[str] = ()
+    requestheader_username_headers: Sequence[str] = ()
+    requestheader_uid_headers: Sequence[str] = ()
+    requestheader_group_headers: Sequence[str] = ()
+    requestheader_extra_headers_prefix: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +58,8 @@ class AuthenticationSettings:
 
     tokens: Sequence[TokenAuthenticator] = ()
     certificates: ClientCertificates | None = None
+    proxies: FrontProxies | None = None
+    anonymous: bool = False
     client_authorities: Sequence[bytes] = ()
     service_accounts: ServiceAccountSettings = STANDARD
 
@@ -76,11 +86,51 @@ def settings_of(
         authorities.append(ssl.PEM_cert_to_DER_cert(own_ca.read_text("ascii")))
     if flags.client_ca_file is not None:
         authorities += read_authorities(flags.client_ca_file, "--client-ca-file")
+    proxies = _proxies(flags, clock, authorities)
+    trusted = list(proxies.certificates.authorities) if proxies is not None else []
     return AuthenticationSettings(
         tokens=tokens,
         certificates=ClientCertificates(authorities, clock) if authorities else None,
-        client_authorities=authorities,
+        proxies=proxies,
+        anonymous=flags.anonymous_auth,
+        client_authorities=authorities + trusted,
         service_accounts=_service_accounts(flags, own_key),
+    )
+
+
+def _proxies(
+    flags: AuthenticationFlags, clock: Clock, authorities: Sequence[bytes]
+) -> FrontProxies | None:
+    file, flag = flags.requestheader_client_ca_file, "--requestheader-client-ca-file"
+    if file is None:
+        for name, value in (
+            ("--requestheader-allowed-names", flags.requestheader_allowed_names),
+            ("--requestheader-username-headers", flags.requestheader_username_headers),
+            ("--requestheader-group-headers", flags.requestheader_group_headers),
+        ):
+            if value:
+                raise UnusableSetting(name, f"needs {flag}, which says whom to believe")
+        return None
+    if not flags.requestheader_username_headers:
+        raise UnusableSetting(flag, "needs --requestheader-username-headers, such as X-Remote-User")
+    own = read_authorities(file, flag)
+    if not flags.requestheader_allowed_names and set(own) & set(authorities):
+        raise UnusableSetting(
+            flag,
+            f"{file} signs certificates of users as well, each of whom could name any other: "
+            "--requestheader-allowed-names is needed",
+        )
+
+    def lower(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name.lower() for name in names)
+
+    return FrontProxies(
+        certificates=ClientCertificates(own, clock),
+        names=tuple(flags.requestheader_allowed_names),
+        user_headers=lower(flags.requestheader_username_headers),
+        uid_headers=lower(flags.requestheader_uid_headers),
+        group_headers=lower(flags.requestheader_group_headers),
+        extra_prefixes=lower(flags.requestheader_extra_headers_prefix),
     )
 
 

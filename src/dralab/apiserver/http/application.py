@@ -15,6 +15,7 @@ import orjson
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
+from dralab.apiserver.authentication import impersonation
 from dralab.apiserver.authentication.chain import Authentication, is_added_by_browsers
 from dralab.apiserver.http import access, bodies, negotiation, routing
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
@@ -131,9 +132,7 @@ class Application:
         if self.authentication.is_open:
             self.guard.check(request)
         request.user = self._user(request)
-        if not self.authentication.is_open and is_added_by_browsers(
-            request.headers, request.certificate
-        ):
+        if not self.authentication.is_open and is_added_by_browsers(request):
             # Which name is the server's the browser knows by the server's certificate.
             self.guard.check_page(request)
 
@@ -200,7 +199,11 @@ class Application:
         return None
 
     def _user(self, request: HttpRequest) -> User:
-        return self.authentication.user_of(request.headers, request.certificate)
+        user = self.authentication.user_of(request)
+        if impersonation.is_wanted(request):
+            request.impersonator = user
+            return impersonation.impersonated(request, user, self.resources.context.authorizer)
+        return user
 
     def _answer(self, request: HttpRequest, user: User) -> Answer:
         context = self.resources.context

@@ -114,8 +114,8 @@ class AsgiBase(ABC):
             await send({"type": "lifespan.startup.complete"})
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
-        headers = _headers(scope)
-        request = _request(scope, headers)
+        request = _request(scope)
+        headers = request.headers
         try:
             self.admit(request)
         except ApiError as error:
@@ -160,7 +160,7 @@ class AsgiBase(ABC):
             logger.exception("%s %s failed", request.method, request.path)
             return failed()
 
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | HttpResponse:
+    async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes | HttpResponse:
         limit = self.limits.body
         if self._too_long(headers):
             return _too_large(limit)
@@ -241,10 +241,10 @@ class AsgiBase(ABC):
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
         # The headers of the handshake are not in the scope.
-        headers = {**_headers(scope), "upgrade": "websocket"}
+        request = _request(scope, method="GET")
+        request.headers = {**request.headers, "upgrade": "websocket"}
         if scope["subprotocols"]:
-            headers["sec-websocket-protocol"] = ", ".join(scope["subprotocols"])
-        request = _request(scope, headers, method="GET")
+            request.headers["sec-websocket-protocol"] = ", ".join(scope["subprotocols"])
         try:
             self.admit(request)
         except ApiError as error:
@@ -326,13 +326,23 @@ def started(status: int, headers: Iterable[tuple[str, str]]) -> Message:
     return {"type": "http.response.start", "status": status, "headers": raw}
 
 
-def _headers(scope: Message) -> dict[str, str]:
-    raw: Iterable[tuple[bytes, bytes]] = scope["headers"]
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+def _repeated(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, list[str]]:
+    """Return all values of the headers that came more than once."""
+    found: dict[str, list[str]] = {}
+    for name, value in raw:
+        found.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+    return {name: values for name, values in found.items() if len(values) > 1}
 
 
-def _request(scope: Message, headers: dict[str, str], *, method: str = "") -> HttpRequest:
+def _request(scope: Message, *, method: str = "") -> HttpRequest:
     client = scope.get("client")
+    raw: Sequence[tuple[bytes, bytes]] = scope["headers"]
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    repeated = None
+    if len(headers) < len(raw):
+        repeated = _repeated(raw)
+        # The first of them counts, as Go reads them.
+        headers |= {name: values[0] for name, values in repeated.items()}
     return HttpRequest(
         method=method or scope["method"],
         path=scope["path"],
@@ -340,6 +350,7 @@ def _request(scope: Message, headers: dict[str, str], *, method: str = "") -> Ht
         headers=headers,
         peer=client[0] if client else "",
         certificate=(scope.get("state") or {}).get(CLIENT_CERTIFICATE, b""),
+        repeated=repeated,
     )
 
 

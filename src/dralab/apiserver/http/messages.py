@@ -36,9 +36,10 @@ class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
 
     `peer` is the address of the client, for what is written about it alone. `user` is who asks,
-    where the edge has found out before it read the body; `certificate` (DER) is the client's, which
-    TLS has verified. Where others wait, `brief` is set: what
-    would take long raises TakesLong instead, and has not begun.
+    where the edge has found out before it read the body, and `impersonator` who acts as that user;
+    `repeated` are all values of headers that came more than once; `certificate` (DER) is the
+    client's, which TLS has verified. Where others wait, `brief` is set: what would take long raises
+    TakesLong instead, and has not begun.
     """
 
     method: str
@@ -48,6 +49,8 @@ class HttpRequest:
     body: bytes = b""
     peer: str = ""
     user: User | None = None
+    impersonator: User | None = None
+    repeated: Mapping[str, Sequence[str]] | None = None
     certificate: bytes = b""
     brief: bool = False
 
