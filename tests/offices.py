@@ -43,14 +43,14 @@ class Office:
     def refusal(self, method, path, body=None, user=ADMIN, **more):
         """Return the message of a request that is forbidden."""
         status, found = self.ask(method, path, body, user, **more)
-        assert status == 403, (status, found)
+        assert status == 403, (status, str(found)[:500])
         assert found["reason"] == "Forbidden"
         return found["message"]
 
     def made(self, path, body, user=ADMIN):
         """Return an object that was created."""
         status, found = self.ask("POST", path, body, user)
-        assert status == 201, found
+        assert status == 201, str(found)[:500]
         return found
 
     def role(self, name, *rules, namespace="", **metadata):

@@ -7,11 +7,9 @@ from dralab.api.resource.features import Features
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.settings import AuthenticationSettings
-from dralab.apiserver.authorization.modes import authorizer_of
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
-from dralab.apiserver.resources import bootstrap
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.expiry import TTL, EventLeases
 from dralab.apiserver.storage import Store
@@ -61,9 +59,8 @@ class ApiServer:
             features=features,
             service_accounts=settings.service_accounts,
         )
-        if "RBAC" in authorization:
-            bootstrap.reconcile(self.resources)
-        self.resources.context.authorizer = authorizer_of(authorization, store)
+        if authorization:
+            self._authorize(authorization)
         if settings.anonymous and self.resources.context.authorizer is None:
             raise UnusableSetting(
                 "--anonymous-auth",
@@ -87,6 +84,19 @@ class ApiServer:
         )
         self.nodes = NodeProxy(self.resources, networks)
         self.application.connectors.update(self.nodes.connectors())
+
+    def _authorize(self, modes: Sequence[str]) -> None:
+        """Ask who may do what from now on."""
+        # Read only where it is needed: every server starts faster.
+        from dralab.apiserver.authorization.modes import authorization_of
+        from dralab.apiserver.resources import bootstrap
+
+        if "RBAC" in modes:
+            bootstrap.reconcile(self.resources)
+        found = authorization_of(modes, self.store)
+        context = self.resources.context
+        context.authorizer = found.authorizer
+        context.admission.extend(found.admission)
 
     def admit(self, request: HttpRequest) -> None:
         """Look at a request from a socket before its body is read. ApiError: it is refused."""

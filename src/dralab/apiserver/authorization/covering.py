@@ -41,6 +41,28 @@ def parts(rule: PolicyRule) -> Iterator[PolicyRule]:
             yield PolicyRule(verbs=(verb,), urls=(url,))
 
 
+def number_of_parts(rule: PolicyRule) -> int:
+    """Return how many rules `parts` has for a rule."""
+    things = len(rule.groups) * len(rule.resources) * max(1, len(rule.names))
+    return len(rule.verbs) * (things + len(rule.urls))
+
+
+def covers_whole(held: Iterable[PolicyRule], rule: PolicyRule) -> bool:
+    """Return whether one rule alone allows all that another does, found without its parts."""
+    return any(
+        _all_in(rule.verbs, each.verbs)
+        and _all_in(rule.groups, each.groups)
+        and _all_in(rule.resources, each.resources)
+        and all(any(url_covers(url, path) for url in each.urls) for path in rule.urls)
+        and (not each.names or (bool(rule.names) and set(rule.names) <= set(each.names)))
+        for each in held
+    )
+
+
+def _all_in(wanted: Iterable[str], known: Iterable[str]) -> bool:
+    return ALL in known or set(wanted) <= set(known)
+
+
 def _covers(held: PolicyRule, part: PolicyRule) -> bool:
     (verb,) = part.verbs
     if verb not in held.verbs and ALL not in held.verbs:

@@ -5,8 +5,11 @@ k8s.io/kubernetes `pkg/kubeapiserver/authorizer`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.authorization.always import AlwaysAllow, AlwaysDeny
 from dralab.apiserver.authorization.attributes import (
     ALLOWED,
     Attributes,
@@ -14,38 +17,12 @@ from dralab.apiserver.authorization.attributes import (
     Decision,
     RuleList,
 )
+from dralab.apiserver.authorization.escalation import RoleEscalation
 from dralab.apiserver.authorization.rbac import COLLECTIONS, RbacAuthorizer, RoleIndex
 from dralab.apiserver.storage import Change, Key, Store
 from dralab.apiserver.users import User
 
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
-
-
-class AlwaysAllow:
-    """Everybody may do everything."""
-
-    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
-        """Allow it."""
-        return ALLOWED
-
-    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
-        """Return the rule that allows everything."""
-        return RuleList(
-            resource_rules=[{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            non_resource_rules=[{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        )
-
-
-class AlwaysDeny:
-    """Nobody may do anything, apart from superusers."""
-
-    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
-        """Do not allow it."""
-        return Decision("no opinion", "Everything is forbidden.")
-
-    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
-        """Return no rules."""
-        return RuleList()
 
 
 class Union:
@@ -106,23 +83,32 @@ def parse_modes(text: str) -> tuple[str, ...]:
     return found
 
 
-def authorizer_of(modes: Sequence[str], store: Store) -> "Authorizer | None":
-    """Return what decides in these modes; None where everybody may do everything."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorization:
+    """What decides in some modes, and what it needs of admission."""
+
+    authorizer: Authorizer | None = None
+    admission: Sequence[Admission] = ()
+
+
+def authorization_of(modes: Sequence[str], store: Store) -> Authorization:
+    """Return what decides in these modes: by objects of a store, whose changes it follows.
+
+    There is no authorizer where everybody may do everything.
+    """
     if not modes or tuple(modes) == ("AlwaysAllow",):
-        return None
-    made: dict[str, Callable[[Store], Authorizer]] = {
-        "AlwaysAllow": lambda _: AlwaysAllow(),
-        "AlwaysDeny": lambda _: AlwaysDeny(),
-        "RBAC": rbac_of,
-    }
-    return Union([made[mode](store) for mode in modes if mode in made])
-
-
-def rbac_of(store: Store) -> RbacAuthorizer:
-    """Return RBAC by the roles and bindings of a store, which follows their changes."""
+        return Authorization()
     index = RoleIndex()
-    follow(store, COLLECTIONS, index.put)
-    return RbacAuthorizer(index)
+    if "RBAC" in modes:
+        follow(store, COLLECTIONS, index.put)
+    made: dict[str, Callable[[], Authorizer]] = {
+        "AlwaysAllow": AlwaysAllow,
+        "AlwaysDeny": AlwaysDeny,
+        "RBAC": lambda: RbacAuthorizer(index),
+    }
+    union = Union([made[mode]() for mode in modes if mode in made])
+    admission = [RoleEscalation(index, union)] if "RBAC" in modes else []
+    return Authorization(authorizer=union, admission=admission)
 
 
 def follow(

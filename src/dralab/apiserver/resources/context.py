@@ -15,7 +15,7 @@ from dralab.apiserver.authentication.service_accounts import (
     ServiceAccountSettings,
     ServiceAccountTokens,
 )
-from dralab.apiserver.authorization.attributes import Authorizer
+from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
 from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
@@ -94,6 +94,13 @@ class Context:
             self._last = revision
             for reload in self.reloads:
                 reload()
+
+    def check_access(self, wanted: Attributes) -> None:
+        """Refuse what a user may not do. ApiError Forbidden."""
+        if self.authorizer is not None and not wanted.user.is_superuser:
+            decision = self.authorizer.authorize(wanted)
+            if not decision.allowed:
+                raise forbidden(wanted, decision)
 
     def now(self) -> str:
         """Return the time as objects carry it."""

@@ -153,6 +153,7 @@ def _apply(
         who = ownership.writer(context, kind, options, subresource=subresource)
         options.applied = True
         if live is None:
+            writing.check_creation(context, kind, name, namespace, options)
             made = _applied(None, config, schema, who, force=options.force)
             return writing.create(context, kind, made, namespace, options), True
 

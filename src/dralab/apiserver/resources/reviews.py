@@ -1,6 +1,6 @@
 """Questions that are asked by creating an object: who am I, may I, is this token good.
 
-Nothing is stored. Everybody may do everything, and says so: access control comes later.
+Nothing is stored. Questions about access are answered in `access_reviews`.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,13 +10,14 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.chain import INVALID
 from dralab.apiserver.authentication.errors import Rejected
-from dralab.apiserver.resources import ownership, subresources, typing
+from dralab.apiserver.resources import access_reviews, ownership, subresources, typing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.users import User
 from dralab.values.json_types import JsonDict
 
-Answer = Callable[[Context, JsonDict, User], JsonDict]
+# (context, kind, value, namespace, who asks) → spec and status.
+Answer = Callable[[Context, Kind, JsonDict, str, User], JsonDict]
 
 
 def ask(
@@ -51,7 +52,7 @@ def ask(
     elif entries := ownership.asked(context, kind, value, options):
         meta["managedFields"] = entries
     found = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
-    found.update(answer(context, value, options.user))
+    found.update(answer(context, kind, value, namespace, options.user))
     return found
 
 
@@ -66,30 +67,13 @@ def _user_info(user: User) -> JsonDict:
     return found
 
 
-def _access(context: Context, value: JsonDict, user: User) -> JsonDict:
-    del context, user
-    return {"spec": value.get("spec") or {}, "status": {"allowed": True}}
-
-
-def _rules(context: Context, value: JsonDict, user: User) -> JsonDict:
-    del context, value, user
-    return {
-        "spec": {},
-        "status": {
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            "incomplete": False,
-        },
-    }
-
-
-def _self(context: Context, value: JsonDict, user: User) -> JsonDict:
-    del context, value
+def _self(context: Context, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
+    del context, kind, value, namespace
     return {"status": {"userInfo": _user_info(user)}}
 
 
-def _token(context: Context, value: JsonDict, user: User) -> JsonDict:
-    del user
+def _token(context: Context, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
+    del kind, namespace, user
     spec = value.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     authentication = context.authentication
@@ -110,10 +94,10 @@ def _token(context: Context, value: JsonDict, user: User) -> JsonDict:
 
 
 ANSWERS: Final[Mapping[str, Answer]] = {
-    "localsubjectaccessreviews": _access,
-    "selfsubjectaccessreviews": _access,
+    "localsubjectaccessreviews": access_reviews.subject_access,
+    "selfsubjectaccessreviews": access_reviews.self_access,
     "selfsubjectreviews": _self,
-    "selfsubjectrulesreviews": _rules,
-    "subjectaccessreviews": _access,
+    "selfsubjectrulesreviews": access_reviews.self_rules,
+    "subjectaccessreviews": access_reviews.subject_access,
     "tokenreviews": _token,
 }

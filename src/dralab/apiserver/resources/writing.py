@@ -15,6 +15,7 @@ from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.resources import deleting, ownership, typing
 from dralab.apiserver.resources.context import (
     Context,
@@ -235,12 +236,30 @@ def update(
         live = context.find(key_of(kind, namespace, name))
         if live is None:
             if rules.creates_on_update and not subresource:
+                check_creation(context, kind, name, namespace, options)
                 return create(context, kind, value, namespace, options), True
             raise ApiError.not_found(kind.plural, name, group=kind.group)
         value = typing.decoded(context, kind, value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource), False
+
+
+def check_creation(
+    context: Context, kind: Kind, name: str, namespace: str, options: WriteOptions
+) -> None:
+    """Refuse an update or an apply that creates, by a user who may not create. ApiError."""
+    context.check_access(
+        Attributes(
+            user=options.user,
+            verb="create",
+            group=kind.group,
+            version=kind.version,
+            resource=kind.plural,
+            namespace=namespace if kind.namespaced else "",
+            name=name,
+        )
+    )
 
 
 def _nameless(kind: Kind) -> ApiError:

@@ -1,0 +1,34 @@
+"""The authorizers that look at nothing: everything is allowed, or nothing is.
+
+Source: k8s.io/apiserver `authorization/authorizerfactory`.
+"""
+
+from dralab.apiserver.authorization.attributes import ALLOWED, Attributes, Decision, RuleList
+from dralab.apiserver.users import User
+
+
+class AlwaysAllow:
+    """Everybody may do everything."""
+
+    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
+        """Allow it."""
+        return ALLOWED
+
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
+        """Return the rule that allows everything."""
+        return RuleList(
+            resource_rules=[{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            non_resource_rules=[{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        )
+
+
+class AlwaysDeny:
+    """Nobody may do anything, apart from superusers."""
+
+    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
+        """Do not allow it."""
+        return Decision("no opinion", "Everything is forbidden.")
+
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
+        """Return no rules."""
+        return RuleList()

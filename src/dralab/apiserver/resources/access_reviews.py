@@ -1,0 +1,162 @@
+"""Questions about access: may somebody do this, and what may I do at all.
+
+Source: k8s.io/kubernetes `pkg/registry/authorization`, `pkg/apis/authorization/validation`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.fields import FieldError
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.authorization.always import AlwaysAllow
+from dralab.apiserver.authorization.attributes import Attributes, Decision
+from dralab.apiserver.resources.context import Context
+from dralab.apiserver.resources.selectors import parse_fields
+from dralab.apiserver.users import User
+from dralab.values.json_types import JsonDict
+
+GROUP: Final = "authorization.k8s.io"
+RESOURCE, PATH = "resourceAttributes", "nonResourceAttributes"
+ONE_OF: Final = f"exactly one of {PATH} or {RESOURCE} must be specified"
+
+
+def subject_access(
+    context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
+) -> JsonDict:
+    """Answer whether the user of a spec may do something. ApiError Invalid, BadRequest."""
+    del user
+    spec = value.get("spec") or {}
+    _check(kind, value, spec, of_subject=True)
+    if kind.namespaced and value["metadata"].get("namespace", namespace) != namespace:
+        raise ApiError.bad_request(
+            f"spec.resourceAttributes.namespace must match namespace: {namespace}"
+        )
+    asked = User(
+        name=spec.get("user") or "",
+        groups=tuple(spec.get("groups") or ()),
+        uid=spec.get("uid") or "",
+        extra={key: tuple(values) for key, values in (spec.get("extra") or {}).items()},
+    )
+    return {"spec": spec, "status": _status(context, spec, asked)}
+
+
+def self_access(
+    context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
+) -> JsonDict:
+    """Answer whether whoever asks may do something. ApiError Invalid."""
+    del namespace
+    spec = value.get("spec") or {}
+    _check(kind, value, spec, of_subject=False)
+    return {"spec": spec, "status": _status(context, spec, user)}
+
+
+def self_rules(
+    context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
+) -> JsonDict:
+    """Answer what whoever asks may do in a namespace. ApiError BadRequest."""
+    del kind, namespace
+    where = (value.get("spec") or {}).get("namespace")
+    if not where:
+        raise ApiError.bad_request("no namespace on request")
+    found = (context.authorizer or AlwaysAllow()).rules_for(user, where)
+    status: JsonDict = {
+        "resourceRules": list(found.resource_rules),
+        "nonResourceRules": list(found.non_resource_rules),
+        "incomplete": found.incomplete,
+    }
+    if found.error:
+        status["evaluationError"] = found.error
+    return {"spec": {}, "status": status}
+
+
+def _status(context: Context, spec: Mapping[str, Any], user: User) -> JsonDict:
+    wanted = _attributes(spec, user)
+    authorizer = context.authorizer or AlwaysAllow()
+    decision: Decision = authorizer.authorize(wanted)
+    status: JsonDict = {"allowed": decision.allowed}
+    if decision.verdict == "deny":
+        status["denied"] = True
+    if decision.reason:
+        status["reason"] = decision.reason
+    if decision.error:
+        status["evaluationError"] = decision.error
+    return status
+
+
+def _attributes(spec: Mapping[str, Any], user: User) -> Attributes:
+    path = spec.get(PATH)
+    if path is not None:
+        # An empty path leads nowhere; without one it would be a question about a resource.
+        return Attributes(user=user, verb=path.get("verb", ""), path=path.get("path") or "/")
+    given = spec[RESOURCE]
+    return Attributes(
+        user=user,
+        verb=given.get("verb", ""),
+        group=given.get("group", ""),
+        version=given.get("version", ""),
+        resource=given.get("resource", ""),
+        subresource=given.get("subresource", ""),
+        namespace=given.get("namespace", ""),
+        name=given.get("name", ""),
+        fields=_fields(given.get("fieldSelector") or {}),
+    )
+
+
+def _fields(selector: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the parts of a selector that ask for one value; the others narrow nothing."""
+    found: list[tuple[str, str]] = []
+    for each in selector.get("requirements") or ():
+        values = each.get("values") or []
+        if each.get("operator") == "In" and len(values) == 1:
+            found.append((each.get("key", ""), values[0]))
+    if raw := selector.get("rawSelector"):
+        try:
+            found += [(term.field, term.value) for term in parse_fields(raw) if term.wanted]
+        except ApiError:
+            return ()
+    return tuple(found)
+
+
+def _check(kind: Kind, value: JsonDict, spec: Mapping[str, Any], *, of_subject: bool) -> None:
+    """Refuse a question that cannot be answered. ApiError Invalid."""
+    resource, path = spec.get(RESOURCE), spec.get(PATH)
+    errors: list[FieldError] = []
+    if resource is not None and path is not None:
+        why = f"cannot be specified in combination with {RESOURCE}"
+        errors.append(fields.invalid_value(f"spec.{PATH}", path, why))
+    if resource is None and path is None:
+        errors.append(fields.invalid_value(f"spec.{RESOURCE}", None, ONE_OF))
+    if of_subject and not spec.get("user") and not spec.get("groups"):
+        why = "at least one of user or group must be specified"
+        errors.append(fields.invalid_value("spec.user", "", why))
+    selector = (resource or {}).get("fieldSelector") or {}
+    if selector.get("rawSelector") and selector.get("requirements"):
+        why = "may not specified at the same time as requirements"
+        field = f"spec.{RESOURCE}.fieldSelector.rawSelector"
+        errors.append(fields.invalid_value(field, selector["rawSelector"], why))
+    errors += _namespace_errors(kind, value, resource, path)
+    if errors:
+        raise fields.invalid(kind.kind, "", errors, group=GROUP)
+
+
+def _namespace_errors(kind: Kind, value: JsonDict, resource: Any, path: Any) -> list[FieldError]:
+    errors = []
+    metadata = {key: part for key, part in value["metadata"].items() if part}
+    metadata.pop("managedFields", None)
+    if not kind.namespaced:
+        if metadata:
+            errors.append(fields.invalid_value("metadata", metadata, "must be empty"))
+        return errors
+    namespace = metadata.pop("namespace", "")
+    if metadata:
+        why = "must be empty except for namespace"
+        errors.append(fields.invalid_value("metadata", metadata, why))
+    if resource is not None and resource.get("namespace", "") != namespace:
+        field, given = f"spec.{RESOURCE}.namespace", resource.get("namespace", "")
+        errors.append(fields.invalid_value(field, given, "must match metadata.namespace"))
+    if path is not None:
+        why = "disallowed on this kind of request"
+        errors.append(fields.invalid_value(f"spec.{PATH}", path, why))
+    return errors

@@ -1,0 +1,150 @@
+"""Questions about access, and their answers."""
+
+import pytest
+
+from offices import Office, account, group, paths, person, rule, user
+
+ACCESS = "/apis/authorization.k8s.io/v1"
+PODS = {"verb": "get", "resource": "pods", "namespace": "default"}
+
+
+@pytest.fixture
+def office(office):
+    office.role("reader", rule("get,list", "pods"), namespace="default")
+    office.bind("jane", "Role/reader", user("jane"), group("team"), namespace="default")
+    return office
+
+
+def ask(office, plural, spec, who="jane", **metadata):
+    where = f"namespaces/{metadata['namespace']}/" if "namespace" in metadata else ""
+    body = {"metadata": metadata, "spec": spec}
+    return office.ask("POST", f"{ACCESS}/{where}{plural}", body, who)
+
+
+def status(office, plural, spec, *more, **metadata):
+    code, found = ask(office, plural, spec, *more, **metadata)
+    assert code == 201, found
+    return found["status"]
+
+
+def test_everybody_may_ask_what_they_may_do(office):
+    reason = 'RBAC: allowed by RoleBinding "jane/default" of Role "reader" to User "jane"'
+    spec = {"resourceAttributes": PODS}
+    assert status(office, "selfsubjectaccessreviews", spec) == {"allowed": True, "reason": reason}
+    assert status(office, "selfsubjectaccessreviews", spec, "joe") == {"allowed": False}
+    spec = {"nonResourceAttributes": {"path": "/version", "verb": "get"}}
+    assert status(office, "selfsubjectaccessreviews", spec, "joe")["reason"] == (
+        'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" '
+        'to Group "system:authenticated"'
+    )
+    spec = {"nonResourceAttributes": {"path": "", "verb": "get"}}
+    assert status(office, "selfsubjectaccessreviews", spec, "jane") == {"allowed": False}
+
+
+def test_a_superuser_may_without_a_reason(office):
+    root = person("root", "system:masters")
+    spec = {"resourceAttributes": PODS}
+    assert status(office, "selfsubjectaccessreviews", spec, root) == {"allowed": True}
+
+
+def test_asking_about_others_needs_leave(office):
+    spec = {"resourceAttributes": PODS, "user": "jane"}
+    assert ask(office, "subjectaccessreviews", spec)[0] == 403
+    office.bind("proxy", "system:auth-delegator", account("proxy", "default"))
+    proxy = "system:serviceaccount:default:proxy"
+    assert status(office, "subjectaccessreviews", spec, proxy)["allowed"]
+    spec["user"] = "joe"
+    assert status(office, "subjectaccessreviews", spec, proxy) == {"allowed": False}
+    spec["groups"] = ["team"]
+    assert status(office, "subjectaccessreviews", spec, proxy)["reason"].endswith('to Group "team"')
+
+
+def test_the_administrator_of_a_namespace_asks_about_it(office):
+    spec = {"resourceAttributes": PODS, "user": "jane"}
+    office.role("asker", rule("create", "localsubjectaccessreviews", "authorization.k8s.io"))
+    office.bind("ann", "asker", user("ann"), namespace="default")
+    plural = "localsubjectaccessreviews"
+    assert status(office, plural, spec, "ann", namespace="default")["allowed"]
+    assert ask(office, plural, spec, "ann", namespace="kube-system")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec", "metadata", "message"),
+    [
+        (
+            "selfsubjectaccessreviews",
+            {},
+            {},
+            'SelfSubjectAccessReview.authorization.k8s.io "" is invalid: spec.resourceAttributes: '
+            "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must "
+            "be specified",
+        ),
+        (
+            "subjectaccessreviews",
+            {"resourceAttributes": PODS},
+            {},
+            'SubjectAccessReview.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": '
+            "at least one of user or group must be specified",
+        ),
+        (
+            "localsubjectaccessreviews",
+            {"resourceAttributes": {**PODS, "namespace": "other"}, "user": "u"},
+            {"namespace": "default"},
+            'LocalSubjectAccessReview.authorization.k8s.io "" is invalid: '
+            'spec.resourceAttributes.namespace: Invalid value: "other": must match '
+            "metadata.namespace",
+        ),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused(office, plural, spec, metadata, message):
+    root = person("root", "system:masters")
+    code, found = ask(office, plural, spec, root, **metadata)
+    assert (code, found["message"]) == (422, message)
+
+
+def test_a_role_that_is_missing_is_told_in_the_answer(office):
+    office.bind("gone", "absent", user("joe"))
+    spec = {"resourceAttributes": PODS}
+    assert status(office, "selfsubjectaccessreviews", spec, "joe") == {
+        "allowed": False,
+        "reason": 'RBAC: clusterrole.rbac.authorization.k8s.io "absent" not found',
+    }
+
+
+def test_rules_are_listed_for_a_namespace(office):
+    office.role("metrics", paths("get", "/metrics"))
+    office.bind("metrics", "metrics", user("jane"))
+    found = status(office, "selfsubjectrulesreviews", {"namespace": "default"})
+    assert found["incomplete"] is False
+    assert {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]} in found[
+        "resourceRules"
+    ]
+    assert {"verbs": ["get"], "nonResourceURLs": ["/metrics"]} in found["nonResourceRules"]
+    elsewhere = status(office, "selfsubjectrulesreviews", {"namespace": "kube-system"})
+    assert all("pods" not in each["resources"] for each in elsewhere["resourceRules"])
+    code, refused = ask(office, "selfsubjectrulesreviews", {})
+    assert (code, refused["message"]) == (400, "no namespace on request")
+
+
+def test_rules_that_are_missing_make_a_list_incomplete(office):
+    office.bind("gone", "absent", user("joe"))
+    found = status(office, "selfsubjectrulesreviews", {"namespace": "default"}, "joe")
+    assert found["incomplete"] is True
+    assert found["evaluationError"] == 'clusterrole.rbac.authorization.k8s.io "absent" not found'
+
+
+def test_everybody_may_ask_who_they_are(office):
+    jane = person("jane", "team", uid="u-1", extra={"scopes": ("a", "b")})
+    _, found = office.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, jane)
+    assert found["status"]["userInfo"] == {
+        "username": "jane",
+        "uid": "u-1",
+        "groups": ["team", "system:authenticated"],
+        "extra": {"scopes": ["a", "b"]},
+    }
+
+
+def test_where_nobody_is_asked_everything_is_allowed():
+    office = Office(())
+    spec = {"resourceAttributes": PODS}
+    assert status(office, "selfsubjectaccessreviews", spec, "joe") == {"allowed": True}
