@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dralab.cli._output import echo_values, output_option
-from dralab.cli._progress import patiently, watching
+from dralab.cli._progress import patiently
 from dralab.cli._runs import (
     FILE,
     FOLDER,
@@ -21,7 +21,7 @@ from dralab.cli._runs import (
 )
 from dralab.cli.simulate_compare import compare
 from dralab.cli.simulate_jobs import batsim, swf
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.simulation.errors import InputProblems
 
 
 @click.group()
@@ -73,39 +73,26 @@ def openb(
 
     Example: `dralab simulate openb --nodes nodes.csv --pods pods.csv --policy fgd --seed 42`
     """
-    from dralab.simulation import checkpoints
-    from dralab.simulation.reproductions.fgd import experiment
-    from dralab.simulation.workloads import openb as traces
+    from dralab.simulation.reproductions.fgd import page as pages
+    from dralab.simulation.reproductions.fgd.experiment import write_curve
+    from dralab.simulation.reproductions.fgd.run import PlacementRun
+    from dralab.simulation.scenario import shorthand
 
     problems = InputProblems(lenient=lenient)
     with bad_input():
-        fleet = traces.read_nodes(nodes, problems=problems)
-        workload = traces.read_pods(pods, problems=problems)
-        if not any(node.gpus for node in fleet):
-            raise InputError(nodes, "no node has a GPU")
-        if not workload:
-            raise InputError(pods, "there are no pods")
-        key = checkpoints.digest((policy, inflate, seed, lenient), [nodes, pods])
-        placing = (
-            experiment.PlacementRun(
-                fleet, workload, policy=policy, seed=seed, ratio=inflate, workload=pods.stem
-            )
-            if resume is None
-            else checkpoints.read(resume, key, experiment.PlacementRun)
+        scenario = shorthand.placement(
+            nodes, pods, policy=policy, seed=seed, inflate=inflate, problems=problems
         )
+        work = PlacementRun(scenario, resume)
     report_skipped(problems)
-    complete = watched(pods.stem, placing)
-    outcome = placing.outcome()
+    result, outcome = watched(scenario.name, work), work.outcome()
     if curve is not None:
-        experiment.write_curve(outcome, curve)
+        write_curve(outcome, curve)
     if report is not None:
-        from dralab.simulation.reproductions.fgd import page as pages
-
         pages.write(outcome, report)
     echo_values(outcome.table(), output)
-    if not complete:
-        place = (report or Path()) / "checkpoint"
-        keep(lambda path: checkpoints.write(path, key, placing), place)
+    if not result.complete:
+        keep(work.save, (report or Path()) / "checkpoint")
         raise SystemExit(1)
 
 
@@ -197,38 +184,22 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
 
     Example: `dralab simulate ticks config.yaml --pods pods.yaml`
     """
-    from dralab.simulation.engines.ticks import config as configs
-    from dralab.simulation.engines.ticks.schedulers import GenericScheduler
-    from dralab.simulation.engines.ticks.simulator import TickSimulator
+    from dralab.simulation.engines.ticks.metrics import MetricsWriter
+    from dralab.simulation.engines.ticks.run import TickRun
+    from dralab.simulation.scenario import shorthand, simulator_config
 
     with bad_input():
-        found = configs.read(config)
-        writer = configs.MetricsWriter(found)
-        try:
-            simulator = TickSimulator(
-                found.nodes,
-                GenericScheduler(preemption=preemption),
-                [configs.ManifestSubmitter(pods, found.start)],
-                start=found.start,
-                tick=found.tick,
-                metrics_tick=found.metrics_tick,
-                write=writer,
-            )
-            with watching(config.stem) as watcher:
-                end = None if until is None else found.start + until
-                complete = simulator.run(end, watcher.show, watcher.stop)
-        finally:
-            writer.close()
-    everything = [*simulator.ended, *simulator.bound.values()]
-    summary = {
-        "seconds": simulator.clock - found.start,
-        "pods": len(everything) + len(simulator.queue),
-        "succeeded": sum(b.status == "Ok" and not b.running(simulator.clock) for b in everything),
-        "deleted": sum(bound.status == "Deleted" for bound in everything),
-        "over_capacity": sum(bound.status == "OverCapacity" for bound in everything),
-        "pending": len(simulator.queue),
-    }
-    echo_values(summary, output)
-    if not complete:
+        found = simulator_config.read(config)
+        scenario = shorthand.ticks(found, pods, preemption=preemption, until=until)
+        writer = MetricsWriter(found)
+        work = TickRun(
+            scenario, start=found.start, metrics_tick=found.metrics_tick, write=writer.write
+        )
+    try:
+        result = watched(scenario.name, work)
+    finally:
+        writer.close()
+    echo_values(work.counts(), output)
+    if not result.complete:
         click.echo("stopped; metrics up to here were written", err=True)
         raise SystemExit(1)

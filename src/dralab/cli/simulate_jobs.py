@@ -20,7 +20,7 @@ from dralab.cli._runs import (
 from dralab.simulation.errors import InputProblems
 
 if TYPE_CHECKING:
-    from dralab.simulation.engines.batch.runs import ResumableSimulation
+    from dralab.simulation.results.result import Result
 
 SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 
@@ -83,6 +83,7 @@ def batsim(
     from dralab.simulation import checkpoints
     from dralab.simulation.engines.batch import outputs, runs
     from dralab.simulation.engines.batch.engine import BatchOptions
+    from dralab.simulation.engines.batch.run import BatchRun
 
     problems = InputProblems(lenient=lenient)
     with bad_input():
@@ -105,15 +106,16 @@ def batsim(
         )
         files = [*workloads, *(path for path in (platform, events) if path is not None)]
         parts = (scheduler, master, hosts, energy, sharing, lenient, [str(w) for w in workloads])
-        run = runs.ResumableSimulation(made, checkpoints.digest(parts, files), resume)
+        key, name = checkpoints.digest(parts, files), workloads[0].stem
+        run = BatchRun(made, key, name=name, scheduler=socket or scheduler, resume=resume)
     report_skipped(problems)
-    complete = watched(workloads[0].stem, run)
+    result = watched(name, run)
     with bad_input():
         outputs.write(run.simulation, prefix, dialect=int(dialect))
-    _tell(run, report, workloads[0].stem, socket or scheduler, complete=complete)
+    _tell(result, report)
     skipped = {"nb_entries_skipped": len(problems.skipped)}
     echo_values(outputs.summary(run.simulation) | skipped, output)
-    if not complete:
+    if not result.complete:
         keep(run.save, Path(f"{prefix}_checkpoint"))
         raise SystemExit(1)
 
@@ -162,6 +164,7 @@ def swf(
     """
     from dralab.simulation import checkpoints
     from dralab.simulation.engines.batch import outputs, runs
+    from dralab.simulation.engines.batch.run import BatchRun
     from dralab.simulation.workloads.swf import SwfConversion
 
     problems = InputProblems(lenient=lenient)
@@ -177,36 +180,31 @@ def swf(
             problems=problems,
         )
         parts = (scheduler, hosts, conversion, lenient)
-        run = runs.ResumableSimulation(made, checkpoints.digest(parts, [trace]), resume)
+        key = checkpoints.digest(parts, [trace])
+        run = BatchRun(made, key, name=trace.stem, scheduler=scheduler, resume=resume)
     report_skipped(problems)
-    complete = watched(trace.stem, run)
+    result = watched(trace.stem, run)
     if prefix is not None:
         outputs.write(run.simulation, prefix)
-    _tell(run, report, trace.stem, scheduler, complete=complete)
+    _tell(result, report)
     (workload,) = run.simulation.workloads.values()
     counts = {
         "nb_entries_skipped": len(problems.skipped),
         "nb_entries_dropped": sum(workload.dropped.values()),
     }
     echo_values(outputs.summary(run.simulation) | counts, output)
-    if not complete:
+    if not result.complete:
         keep(
             run.save, Path(f"{prefix}_checkpoint") if prefix else (report or Path()) / "checkpoint"
         )
         raise SystemExit(1)
 
 
-def _tell(
-    run: "ResumableSimulation", report: Path | None, name: str, scheduler: str, *, complete: bool
-) -> None:
+def _tell(result: "Result", report: Path | None) -> None:
     """Print notes about the numbers, and write the report if one is requested."""
-    from dralab.simulation.engines.batch import runs
-
-    for warning in runs.warnings(run.simulation):
-        click.echo(f"warning: {warning}", err=True)
+    for note in result.notes:
+        click.echo(f"warning: {note}", err=True)
     if report is not None:
-        from dralab.simulation.engines.batch import result
         from dralab.simulation.reports import run as reports
 
-        found = result.of_jobs(run.simulation, name=name, scheduler=scheduler, complete=complete)
-        reports.write(found, report)
+        reports.write(result, report)

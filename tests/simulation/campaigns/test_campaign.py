@@ -239,7 +239,7 @@ def test_a_broken_campaign_is_named(files, text, problem):
 
 
 EVERY_ENGINE = """
-schedulers: [easy, firstfit, dralab, external]
+schedulers: [easy, firstfit, ticks, dralab, external]
 scenarios: [jobs.yaml]
 seeds: [1]
 """
@@ -256,7 +256,7 @@ def test_a_campaign_runs_every_engine_of_scenarios(tmp_path):
     found = grid.read(tmp_path / "grid.yaml")
     numbers = work.run(found.cases, tmp_path / "out", work.Processes(1))
     assert {case.scheduler: values["makespan"] for case, values in numbers.items()} == {
-        "easy": 20, "firstfit": 20, "dralab": 20, "external": 20,
+        "easy": 20, "firstfit": 20, "ticks": 20, "dralab": 20, "external": 20,
     }  # fmt: skip
 
 

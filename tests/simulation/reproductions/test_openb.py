@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dralab.cli.main import main
+from dralab.simulation.engines.dispatch import begin
 from dralab.simulation.engines.gpu.cluster import GpuCluster
 from dralab.simulation.engines.gpu.fragmentation import Fragmentation, allows, typical_pods
 from dralab.simulation.engines.gpu.policies import POLICIES, Chooser, NodeScores
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.reproductions.fgd import experiment
+from dralab.simulation.results import metrics
+from dralab.simulation.scenario import scenario
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode, GpuPod, PodRequest
 
@@ -290,3 +293,60 @@ def test_a_broken_line_is_named_and_skipped_when_lenient(files, line, where, pro
     assert result.exit_code == 0
     assert "skipped: " in result.stderr
     assert command(files).exit_code == 2
+
+
+SCENARIO = "fleet: {openb: nodes.csv}\nworkload: {openb: pods.csv, inflate: 1.3}\nscheduler: fgd\nseed: 7\n"
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A small trace, as a scenario."""
+    (tmp_path / "nodes.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,A\nn1,64000,262144,4,B\n"
+    )
+    rows = [f"p{i},{1000 * (i % 3 + 1)},1024,{1 + i % 2},{(500, 1000)[i % 2]}" for i in range(9)]
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
+    (tmp_path / "pods.csv").write_text(header + "\n".join(rows) + "\n")
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    return tmp_path
+
+
+def test_a_scenario_places_a_trace_as_the_command_does(trace):
+    found = begin(scenario.load(trace / "scenario.yaml")).go()
+    nodes, pods = openb.read_nodes(trace / "nodes.csv"), openb.read_pods(trace / "pods.csv")
+    outcome = experiment.run(nodes, pods, policy="fgd", seed=7)
+    assert found.own_numbers == outcome.numbers()
+    assert metrics.metrics_of(found)["alloc_pct@100"] == outcome.table()["alloc_pct@100"]
+    assert [sample.gpu for sample in found.samples] == [m.allocated for m in outcome.measures]
+    assert metrics.metrics_of(found)["rejected"] == sum(not m.placed for m in outcome.measures) > 0
+    done = CliRunner().invoke(
+        main,
+        ["simulate", "openb", "--nodes", str(trace / "nodes.csv"), "--pods", str(trace / "pods.csv"),
+         "--seed", "7", "-o", "json"],
+    )  # fmt: skip
+    assert json.loads(done.stdout) == outcome.table() | {"workload": "pods"}
+
+
+def test_a_placement_that_was_stopped_goes_on_to_the_same_end(trace):
+    loaded = scenario.load(trace / "scenario.yaml")
+    part = begin(loaded)
+    assert not part.go(stop=lambda: True).complete
+    part.save(trace / "checkpoint")
+    assert begin(loaded, trace / "checkpoint").go() == begin(loaded).go()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("scheduler: fgd", "scheduler: easy", "for built-in policies, random, dotprod"),
+        ("scheduler: fgd", "scheduler: dralab", "for built-in policies, random, dotprod"),
+        ("seed: 7", "stop: {at: 5}", "without time: no faults"),
+        ("seed: 7", "faults: [{node: n0, at: 1}]", "without time: no faults"),
+        ("inflate: 1.3", "inflate: 0", "inflate: must be above 0"),
+        ("{openb: nodes.csv}", "{nodes: [{name: n, cpu: 1}]}", "no node has a GPU"),
+    ],
+)
+def test_what_a_placement_cannot_have_is_refused(trace, old, new, problem):
+    (trace / "scenario.yaml").write_text(SCENARIO.replace(old, new))
+    with pytest.raises(InputError, match=problem):
+        begin(scenario.load(trace / "scenario.yaml"))

@@ -8,10 +8,10 @@ import pytest
 
 from dralab.simulation.engines.batch import external
 from dralab.simulation.engines.dispatch import begin
-from dralab.simulation.engines.ticks import config as ticks
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import xml
 from dralab.simulation.scenario import scenario as scenarios
+from dralab.simulation.scenario import simulator_config
 from dralab.simulation.workloads import batsim, openb, swf
 
 ROUNDS = int(os.environ.get("DRALAB_HOSTILE", "250"))
@@ -82,7 +82,7 @@ FILES = {
     ),
     "ticks.yaml": (
         "tick: 5\nstartClock: 2024-05-01T00:00:00+09:00\ncluster:\n- metadata: {name: a, labels: {b: c}}\n  status: {allocatable: {cpu: 1, pods: 3}}\n",
-        ticks.read,
+        simulator_config.read,
     ),
     "cluster.yaml": (
         "tick: 5\ncluster:\n- metadata: {name: a, labels: {b: c}}\n  status: {allocatable: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 2, pods: 3}}\n",

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.simulation import checkpoints
 from dralab.simulation.engines import dispatch
 from dralab.simulation.errors import InputError
-from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.results import metrics
-from dralab.simulation.scenario import custom, scenario
+from dralab.simulation.scenario import custom, scenario, shorthand
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.fields import Fields, load
+from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL
-from dralab.simulation.workloads import openb
 
 MOST_CASES: Final = 100_000
 Numbers = dict[str, Any]
@@ -35,28 +33,25 @@ class Case:
         """The scenario's name in tables."""
         return self.scenario.stem
 
+    def load(self) -> Scenario:
+        """Read what is run."""
+        if self.nodes is None:
+            return scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
+        return shorthand.placement(
+            self.nodes,
+            self.scenario,
+            policy=self.scheduler,
+            seed=self.seed,
+            inflate=self.ratio,
+        )
+
     def digest(self) -> str:
         """Return what the result depends on as a short text: the same text, the same result."""
-        if self.nodes is None:
-            loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-            return digest(loaded)[:32]
-        parts = (self.scheduler, self.seed, self.ratio)
-        return checkpoints.digest(parts, (self.nodes, self.scenario))[:32]
+        return digest(self.load())[:32]
 
     def run(self) -> Numbers:
         """Run it, and return its numbers."""
-        if self.nodes is not None:
-            outcome = experiment.run(
-                openb.read_nodes(self.nodes),
-                openb.read_pods(self.scenario),
-                policy=self.scheduler,
-                seed=self.seed,
-                ratio=self.ratio,
-                workload=self.name,
-            )
-            table = outcome.table()
-            return {key: value for key, value in table.items() if "@" in key}
-        loaded = scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
+        loaded = self.load()
         if loaded.scheduler == EXTERNAL and not {"command", "schedulers"} & set(loaded.external):
             raise InputError(
                 self.scenario, "must be given: nobody starts it by hand", where="external.command"

@@ -5,14 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation.engines import ignored
-from dralab.simulation.engines.batch.run import BatchRun
+from dralab.simulation.engines.batch import run as batch
 from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.engines.gpu.run import GpuRun
 from dralab.simulation.engines.scenario_run import ScenarioRun
+from dralab.simulation.engines.ticks.run import TickRun
+from dralab.simulation.reproductions.fgd.run import PlacementRun
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
-from dralab.simulation.scenario.schedulers import EXTERNAL, OWN
+from dralab.simulation.scenario.schedulers import EXTERNAL, OWN, TICKS
 
 
 def measured(scenario: Scenario, result: Result) -> Result:
@@ -47,8 +49,12 @@ def begin(
     `command` replaces that of the scenario's external scheduler; `say` hears where it is served.
     InputError: workload and scheduler do not go together, or the checkpoint is of another run.
     """
+    if scenario.work.inflate is not None:
+        return PlacementRun(scenario, resume)
     if scenario.scheduler == OWN:
         return ClusterRun(scenario) if resume is None else ClusterRun.resumed(scenario, resume)
     if scenario.scheduler == EXTERNAL:
         return ExternalRun(scenario, resume, command=command, say=say)
-    return BatchRun(scenario, resume) if scenario.is_batch else GpuRun(scenario, resume)
+    if scenario.scheduler in TICKS:
+        return TickRun(scenario, resume)
+    return batch.scenario_run(scenario, resume) if scenario.is_batch else GpuRun(scenario, resume)

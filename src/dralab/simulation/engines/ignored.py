@@ -13,6 +13,7 @@ from dralab.objects.requests import requested
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod, RunConditions
 from dralab.simulation.scenario.fleet import ScenarioFleet
+from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.workload import ScenarioWorkload
 
 INSTEAD: Final = "`--scheduler dralab` heeds it"
@@ -26,9 +27,18 @@ READ: Final = frozenset({"Node", "Pod", "Job", "PriorityClass", "Namespace", "Li
 KNOWN_RESOURCES: Final = frozenset({"cpu", "memory", "nvidia.com/gpu", "ephemeral-storage"})
 
 
-def refuse(file: Path, fleet: ScenarioFleet, conditions: RunConditions, *, batch: bool) -> None:
-    """Raise InputError for what a built-in engine cannot run at all."""
-    if batch:
+FOR_PODS: Final = "is for pods; this scheduler places rigid jobs"
+NOT_IN_TICKS: Final = f"is not simulated tick by tick; {INSTEAD}"
+
+
+def refuse(
+    file: Path, fleet: ScenarioFleet, conditions: RunConditions, *, no_lives: str = ""
+) -> None:
+    """Raise InputError for what a built-in engine cannot run at all.
+
+    `no_lives` is what to say where an engine has neither faults nor queues nor a life cycle.
+    """
+    if no_lives:
         life = conditions.life
         between = (*life.start, *life.release)
         given = {
@@ -39,7 +49,7 @@ def refuse(file: Path, fleet: ScenarioFleet, conditions: RunConditions, *, batch
         }
         for where, found in given.items():
             if found:
-                raise InputError(file, "is for pods; this scheduler places rigid jobs", where=where)
+                raise InputError(file, no_lives, where=where)
     for fault in conditions.faults:
         if not fault.is_outage:
             what = "a taint" if fault.taint else "what happens to drivers"
@@ -53,6 +63,26 @@ def refuse(file: Path, fleet: ScenarioFleet, conditions: RunConditions, *, batch
 
 def notes(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     """Yield a sentence for everything that the built-in policies for pods leave out."""
+    yield from _left_out(fleet, work)
+    if len({pod.priority for pod in work.pods}) > 1 and _from_objects(work.pods):
+        yield f"a higher priority goes first, but nobody is preempted; {INSTEAD}"
+
+
+def notes_of_ticks(scenario: Scenario) -> Iterator[str]:
+    """Yield a sentence for everything that k8s-cluster-simulator's scheduler leaves out."""
+    yield from _left_out(scenario.fleet, scenario.work)
+    pods = scenario.pods()
+    fields = {
+        "nodeSelector": sum(bool(pod.request.labels) for pod in pods),
+        "the model of GPU": sum(bool(pod.request.models) for pod in pods),
+        "the gang": sum(bool(pod.gang) for pod in pods),
+    }
+    for name, count in fields.items():
+        if count:
+            yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
+
+
+def _left_out(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     tainted = sum(bool(node.taints) for node in fleet.nodes)
     if tainted:
         yield f"taints of {_counted(tainted, 'node')} are left out; {INSTEAD}"
@@ -68,8 +98,6 @@ def notes(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
             fields.update(set(_unheeded(pod.body.get("spec") or {})))
     for name, count in sorted(fields.items()):
         yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
-    if len({pod.priority for pod in work.pods}) > 1 and _from_objects(work.pods):
-        yield f"a higher priority goes first, but nobody is preempted; {INSTEAD}"
 
 
 def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:

@@ -102,7 +102,7 @@ def metrics_of(result: Result) -> dict[str, Value]:
     if result.joules is not None:
         numbers["joules"] = result.joules
     numbers |= {f"refused: {reason}": n for reason, n in sorted(result.refusals.items())}
-    return numbers
+    return numbers | dict(result.own_numbers)
 
 
 def _within(task: Task, first: int, last: int) -> bool:

@@ -55,7 +55,7 @@ class Result:
     `memory` in bytes), `types` a type of device to its milli, in the order of the samples.
     `lanes` are names of machines, or of nodes and their devices (`node-3/gpu1`). Only what happens
     in the `interval` is measured; None: everything. `outages` say which lane was down from when to
-    when.
+    when. `own_numbers` are those that only this way to run has, beside the common ones.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Result:
     types: Mapping[str, int] = field(default_factory=dict)
     interval: tuple[int, int] | None = None
     outages: Sequence[tuple[int, int, int]] = ()
+    own_numbers: Mapping[str, float | None] = field(default_factory=dict)
 
     def all_capacity(self) -> dict[str, int]:
         """Return the capacity of resources, and of types of devices as `gpu[MODEL]`."""

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.manifests import load as load_manifests
 from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
+from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import spec_of
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import xml
 from dralab.simulation.platforms.platform import Platform, plain
-from dralab.simulation.scenario import custom
-from dralab.simulation.scenario.fields import Fields, load
+from dralab.simulation.scenario import custom, simulator_config
+from dralab.simulation.scenario.fields import Fields
+from dralab.simulation.scenario.simulator_config import TickConfig
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
@@ -30,12 +33,14 @@ MODEL_LABELS: Final = (
 class ScenarioFleet:
     """Nodes for pods, or a platform for rigid jobs.
 
-    `objects` are all that came with nodes from manifests: slices, classes, the nodes themselves.
+    `objects` are all that came with nodes from files: slices, classes, the nodes themselves.
+    `tick` is the step of a world that moves in ticks, in nanoseconds.
     """
 
     nodes: tuple[GpuNode, ...] = ()
     platform: Platform | None = None
     objects: tuple[JsonDict, ...] = ()
+    tick: int = 10 * SECOND
 
     def as_platform(self) -> Platform:
         """Return the machines: one a node where only nodes are known."""
@@ -118,9 +123,13 @@ def _driver(group: Fields, text: str) -> str:
 
 
 def _openb(fields: Fields, problems: InputProblems) -> ScenarioFleet:
-    """The traces count memory in MiB."""
-    nodes = openb.read_nodes(fields.file("openb"), problems=problems)
-    return ScenarioFleet(nodes=tuple(replace(node, memory=node.memory << 20) for node in nodes))
+    return ScenarioFleet(nodes=tuple(openb_nodes(fields.file("openb"), problems)))
+
+
+def openb_nodes(path: Path, problems: InputProblems) -> Iterator[GpuNode]:
+    """Yield the nodes of an openb trace, which counts memory in MiB."""
+    for node in openb.read_nodes(path, problems=problems):
+        yield replace(node, memory=node.memory << 20)
 
 
 def _from_shape(fields: Fields) -> ScenarioFleet:
@@ -182,11 +191,13 @@ def _from_manifests(fields: Fields, problems: InputProblems) -> ScenarioFleet:
 
 def _from_simulator(fields: Fields) -> ScenarioFleet:
     """The nodes of a k8s-cluster-simulator configuration: objects with what they can allocate."""
-    path = fields.file("simulator")
-    listed = load(path).raw("cluster")
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise InputError(path, "must be a list of nodes", where="cluster")
-    return ScenarioFleet(nodes=tuple(_checked_node(item, path.name) for item in listed))
+    return simulator_fleet(simulator_config.read(fields.file("simulator")))
+
+
+def simulator_fleet(config: TickConfig) -> ScenarioFleet:
+    """Return the nodes of a k8s-cluster-simulator configuration, and how long its ticks are."""
+    nodes = tuple(_checked_node(item, config.file.name) for item in config.nodes)
+    return ScenarioFleet(nodes=nodes, objects=config.nodes, tick=config.tick * SECOND)
 
 
 def _checked_node(node: Mapping[str, Any], file: str) -> GpuNode:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dralab.drivers.faults import parse as parse_fault
+from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import InputProblems
 from dralab.simulation.lifecycle.model import (
     Fault,
@@ -20,7 +21,7 @@ from dralab.simulation.scenario import custom, fleet, workload
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.scenario.fields import load as load_fields
 from dralab.simulation.scenario.fleet import ScenarioFleet
-from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL, JOBS, OWN
+from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL, JOBS, OWN, TICKS
 from dralab.simulation.scenario.workload import ScenarioWorkload
 
 PICTURES: Final = ("png", "svg")
@@ -59,6 +60,7 @@ class Scenario:
     energy: bool = False
     outputs: Outputs = field(default_factory=Outputs)
     measured: tuple[int, int] | None = None
+    tick: int = 10 * SECOND
 
     @property
     def is_batch(self) -> bool:
@@ -97,7 +99,7 @@ def load(
             known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
             raise fields.error("scheduler", f"{chosen!r} is not one of {known}")
         custom.check(chosen, path)
-    if blocking and chosen in {EXTERNAL, OWN}:
+    if blocking and chosen in {EXTERNAL, OWN, *TICKS}:
         raise fields.error(
             "scheduler", f"{chosen} has an order of its own: strict_order is for built-in policies"
         )
@@ -121,9 +123,21 @@ def load(
         energy=fields.flag("energy", default=False),
         outputs=_outputs(fields),
         measured=_measured(fields),
+        tick=_tick(fields, machines, chosen),
     )
     fields.done()
     return scenario
+
+
+def _tick(fields: Fields, machines: ScenarioFleet, scheduler: str) -> int:
+    if not fields.has("tick"):
+        return machines.tick
+    if scheduler not in TICKS:
+        raise fields.error("tick", f"is for {' and '.join(TICKS)}, not for {scheduler!r}")
+    tick = fields.duration("tick")
+    if tick < SECOND or tick % SECOND:
+        raise fields.error("tick", "must be whole seconds, at least 1")
+    return tick
 
 
 def _outputs(fields: Fields) -> Outputs:

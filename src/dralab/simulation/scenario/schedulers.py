@@ -17,4 +17,7 @@ ALLOCATION: Final = tuple(f"{ALLOCATION_PREFIX}{name}" for name in ALLOCATION_PO
 OWN: Final = "dralab"
 # Somebody else's: `engines.external`.
 EXTERNAL: Final = "external"
-BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, OWN)
+# k8s-cluster-simulator's, without and with preemption: `engines.ticks`.
+TICKS_PREEMPTION: Final = "ticks-preemption"
+TICKS: Final = ("ticks", TICKS_PREEMPTION)
+BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, OWN)

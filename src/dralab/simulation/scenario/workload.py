@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import InputError, InputProblems
@@ -14,17 +16,21 @@ from dralab.simulation.workloads.openb import PodRequest
 from dralab.simulation.workloads.profiles import Delay
 from dralab.values.quantity import QuantityError, parse_any
 
+MOST_INFLATED: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class ScenarioWorkload:
     """Pods, or rigid jobs; `jobs` may be turned into pods, not the other way round.
 
-    `objects` are what manifests held beside pods.
+    `objects` are what manifests held beside pods. With `inflate` pods are cloned until they ask for
+    that multiple of all GPUs, and are placed once, without time, in an order drawn at random.
     """
 
     pods: tuple[Pod, ...] = ()
     jobs: Workload | None = None
     objects: tuple[manifests.Arrival, ...] = ()
+    inflate: float | None = None
 
 
 def read(
@@ -39,7 +45,7 @@ def read(
         {
             "batsim": lambda f: _batsim(f, problems, hosts),
             "swf": lambda f: _swf(f, problems, hosts),
-            "openb": lambda f: ScenarioWorkload(pods=tuple(_openb(f, problems))),
+            "openb": lambda f: _openb(f, problems),
             "manifests": lambda f: _manifests(f, problems),
             "pods": lambda f: ScenarioWorkload(pods=tuple(_listed(f))),
             "jobs": lambda f: ScenarioWorkload(jobs=_jobs(f, problems, hosts)),
@@ -77,8 +83,17 @@ def _swf(fields: Fields, problems: InputProblems, hosts: int | None) -> Scenario
     return ScenarioWorkload(jobs=swf.jobs(trace, conversion, hosts=hosts, problems=problems))
 
 
-def _openb(fields: Fields, problems: InputProblems) -> Iterator[Pod]:
-    for pod in openb.read_pods(fields.file("openb"), problems=problems):
+def _openb(fields: Fields, problems: InputProblems) -> ScenarioWorkload:
+    inflate = fields.number("inflate") if fields.has("inflate") else None
+    if inflate is not None and not 0 < inflate <= MOST_INFLATED:
+        raise fields.error("inflate", f"must be above 0 and at most {MOST_INFLATED}")
+    pods = openb_pods(fields.file("openb"), problems)
+    return ScenarioWorkload(pods=tuple(pods), inflate=inflate)
+
+
+def openb_pods(path: Path, problems: InputProblems) -> Iterator[Pod]:
+    """Yield the pods of an openb trace, which counts memory in MiB."""
+    for pod in openb.read_pods(path, problems=problems):
         created = pod.created or 0
         length = None if pod.deleted is None else (pod.deleted - created) * SECOND
         yield Pod(

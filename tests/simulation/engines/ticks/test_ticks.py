@@ -6,7 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.engines.ticks import config, metrics
+from dralab.kernel.clock import SECOND
+from dralab.simulation.engines import dispatch
+from dralab.simulation.engines.ticks import metrics
 from dralab.simulation.engines.ticks.model import (
     Bind,
     Delete,
@@ -20,6 +22,7 @@ from dralab.simulation.engines.ticks.queues import FifoQueue, PriorityQueue
 from dralab.simulation.engines.ticks.schedulers import GenericScheduler
 from dralab.simulation.engines.ticks.simulator import TickSimulator
 from dralab.simulation.errors import DecisionError, InputError
+from dralab.simulation.scenario import scenario, simulator_config
 from dralab.simulation.workloads import phases
 
 CONFIG = """\
@@ -247,13 +250,109 @@ def test_queues_are_first_in_first_out_or_by_priority_then_age():
 def test_a_broken_configuration_is_named(files, old, new, problem):
     (files / "config.yaml").write_text(CONFIG.replace(old, new, 1))
     with pytest.raises(InputError, match=problem):
-        config.read(files / "config.yaml")
+        simulator_config.read(files / "config.yaml")
 
 
 def test_metrics_never_leave_the_folder_and_pods_need_phases(files):
     (files / "config.yaml").write_text(CONFIG.replace("out.json", "../out.json"))
     with pytest.raises(InputError, match="outside the folder"):
-        config.MetricsWriter(config.read(files / "config.yaml"))
+        metrics.MetricsWriter(simulator_config.read(files / "config.yaml"))
     (files / "pods.yaml").write_text(POD.replace("simSpec", "other"))
-    with pytest.raises(InputError, match=r"pods\.yaml:1: Pod two-phases: the annotation simSpec"):
-        config.ManifestSubmitter(files / "pods.yaml", 0)
+    done = CliRunner().invoke(
+        main, ["simulate", "ticks", str(files / "config"), "--pods", str(files / "pods.yaml")]
+    )
+    assert done.exit_code == 2
+
+
+SCENARIO = """\
+fleet: {simulator: config.yaml}
+workload: {manifests: pods.yaml}
+scheduler: ticks
+"""
+
+
+def run(folder, text, **more):
+    (folder / "scenario.yaml").write_text(text)
+    return dispatch.begin(scenario.load(folder / "scenario.yaml", **more)).go()
+
+
+def lives(result):
+    return {
+        task.id: (task.state, task.started, task.ended) if task.started is None else (
+            task.state, task.started // SECOND, task.ended // SECOND
+        )
+        for task in result.tasks
+    }  # fmt: skip
+
+
+def test_a_scenario_runs_tick_by_tick_with_the_ticks_of_the_configuration(files):
+    found = run(files, SCENARIO)
+    assert lives(found) == {"two-phases": ("Succeeded", 0, 15)}
+    assert found.complete
+    assert found.capacity == {"cpu": 12_000, "memory": 24 << 30, "gpu": 3000}
+    assert [(sample.when // SECOND, sample.cpu, sample.running) for sample in found.samples] == [
+        (0, 3000, 1), (5, 3000, 1), (10, 3000, 1), (15, 0, 0),
+    ]  # fmt: skip
+    slower = run(files, SCENARIO + "tick: 20s\n")
+    assert [sample.when // SECOND for sample in slower.samples] == [0, 20]
+
+
+PODS = """\
+fleet: {nodes: [{name: n, cpu: 4}]}
+workload:
+  pods:
+  - {name: low, cpu: 3, duration: 40s}
+  - {name: high, cpu: 3, duration: 10s, at: 5s, priority: 7}
+tick: 5s
+"""
+
+
+def test_pods_without_phases_use_what_they_request_and_preemption_is_a_choice(tmp_path):
+    assert lives(run(tmp_path, PODS, scheduler="ticks")) == {
+        "low": ("Succeeded", 0, 40), "high": ("Succeeded", 40, 50),
+    }  # fmt: skip
+    # What is deleted has its grace of 30 seconds.
+    assert lives(run(tmp_path, PODS, scheduler="ticks-preemption")) == {
+        "low": ("Failed", 0, 5), "high": ("Succeeded", 35, 45),
+    }  # fmt: skip
+    ended = run(tmp_path, PODS + "stop: {ended: 1}\n", scheduler="ticks")
+    assert (ended.complete, ended.end // SECOND) == (True, 40)
+
+
+def test_a_run_in_ticks_is_stopped_and_goes_on_from_its_checkpoint(tmp_path):
+    whole = run(tmp_path, PODS, scheduler="ticks")
+    loaded = scenario.load(tmp_path / "scenario.yaml", scheduler="ticks")
+    part = dispatch.begin(loaded)
+    turns = iter([False, False, True])
+    assert not part.go(stop=lambda: next(turns)).complete
+    part.save(tmp_path / "checkpoint")
+    assert dispatch.begin(loaded, tmp_path / "checkpoint").go() == whole
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "duration: 40s",
+            "memory: 1Gi",
+            "Pod default/low: never ends: give it the annotation simSpec",
+        ),
+        ("tick: 5s", "tick: 1.5s", "tick: must be whole seconds"),
+        ("tick: 5s", "faults: [{node: n, at: 1}]", "faults: is not simulated tick by tick"),
+        ("tick: 5s", "scheduler: {name: ticks, strict_order: true}", "an order of its own"),
+    ],
+)
+def test_what_no_tick_can_have_is_refused(tmp_path, old, new, problem):
+    with pytest.raises(InputError, match=problem):
+        run(tmp_path, PODS.replace(old, new), scheduler="ticks")
+
+
+def test_ticks_are_for_the_schedulers_that_move_in_them(tmp_path):
+    with pytest.raises(InputError, match="tick: is for ticks and ticks-preemption, not for 'fgd'"):
+        run(tmp_path, PODS, scheduler="fgd")
+
+
+def test_a_result_says_what_the_simulator_does_not_look_at(tmp_path):
+    labelled = PODS.replace("duration: 40s", "duration: 40s, node_labels: {a: b}")
+    found = run(tmp_path, labelled, scheduler="ticks")
+    assert found.notes == ["nodeSelector of 1 pod is left out; `--scheduler dralab` heeds it"]

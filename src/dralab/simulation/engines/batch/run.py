@@ -1,4 +1,4 @@
-"""A scenario's rigid jobs on machines, placed by a built-in scheduler or a user's.
+"""Rigid jobs on machines, placed by a built-in scheduler, a user's, or one behind a socket.
 
 A checkpoint is the simulation itself.
 """
@@ -10,9 +10,11 @@ from dralab.simulation.engines import ignored
 from dralab.simulation.engines.batch import result
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import JobScheduler
+from dralab.simulation.engines.batch.remote import RemoteScheduler
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.errors import InputError
+from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import custom
 from dralab.simulation.scenario.digest import digest
@@ -20,49 +22,68 @@ from dralab.simulation.scenario.scenario import Scenario
 
 
 class BatchRun:
-    """One run."""
+    """One run; `key` says what it depends on, and only a checkpoint with the same key fits."""
 
-    def __init__(self, scenario: Scenario, resume: Path | None = None) -> None:
-        self.scenario = scenario
+    def __init__(
+        self,
+        simulation: BatchSimulation,
+        key: str,
+        *,
+        name: str,
+        scheduler: str,
+        conditions: RunConditions | None = None,
+        resume: Path | None = None,
+    ) -> None:
+        self.key, self.name, self.scheduler = key, name, scheduler
+        self.conditions = RunConditions() if conditions is None else conditions
         self.complete = False
         self.simulation = (
-            simulation_of(scenario)
-            if resume is None
-            else checkpoints.read(resume, digest(scenario), BatchSimulation)
+            simulation if resume is None else checkpoints.read(resume, key, BatchSimulation)
         )
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Run on."""
-        how, total = self.scenario.conditions, len(self.simulation.records)
-
-        def tell(now: int, over: int) -> None:
-            if progress is not None:
-                progress(now, over, total)
-
-        self.simulation.progress = tell
-        self.complete = self.simulation.run(how.until, stop, how.ended)
-        self.simulation.progress = None
+        simulation, total = self.simulation, len(self.simulation.records)
+        if progress is not None:
+            simulation.progress = lambda now, over: progress(now, over, total)
+        try:
+            self.complete = simulation.run(self.conditions.until, stop, self.conditions.ended)
+        finally:
+            simulation.progress = None
         return self.result()
 
     def result(self) -> Result:
         """Return what there is so far."""
         return result.of_jobs(
             self.simulation,
-            name=self.scenario.name,
-            scheduler=self.scenario.scheduler,
-            seed=self.scenario.seed,
+            name=self.name,
+            scheduler=self.scheduler,
+            seed=self.conditions.seed,
             complete=self.complete,
         )
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint."""
-        checkpoints.write(path, digest(self.scenario), self.simulation)
+        """Write a checkpoint. InputError: another process decides, and cannot be kept."""
+        if isinstance(self.simulation.scheduler, RemoteScheduler):
+            raise InputError(path, "cannot be written: the decision process is not ours to keep")
+        checkpoints.write(path, self.key, self.simulation)
 
 
-def simulation_of(scenario: Scenario) -> BatchSimulation:
-    """Return a simulation that has not begun; InputError: the workload is not one of jobs."""
+def scenario_run(scenario: Scenario, resume: Path | None = None) -> BatchRun:
+    """Return a scenario's run; InputError: the workload is not one of jobs."""
+    return BatchRun(
+        _simulation(scenario),
+        digest(scenario),
+        name=scenario.name,
+        scheduler=scenario.scheduler,
+        conditions=scenario.conditions,
+        resume=resume,
+    )
+
+
+def _simulation(scenario: Scenario) -> BatchSimulation:
     file, name = scenario.file, scenario.scheduler
-    ignored.refuse(file, scenario.fleet, scenario.conditions, batch=True)
+    ignored.refuse(file, scenario.fleet, scenario.conditions, no_lives=ignored.FOR_PODS)
     if scenario.work.jobs is None:
         raise InputError(file, f"{name!r} schedules rigid jobs, not pods", where="scheduler")
     platform = scenario.fleet.as_platform()

@@ -1,10 +1,9 @@
-"""From files to a finished run, for the command line and for scenarios."""
+"""From files of jobs to a simulation, and what a reader of its numbers should know."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dralab.simulation import checkpoints
 from dralab.simulation.engines.batch import external
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.remote import RemoteScheduler
@@ -96,37 +95,6 @@ def of_swf(
         raise InputError(trace, "says neither MaxProcs nor MaxNodes: give the number of hosts")
     jobs = swf_files.jobs(entries, conversion, hosts=width, problems=problems)
     return BatchSimulation(plain(width), [jobs], SCHEDULERS[scheduler]())
-
-
-class ResumableSimulation:
-    """A run that can be stopped and gone on with; `key` says what it depends on."""
-
-    def __init__(self, simulation: BatchSimulation, key: str, resume: Path | None = None) -> None:
-        self.key = key
-        self.simulation = (
-            simulation if resume is None else checkpoints.read(resume, key, BatchSimulation)
-        )
-
-    def go(
-        self,
-        progress: Callable[[int, int, int], None] | None = None,
-        stop: Callable[[], bool] | None = None,
-    ) -> bool:
-        """Run on; return whether that was to the end."""
-        simulation = self.simulation
-        if progress is not None:
-            total = len(simulation.records)
-            simulation.progress = lambda now, over: progress(now, over, total)
-        try:
-            return simulation.run(stop=stop)
-        finally:
-            simulation.progress = None
-
-    def save(self, path: Path) -> None:
-        """Write a checkpoint. InputError: another process decides, and cannot be kept."""
-        if isinstance(self.simulation.scheduler, RemoteScheduler):
-            raise InputError(path, "cannot be written: the decision process is not ours to keep")
-        checkpoints.write(path, self.key, self.simulation)
 
 
 def warnings(simulation: BatchSimulation) -> Iterator[str]:

@@ -56,7 +56,7 @@ class GpuRun:
 def simulation_of(scenario: Scenario) -> PodSimulation:
     """Return a simulation that has not begun; InputError for what no built-in policy can have."""
     file, name = scenario.file, scenario.scheduler
-    ignored.refuse(file, scenario.fleet, scenario.conditions, batch=False)
+    ignored.refuse(file, scenario.fleet, scenario.conditions)
     policy = None
     if custom.is_file(name):
         policy = PreferencePolicy(custom.load_class(name, file)())

@@ -1,5 +1,6 @@
-"""The metrics of k8s-cluster-simulator, and its three formats."""
+"""The metrics of k8s-cluster-simulator, its three formats, and who writes them."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
@@ -7,6 +8,8 @@ from typing import Any, Final
 import orjson
 
 from dralab.simulation.engines.ticks.model import Amounts, BoundPod, TickNode
+from dralab.simulation.errors import InputError
+from dralab.simulation.scenario.simulator_config import TickConfig
 from dralab.simulation.workloads.phases import total
 from dralab.values.quantity import Format, Number, render
 
@@ -168,3 +171,28 @@ def _plain(amount: Number | float) -> str:
 def _rfc3339(seconds: int, zone: tzinfo) -> str:
     text = datetime.fromtimestamp(seconds, zone).isoformat(timespec="seconds")
     return text.replace("+00:00", "Z")
+
+
+class MetricsWriter:
+    """Writes metrics to the loggers; close it to close their files."""
+
+    def __init__(self, config: TickConfig) -> None:
+        self.config = config
+        self._files: dict[str, Any] = {"stdout": sys.stdout, "stderr": sys.stderr}
+        for logger in config.loggers:
+            if logger.dest not in self._files:
+                path = (logger.folder / logger.dest).resolve()
+                if not path.is_relative_to(logger.folder.resolve()):
+                    raise InputError(path, "is outside the folder of the configuration")
+                self._files[logger.dest] = path.open("w", encoding="utf-8")
+
+    def write(self, metrics: Metrics) -> None:
+        """Write one set of metrics in every format that is wanted."""
+        for logger in self.config.loggers:
+            self._files[logger.dest].write(FORMATS[logger.formatter](metrics, self.config.zone))
+
+    def close(self) -> None:
+        """Close the files."""
+        for name, file in self._files.items():
+            if name not in {"stdout", "stderr"}:
+                file.close()

@@ -1,5 +1,6 @@
 """The loop: submitters, scheduler, metrics, one tick further."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
@@ -20,6 +21,7 @@ from dralab.simulation.engines.ticks.model import (
 )
 from dralab.simulation.engines.ticks.queues import PriorityQueue
 from dralab.simulation.errors import DecisionError
+from dralab.simulation.results.result import StateSample
 
 Metrics = Mapping[str, Any]
 
@@ -37,7 +39,7 @@ class TickSimulator:
         tick: int = 10,
         metrics_tick: int | None = None,
         queue: PodQueue | None = None,
-        write: Callable[[Metrics], None] = lambda _: None,
+        write: Callable[[Metrics], None] | None = None,
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.scheduler = scheduler
@@ -49,6 +51,7 @@ class TickSimulator:
         self.write = write
         self.bound: dict[str, BoundPod] = {}
         self.ended: list[BoundPod] = []
+        self.samples: list[StateSample] = []
         self._written = start
         self._metrics: Metrics = self._build()
 
@@ -57,30 +60,61 @@ class TickSimulator:
         until: int | None = None,
         progress: Callable[[int, int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
+        ended: int | None = None,
     ) -> bool:
         """Run until the queue is empty, nothing runs and all submitters have terminated.
 
-        False where `stop` asked to leave off earlier. `progress` gets nanoseconds, pods over, pods.
+        Or to the time `until`, or until so many pods have `ended`. False where `stop` asked to
+        leave off earlier. `progress` gets nanoseconds, pods over, pods.
         """
-        while True:
+        while stop is None or not stop():
             self._submit()
             self._schedule()
             self._metrics = self._build()
+            self._sample()
             if self.clock - self._written >= self.metrics_tick:
-                self.write(self._metrics)
+                if self.write is not None:
+                    self.write(self._metrics)
                 self._written = self.clock
                 self._drop_ended()
             busy = any(bound.holds(self.clock) for bound in self.bound.values())
             done = not self.submitters and not len(self.queue) and not busy
+            over = self._over()
             if done or (until is not None and self.clock >= until):
                 return True
+            if ended is not None and over >= ended:
+                return True
             if progress is not None:
-                over = len(self.ended)
-                known = over + len(self.bound) + len(self.queue)
+                known = len(self.ended) + len(self.bound) + len(self.queue)
                 progress((self.clock - self.start) * SECOND, over, known)
-            if stop is not None and stop():
-                return False
             self.clock += self.tick
+        return False
+
+    @property
+    def placed(self) -> list[BoundPod]:
+        """All pods that were ever bound."""
+        return [*self.ended, *self.bound.values()]
+
+    def _sample(self) -> None:
+        asked: Counter[str] = Counter(dict.fromkeys(("cpu", "memory", "nvidia.com/gpu"), 0))
+        for node in self.nodes.values():
+            asked.update(node.requested(self.clock))
+        self.samples.append(
+            StateSample(
+                when=(self.clock - self.start) * SECOND,
+                waiting=len(self.queue),
+                running=sum(bound.holds(self.clock) for bound in self.bound.values()),
+                cpu=int(1000 * asked["cpu"]),
+                gpu=int(1000 * asked["nvidia.com/gpu"]),
+                fragmented=0.0,
+                memory=int(asked["memory"]),
+                asked=0,
+                ended=self._over(),
+            )
+        )
+
+    def _over(self) -> int:
+        return len(self.ended) + sum(not one.holds(self.clock) for one in self.bound.values())
 
     def _build(self) -> Metrics:
         return build(self.clock, list(self.nodes.values()), self.bound, len(self.queue))

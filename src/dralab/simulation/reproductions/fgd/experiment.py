@@ -36,12 +36,17 @@ class PlacementOutcome:
     cluster: GpuCluster
 
     def table(self) -> dict[str, str | int | float | None]:
-        """Return the numbers as the published table has them; None where no pod falls there."""
-        row: dict[str, str | int | float | None] = {
+        """Return a row of the published table."""
+        return {
             "workload": self.workload,
             "policy": self.policy,
             "seed": self.seed,
+            **self.numbers(),
         }
+
+    def numbers(self) -> dict[str, float | None]:
+        """Return the numbers as the published table has them; None where no pod falls there."""
+        row: dict[str, float | None] = {}
         for percent in OF_TOTAL:
             row[f"alloc_pct@{percent}"] = self._mean(
                 percent, lambda m: round(100 * m.allocated / self.capacity, 2)
@@ -116,7 +121,7 @@ def inflated(
     return chosen
 
 
-class PlacementRun:
+class PlacementExperiment:
     """One run: the pods of a trace, one after the other; the same seed gives the same outcome."""
 
     def __init__(
@@ -190,7 +195,9 @@ def run(
     workload: str = "",
 ) -> PlacementOutcome:
     """Place the pods of a trace by a policy, all of them."""
-    placing = PlacementRun(nodes, pods, policy=policy, seed=seed, ratio=ratio, workload=workload)
+    placing = PlacementExperiment(
+        nodes, pods, policy=policy, seed=seed, ratio=ratio, workload=workload
+    )
     placing.go()
     return placing.outcome()
 
