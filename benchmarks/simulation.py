@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.engines.gpu.engine import PodSimulation

@@ -136,7 +136,7 @@ def run(
 
     Example: `dralab simulate run scenario.yaml --report results/`
     """
-    from dralab.simulation.engines import dispatch
+    from dralab.simulation import dispatch
     from dralab.simulation.reports import run as reports
     from dralab.simulation.results import outputs
     from dralab.simulation.scenario import scenario as scenarios

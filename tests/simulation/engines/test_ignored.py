@@ -2,8 +2,8 @@
 
 import pytest
 
+from dralab.simulation.dispatch import begin
 from dralab.simulation.engines import ignored, objects
-from dralab.simulation.engines.dispatch import begin
 from dralab.simulation.errors import InputError
 from scenarios_on_cluster import load, pod
 

@@ -8,7 +8,7 @@ from tests.simulation.engines.external.cases import WATCHING, Writer
 from tests.simulation.engines.external.cases import run as run_external
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.scenario.schedulers import ALLOCATION, JOBS, OWN, PODS
 from scenarios_on_cluster import load

@@ -3,7 +3,7 @@
 import pytest
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from scenarios_on_cluster import load
 
 STAGES = """

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from dralab.simulation.reports import charts
 from dralab.simulation.reports import run as reports
 from dralab.simulation.reports.page import Page
@@ -122,7 +122,7 @@ def test_an_empty_page_is_still_a_page():
 
 
 def test_the_gantt_hatches_what_is_down_also_where_outages_overlap(tmp_path):
-    from dralab.simulation.engines.dispatch import begin
+    from dralab.simulation.dispatch import begin
     from dralab.simulation.scenario import scenario as scenarios
 
     for scheduler in ("firstfit", "dralab"):

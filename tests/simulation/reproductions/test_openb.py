@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dralab.cli.main import main
-from dralab.simulation.engines.dispatch import begin
+from dralab.simulation.dispatch import begin
 from dralab.simulation.engines.gpu.cluster import GpuCluster
 from dralab.simulation.engines.gpu.fragmentation import Fragmentation, allows, typical_pods
 from dralab.simulation.engines.gpu.policies import POLICIES, Chooser, NodeScores

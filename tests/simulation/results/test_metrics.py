@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dralab.simulation.engines.dispatch import begin, measured
+from dralab.simulation.dispatch import begin, measured
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, StateSample, Task

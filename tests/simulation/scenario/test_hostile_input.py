@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from dralab.simulation.dispatch import begin
 from dralab.simulation.engines.batch import external
-from dralab.simulation.engines.dispatch import begin
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import xml
 from dralab.simulation.scenario import scenario as scenarios

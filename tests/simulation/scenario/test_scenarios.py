@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, StateSample, Task

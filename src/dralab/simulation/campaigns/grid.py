@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import custom, scenario, shorthand

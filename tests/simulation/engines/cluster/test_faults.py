@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dralab.runtime.resources import EVENTS, NODES, PODS, SLICES
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics

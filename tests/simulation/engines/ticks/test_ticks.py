@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines import dispatch
+from dralab.simulation import dispatch
 from dralab.simulation.engines.ticks import metrics
 from dralab.simulation.engines.ticks.model import (
     Bind,
