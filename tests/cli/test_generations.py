@@ -237,3 +237,51 @@ def test_amounts_that_are_not_quantities_are_refused(files, tmp_path):
     result = run("schedule", "-f", str(tmp_path / "nodes.yaml"), "-f", files[0], "-f", files[1])
     assert result.exit_code == 2
     assert "'many' is not a quantity" in result.output
+
+
+EVOLUTION_POD = """\
+apiVersion: resource.k8s.io/v1alpha2
+kind: DeviceClass
+metadata: {name: toy}
+requirements: [{deviceSelector: "device.driverName == 'toys'"}]
+---
+apiVersion: resource.k8s.io/v1alpha2
+kind: ResourceClaim
+metadata: {name: c, namespace: default}
+spec: {requests: [{deviceClassName: toy}]}
+---
+apiVersion: resource.k8s.io/v1alpha2
+kind: Pod
+metadata: {name: p, namespace: default}
+spec:
+  containers: [{name: c}]
+  resourceClaims: [{name: toy, resourceClaimName: c}]
+"""
+
+
+def test_pools_of_k8srm_serve_pods_of_evolution_and_are_said_to_be_converted(tmp_path):
+    pools, pod = tmp_path / "pools.yaml", tmp_path / "pod.yaml"
+    pools.write_text(POOLS.partition("---")[0].replace(", blockSize: 256Mi", ""))
+    pod.write_text(EVOLUTION_POD)
+    result = run("schedule", "--api", "evolution", "-f", str(pools), "-f", str(pod))
+    assert "pool-a/d0 (toys)" in result.stdout
+    assert "converted from k8srm to evolution: 1 of 4 documents" in result.stderr
+    result = run("schedule", "--api", "k8srm", "-f", str(pools), "-f", str(pod))
+    assert result.exit_code == 2
+    assert (
+        "of evolution, not of k8srm: convert it with `dralab convert --to k8srm`" in result.stderr
+    )
+    result = run("schedule", "--api", "evolution", "-f", str(pod))
+    assert "there are no devices: no ResourcePool" in result.stdout
+
+
+def test_a_pod_with_device_claims_alone_tells_its_generation(files):
+    result = run("convert", "--to", "v1", files[1])
+    assert "resourceClaimTemplateName: shape" in result.stdout
+    assert "requests memory: 100Mi" in result.stderr
+
+
+def test_nothing_to_schedule_is_said(files):
+    result = run("schedule", "-f", files[0])
+    assert result.exit_code == 0
+    assert "there are no pods to schedule" in result.stderr

@@ -152,7 +152,7 @@ def test_a_pod_is_bound_and_its_claim_allocated_on_the_server(api, profiles, tex
         assert "pod" not in again.stdout
 
 
-def test_the_oldest_pod_comes_first_and_then_the_first_name():
+def test_the_oldest_pod_comes_first_within_a_second_too():
     clock = ManualClock(1_000_000_000 * SECOND)
     with Cluster(Options(profiles=("v1", "k8srm")), clock=clock) as cluster:
         pool, class_, pod = yaml.safe_load_all(K8SRM)
@@ -166,8 +166,8 @@ def test_the_oldest_pod_comes_first_and_then_the_first_name():
         titles = [line for line in result.stdout.splitlines() if line.startswith("pod ")]
         assert titles == [
             "pod default/oldest: node node-a",
-            "pod default/a: node node-a",
             "pod default/b: node node-a",
+            "pod default/a: node node-a",
             "pod default/0-youngest: unschedulable",
         ]
         assert result.exit_code == 1

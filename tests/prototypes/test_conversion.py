@@ -180,3 +180,75 @@ def test_what_does_not_carry_over_is_named_with_a_suggestion():
     scene = reading.read(k4_objects("pod-one-container-gpu-priority-list"), "k8srm")
     ToEvolution(scene).objects()
     assert any("alternatives: dra-evolution has none" in str(note) for note in scene.notes)
+
+
+def k8srm(kind, name, spec, **more):
+    metadata = {"name": name, "namespace": "default"} if kind == "DeviceClaim" else {"name": name}
+    return (
+        {"apiVersion": "devmgmtproto.k8s.io/v1alpha1", "kind": kind, "metadata": metadata}
+        | ({"spec": spec} if spec else {})
+        | more
+    )
+
+
+def to_v1(*items):
+    reports = GENERATIONS["k8srm"].read_all(items)
+    scene = reading.read([report.document for report in reports], "k8srm")
+    objects = ToV1(scene).objects()
+    lost = [str(note) for note in scene.notes if note.level == "lost"]
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects}, lost
+
+
+def asked(detail):
+    return k8srm("DeviceClaim", "c", {"devices": [{"name": "r", "allOf": [detail]}]})
+
+
+def test_an_expression_whose_driver_is_not_known_is_lost_and_says_what_is_missing():
+    claim = asked({"class": "toy", "constraints": "device.model == 'a'"})
+    objects, lost = to_v1(claim)
+    assert "selectors" not in str(objects)
+    assert (
+        "attribute model of an unknown driver: convert it together with its DeviceClass" in lost[0]
+    )
+    objects, lost = to_v1(claim, k8srm("DeviceClass", "toy", {"definition": {"driver": "d.io"}}))
+    assert lost == []
+    assert "device.attributes['d.io'].model" in str(objects["ResourceClaim", "c"])
+
+
+def test_a_claim_inside_a_pod_becomes_a_template():
+    entry = {"name": "gpu", "claim": {"deviceClass": "toy", "minDeviceCount": 2}}
+    spec = {"containers": [{"name": "c", "devices": [{"name": "gpu"}]}], "deviceClaims": [entry]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    objects, lost = to_v1(pod, k8srm("DeviceClass", "toy", {"definition": {"driver": "d.io"}}))
+    assert lost == []
+    [request] = objects["ResourceClaimTemplate", "p-gpu"]["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {
+        "deviceClassName": "toy", "allocationMode": "ExactCount", "count": 2,
+    }  # fmt: skip
+    [claim] = objects["Pod", "p"]["spec"]["resourceClaims"]
+    assert claim == {"name": "gpu", "resourceClaimTemplateName": "p-gpu"}
+
+
+def test_device_types_become_the_classes_and_drivers_that_they_stand_for():
+    driver = k8srm("DeviceDriver", "d.io", None, deviceTypes=["gpu"])
+    any_gpu = k8srm("DeviceClass", "any", {"deviceType": "gpu", "minDeviceCount": 2})
+    objects, lost = to_v1(driver, any_gpu, asked({"deviceType": "gpu"}))
+    assert lost == []
+    assert "device.driver == 'd.io'" in str(objects["DeviceClass", "any"])
+    exactly = objects["ResourceClaim", "c"]["spec"]["devices"]["requests"][0]["exactly"]
+    assert (exactly["deviceClassName"], exactly["count"]) == ("any", 2)
+    other = k8srm("DeviceClass", "other", {"deviceType": "gpu", "definition": {"driver": "e.io"}})
+    objects, lost = to_v1(driver, any_gpu, other, asked({"deviceType": "gpu"}))
+    assert lost == []
+    text = str(objects["DeviceClass", "type-gpu"])
+    assert "'d.io'" in text
+    assert "'e.io'" in text
+
+
+def test_the_access_of_a_class_is_written_into_its_claims():
+    watching = {"definition": {"driver": "d.io"}, "adminAccess": True}
+    objects, lost = to_v1(k8srm("DeviceClass", "watch", watching), asked({"class": "watch"}))
+    assert lost == []
+    exactly = objects["ResourceClaim", "c"]["spec"]["devices"]["requests"][0]["exactly"]
+    assert exactly["adminAccess"] is True
+    assert exactly["allocationMode"] == "All"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.k8srm.normalize import normalize
 from dralab.prototypes.placement import PlacedPod
@@ -151,3 +152,41 @@ def test_a_capacity_that_blocks_cannot_divide_is_said():
     part |= {"capacity": "1500m", "blockSize": "1"}
     [found] = findings(offered, "warning")
     assert found.startswith(f'{path}.capacity: "1500m" is not a multiple of blockSize 1')
+
+
+def test_drivers_beside_a_class_say_whether_anything_is_of_its_type():
+    driver = {"apiVersion": API, "kind": "DeviceDriver", "metadata": {"name": "toys"}}
+    driver["deviceTypes"] = ["gpu"]
+    of_type = item("DeviceClass", "gpus", {"deviceType": "gpu"})
+    generation = GENERATIONS["k8srm"]
+
+    def said(*items):
+        return [str(f) for r in generation.read_all(items) for f in r.findings]
+
+    assert said(driver, of_type) == []
+    [alone] = said(of_type)
+    assert 'no DeviceDriver here lists "gpu": the class matches nothing' in alone
+
+
+def test_instances_of_a_claim_have_names_of_their_own():
+    twice = item("DeviceClaim", "c", {"devices": [{"name": "a", "allOf": [{"class": "toy"}]}] * 2})
+    assert findings(twice) == ['spec.devices[1].name: "a" is there twice']
+
+
+def test_requests_are_called_as_their_author_called_them():
+    both = claim({"class": "toy"}, one_of=[{"class": "toy"}, {"class": "toy"}])
+    world = cluster(device_class(), claim({"class": "toy"}), both | {"metadata": {"name": "both"}})
+    names = [
+        [
+            way.name
+            for request in world.problem(of).claims[0].requests
+            for way in request.subrequests
+        ]
+        for of in (pod(), pod(claimName="both"))
+    ]
+    assert names == [["toy"], ["toy.allOf[0]", "toy.oneOf/oneOf[0]", "toy.oneOf/oneOf[1]"]]
+
+
+def test_a_cluster_without_pools_says_that_there_are_none():
+    world = cluster(device_class(), claim({"class": "toy"}), pod())
+    assert devices(world) == "there are no devices: no DevicePool"

@@ -51,7 +51,7 @@ def allocations(
 
     names = (*files, pod_file)
     api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
-    world = GENERATIONS[api].cluster(generations.good(generations.read(names, api)))
+    world = GENERATIONS[api].cluster(generations.objects(names, api))
     pod = _pod(world, pod_file, api)
     try:
         sets = list(_sets(world, pod, node, budget))

@@ -74,7 +74,7 @@ def _inputs(names: Sequence[str]) -> dict[str, list[JsonDict]]:
     found: dict[str, list[JsonDict]] = {}
     for name in names:
         api = generations.chosen((item for _, item, _ in generations.raw([name])), None)
-        found.setdefault(api, []).extend(generations.good(generations.read([name], api)))
+        found.setdefault(api, []).extend(generations.objects([name], api))
     return found
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import click
 
 from dralab.api.manifests import SUFFIXES, Origin
 from dralab.api.yaml_documents import YamlError, documents
-from dralab.prototypes.findings import Finding, NormalizedDocument
+from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.prototypes.generations import GENERATIONS, detected
 from dralab.values.json_types import JsonDict
 
@@ -125,11 +125,51 @@ def _kind(item: Any) -> str:
 
 def read(files: Sequence[str], api: str) -> list[Read]:
     """Return the documents of the input as one older generation reads them."""
-    generation = GENERATIONS[api]
+    documents = raw(files)
+    reports = GENERATIONS[api].read_all([item for _, item, _ in documents])
     return [
-        Read(origin=origin, item=item, report=generation.read(item), lines=lines)
-        for origin, item, lines in raw(files)
+        Read(origin=origin, item=item, report=_native(item, report, api), lines=lines)
+        for (origin, item, lines), report in zip(documents, reports, strict=True)
     ]
+
+
+def _native(item: Any, report: NormalizedDocument, api: str) -> NormalizedDocument:
+    """Return a report that refuses a document of another generation than the one to read."""
+    others = detected([item]) - {api}
+    if api == "evolution":
+        others.discard("k8srm")  # legacy there: `objects` converts it
+    if not others or report.state == "invalid":
+        return report
+    other = others.pop()
+    text = f"of {other}, not of {api}: convert it with `dralab convert --to {api}`"
+    return replace(report, findings=(*report.findings, invalid("apiVersion", text)))
+
+
+def objects(files: Sequence[str], api: str) -> list[JsonDict]:
+    """Return the objects of files in one generation; exit with code 2 where that cannot be.
+
+    Documents of k8srm among those of dra-evolution are converted, as their authors meant to.
+    """
+    found = good(read(files, api))
+    older = [item for item in found if "k8srm" in detected([item])]
+    if api != "evolution" or not older:
+        return found
+    from dralab.prototypes.conversion import from_k8srm
+    from dralab.prototypes.conversion.to_evolution import ToEvolution
+
+    scene = from_k8srm.read(older)
+    made = ToEvolution(scene).objects()
+    lost = [note for note in scene.notes if note.level == "lost"]
+    for note in lost:
+        click.echo(f"Error: {note}", err=True)
+    if lost:
+        sys.exit(2)
+    click.echo(
+        f"converted from k8srm to evolution: {len(older)} of {len(found)} documents", err=True
+    )
+    generation = GENERATIONS[api]
+    rest = [item for item in found if item not in older]
+    return [*rest, *(generation.read(item).document for item in made)]
 
 
 def good(documents_read: Iterable[Read]) -> list[JsonDict]:

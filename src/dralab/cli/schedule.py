@@ -83,7 +83,7 @@ def schedule(
         api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
     api = api or "k8srm"
     generation = GENERATIONS[api]
-    objects = generations.good(generations.read(files, api))
+    objects = generations.objects(files, api)
     server = None
     if connection:
         from dralab.cli.schedule_server import Server
@@ -100,6 +100,8 @@ def schedule(
             world.apply(placement)
             if server is not None:
                 server.write(placement, bind=not spec_of(pod).get("nodeName"))
+    if not wanted:
+        click.echo("there are no pods to schedule", err=True)
     _report(results, output)
     sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
 

@@ -175,10 +175,15 @@ def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]
     return found
 
 
-def _age(pod: JsonDict) -> tuple[str, str, str]:
-    """Return a sort key: oldest pod first, then by name."""
+def _age(pod: JsonDict) -> tuple[str, int, str]:
+    """Return a sort key: oldest pod first.
+
+    Of those that were created in the same second, the one that was written first.
+    """
     metadata = pod["metadata"]
-    return metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]
+    version = metadata.get("resourceVersion") or ""
+    written = int(version) if version.isdecimal() else 0
+    return metadata.get("creationTimestamp") or "", written, metadata["name"]
 
 
 def _plural(kind: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.objects.claims import has_device_claims
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.evolution import normalize as evolution_normalize
 from dralab.prototypes.evolution.cluster import EvolutionCluster as EvolutionWorld
@@ -26,6 +27,10 @@ class K8srm:
         """Return a document as k8srm reads it."""
         return with_amounts(k8srm_normalize.normalize(item))
 
+    def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
+        """Return documents as k8srm reads them together: drivers say which types there are."""
+        return k8srm_normalize.with_types([self.read(item) for item in items])
+
     def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
         """Return the world that normalized objects describe."""
         return K8srmWorld(objects)
@@ -40,6 +45,10 @@ class Evolution:
     def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document as dra-evolution reads it."""
         return with_amounts(evolution_normalize.normalize(item))
+
+    def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
+        """Return documents as dra-evolution reads them, each by itself."""
+        return [self.read(item) for item in items]
 
     def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
         """Return the world that normalized objects describe."""
@@ -63,7 +72,7 @@ def detected(items: Iterable[Any]) -> set[str]:
         parts = item if isinstance(item, list) else [item]
         for part in parts:
             version = part.get("apiVersion") if isinstance(part, dict) else None
-            if version == K8SRM:
+            if version == K8SRM or (version == "v1" and has_device_claims(part)):
                 found.add("k8srm")
             elif version == EVOLUTION and _is_classic(part):
                 found.add("classic")

@@ -117,6 +117,10 @@ class Generation(Protocol):
         """Return a document as this generation reads it."""
         ...
 
+    def read_all(self, items: Sequence[Mapping[str, Any]]) -> Sequence[NormalizedDocument]:
+        """Return documents that belong together, each as this generation reads it."""
+        ...
+
     def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
         """Return the world that normalized objects describe."""
         ...

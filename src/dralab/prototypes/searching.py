@@ -26,9 +26,11 @@ class SearchedCluster(ABC):
     """Objects, and placements of pods that change nothing until they are applied.
 
     `cluster_kinds` are those without a namespace; others without one are in `default`.
+    `pool_kind` is the kind that describes devices.
     """
 
     cluster_kinds: frozenset[str] = frozenset()
+    pool_kind: str = ""
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
         self.objects: dict[Key, JsonDict] = {}
@@ -98,6 +100,8 @@ class SearchedCluster(ABC):
         if len(fixed) > 1:
             reason = f"its claims are allocated on different nodes: {', '.join(fixed)}"
             return UnplacedPod(pod=pod, reason=reason)
+        if problem.claims and not self.pool_nodes():
+            return UnplacedPod(pod=pod, reason=f"there are no devices: no {self.pool_kind}")
         refusals = []
         for name in fixed or self.nodes():
             unfit = self.filters.refusals(pod, name)

@@ -44,6 +44,10 @@ class V1:
         found = tuple(invalid(error.field, error.body) for error in checked.errors)
         return NormalizedDocument(document=dict(checked.object), findings=found)
 
+    def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
+        """Return documents in the hub's form, each by itself."""
+        return [self.read(item) for item in items]
+
     def cluster(self, objects: Sequence[JsonDict]) -> "V1Cluster":
         """Return the world that objects describe."""
         return V1Cluster(objects)

@@ -133,7 +133,7 @@ class ExpressionTranslation:
 
     def attribute(self, domain: str, identifier: str, kind: str) -> str:
         """Return how the target reaches an attribute; notes what must hold for it to be there."""
-        domain = domain or self.driver
+        domain = domain or self.domain(identifier)
         kind = kind or self.kind(identifier, "string")
         plain = identifier.replace("-", "_")
         if self.target == "k8srm":
@@ -156,6 +156,15 @@ class ExpressionTranslation:
                 return f"device.{where}[{literal(domain)}].?{plain}.orValue({DEFAULTS[kind]})"
         return reached
 
+    def domain(self, identifier: str) -> str:
+        """Return the domain of a name without one: its driver's, which the target must know."""
+        if not self.driver and self.target != "k8srm":
+            raise UntranslatableError(
+                f"attribute {identifier} of an unknown driver: convert it together with its "
+                "DeviceClass, which names the driver"
+            )
+        return self.driver
+
     def guard(self, text: str) -> None:
         """Note a condition under which the source would have had an answer at all."""
         if text not in self.guards:
@@ -166,7 +175,7 @@ class ExpressionTranslation:
         if not isinstance(key, Literal) or not isinstance(key.value, str):
             raise UntranslatableError("a computed attribute name")
         domain, _, identifier = key.value.rpartition("/")
-        domain = domain or self.driver
+        domain = domain or self.domain(identifier)
         plain = identifier.replace("-", "_")
         if self.target == "k8srm":
             return f"{literal(identifier)} in device"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dralab.allocation.problem import Attribute
+from dralab.values import labels
 from dralab.values.json_types import JsonDict
 
 
@@ -45,14 +46,20 @@ class NeutralConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeutralClass:
-    """A class; `drivers` empty: any. A group names its leaves by their labels."""
+    """A class; `drivers` empty: any. A group names its leaves by their labels or `members`."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     drivers: tuple[str, ...] = ()
     group: Mapping[str, Any] | None = None
+    members: tuple[str, ...] = ()
     expressions: tuple[NeutralExpression, ...] = ()
     configs: tuple[NeutralConfig, ...] = ()
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it stands for other classes."""
+        return self.group is not None or bool(self.members)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,33 +172,17 @@ class Scene:
 
     def drivers_of(self, class_name: str) -> tuple[str, ...]:
         """Return the drivers of a class, those of its leaves for a group."""
-        from dralab.values import labels
-
         classes = {p.name: p for p in self.parts if isinstance(p, NeutralClass)}
         found = classes.get(class_name)
         if found is None:
             return ()
-        if found.group is None:
-            return found.drivers
-        selector = labels.from_mapping(found.group)
-        return tuple(
-            dict.fromkeys(
-                driver
-                for leaf in classes.values()
-                if leaf.group is None and selector.accepts(leaf.labels)
-                for driver in leaf.drivers
-            )
-        )
+        leaves = self.leaves(found) if found.is_group else [found]
+        return tuple(dict.fromkeys(driver for leaf in leaves for driver in leaf.drivers))
 
-    def leaves(self, group: Mapping[str, Any]) -> list[NeutralClass]:
+    def leaves(self, group: NeutralClass) -> list[NeutralClass]:
         """Return the classes that a group stands for."""
-        from dralab.values import labels
-
-        selector = labels.from_mapping(group)
-        return [
-            part
-            for part in self.parts
-            if isinstance(part, NeutralClass)
-            and part.group is None
-            and selector.accepts(part.labels)
-        ]
+        classes = [p for p in self.parts if isinstance(p, NeutralClass) and not p.is_group]
+        if group.group is None:
+            return [each for each in classes if each.name in group.members]
+        selector = labels.from_mapping(group.group)
+        return [each for each in classes if selector.accepts(each.labels)]

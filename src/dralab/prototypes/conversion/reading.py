@@ -1,11 +1,10 @@
 """Objects of each generation as neutral values."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, Literal
+from collections.abc import Iterable, Sequence
 
 from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
+from dralab.prototypes.conversion import from_k8srm
 from dralab.prototypes.conversion.expressions import drivers_in
 from dralab.prototypes.conversion.neutral import (
     NeutralClaim,
@@ -24,9 +23,7 @@ from dralab.prototypes.conversion.neutral import (
     Scene,
 )
 from dralab.prototypes.evolution import cluster as evolution_world
-from dralab.prototypes.k8srm import reading as k8srm_reading
 from dralab.values.json_types import JsonDict, JsonObject
-from dralab.values.quantity import parse_any, render
 
 
 def title(item: JsonObject) -> str:
@@ -36,6 +33,8 @@ def title(item: JsonObject) -> str:
 
 def read(items: Iterable[JsonDict], generation: str) -> Scene:
     """Return what the (normalized) objects of a generation mean; others pass through."""
+    if generation == "k8srm":
+        return from_k8srm.read(items)
     scene = Scene()
     for item in items:
         part = READERS[generation](item, scene.notes)
@@ -45,137 +44,11 @@ def read(items: Iterable[JsonDict], generation: str) -> Scene:
             scene.parts.append(part)
     if generation == "v1":
         scene.parts = _pools_joined(scene.parts)
-    if generation == "k8srm":
-        scene.parts = _templates_told_apart(scene.parts)
     return scene
 
 
 def _namespace(item: JsonObject) -> str:
     return str(item["metadata"].get("namespace") or "default")
-
-
-# --- k8srm --------------------------------------------------------------------------------------
-
-
-def _k8srm(item: JsonDict, _: list[Note]) -> Part | None:
-    match item.get("kind"):
-        case "DeviceClass":
-            return _k8srm_class(item)
-        case "DeviceClaim":
-            return _k8srm_claim(item)
-        case "DevicePool":
-            return _k8srm_pool(item)
-        case "Pod" if "deviceClaims" in item.get("spec", {}):
-            return _k8srm_pod(item)
-        case _:
-            return None
-
-
-def _k8srm_class(item: JsonDict) -> NeutralClass:
-    spec = item["spec"]
-    definition = spec.get("definition") or {}
-    driver = definition.get("driver")
-    text = definition.get("constraints")
-    drivers = (driver,) if driver else ()
-    return NeutralClass(
-        name=item["metadata"]["name"],
-        labels=item["metadata"].get("labels") or {},
-        drivers=drivers,
-        group=spec.get("selector"),
-        expressions=(NeutralExpression(text, "k8srm", drivers),) if text else (),
-        configs=tuple(NeutralConfig(reference=c) for c in definition.get("configs") or ()),
-    )
-
-
-def _k8srm_claim(item: JsonDict) -> NeutralClaim:
-    spec = item["spec"]
-    requests = []
-    for instance in spec["devices"]:
-        details = instance.get("allOf") or []
-        for number, detail in enumerate(details):
-            alone = len(details) == 1 and not instance.get("oneOf")
-            name = instance["name"] if alone else f"{instance['name']}-{number}"
-            requests.append(
-                NeutralRequest(
-                    name=name, options=(_k8srm_option(detail),), part_of=instance["name"]
-                )
-            )
-        if instance.get("oneOf"):
-            name = f"{instance['name']}-one" if details else instance["name"]
-            options = tuple(_k8srm_option(detail) for detail in instance["oneOf"])
-            requests.append(NeutralRequest(name=name, options=options, part_of=instance["name"]))
-    rules = [Rule("match", name) for name in spec.get("matchAttributes") or ()]
-    rules += [Rule("distinct", name) for name in spec.get("distinctAttributes") or ()]
-    return NeutralClaim(
-        name=item["metadata"]["name"],
-        namespace=_namespace(item),
-        requests=tuple(requests),
-        rules=tuple(rules),
-        labels=item["metadata"].get("labels") or {},
-    )
-
-
-def _k8srm_option(detail: JsonObject) -> Option:
-    totals = {k: str(v) for k, v in (detail.get("requests") or {}).items()}
-    count = int(parse_any(totals.pop("devices", "1")))
-    text = detail.get("constraints")
-    return Option(
-        class_name=detail.get("class") or "",
-        expressions=(NeutralExpression(text, "k8srm"),) if text else (),
-        count=count,
-        most=detail.get("maxDevices"),
-        totals=totals,
-        admin=bool(detail.get("adminAccess")),
-        everything=bool(detail.get("adminAccess")),
-        match=tuple(detail.get("matchAttributes") or ()),
-        distinct=tuple(detail.get("distinctAttributes") or ()),
-        configs=tuple(NeutralConfig(reference=c) for c in detail.get("configs") or ()),
-    )
-
-
-def _k8srm_pool(item: JsonDict) -> NeutralPool:
-    pool = k8srm_reading.read_pool(item)
-    return NeutralPool(
-        name=pool.name,
-        driver=pool.driver,
-        node=pool.node,
-        sets={"shared": {k: render(v) for k, v in pool.shared.items()}} if pool.shared else {},
-        devices=tuple(
-            NeutralDevice(
-                name=device.name,
-                attributes=device.attributes,
-                consumes={("shared", k): render(v) for k, v in device.consumes.items()},
-                provides={
-                    k: render(v.amount, "BinarySI" if v.binary else "DecimalSI")
-                    for k, v in device.provides.items()
-                },
-            )
-            for device in pool.devices
-        ),
-    )
-
-
-HOWS: Final[Mapping[str, Literal["claim", "template", "class"]]] = {
-    "existing": "claim",
-    "template": "template",
-}
-
-
-def _k8srm_pod(item: JsonDict) -> NeutralPod:
-    pod = k8srm_reading.read_pod(item)
-    entries = tuple(
-        NeutralPodClaim(
-            name=entry.name or "devices",
-            how=HOWS.get(entry.how, "class"),
-            source=entry.source,
-        )
-        for entry in pod.entries
-    )
-    uses = {
-        container: tuple(("devices", name) if pod.whole else (name, "") for name in names)
-        for container, names in pod.containers.items()
-    }
-    return NeutralPod(item=item, entries=entries, uses=uses)
 
 
 # --- dra-evolution ------------------------------------------------------------------------------
@@ -468,19 +341,4 @@ def _pools_joined(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _templates_told_apart(parts: Sequence[Part]) -> list[Part]:
-    """Return parts with a k8srm claim that pods copy as a template, one they share as a claim."""
-    entries = [entry for part in parts if isinstance(part, NeutralPod) for entry in part.entries]
-    copied = {entry.source for entry in entries if entry.how == "template"}
-    shared = {entry.source for entry in entries if entry.how == "claim"}
-    found: list[Part] = []
-    for part in parts:
-        if isinstance(part, NeutralClaim) and part.name in copied:
-            found.append(replace(part, template=True, shareable=False))
-            if part.name not in shared:
-                continue
-        found.append(part)
-    return found
-
-
-READERS = {"k8srm": _k8srm, "evolution": _evolution, "v1": _v1}
+READERS = {"evolution": _evolution, "v1": _v1}

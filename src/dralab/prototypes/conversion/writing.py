@@ -125,7 +125,7 @@ class SceneWriter(ABC):
     def group(self, part: NeutralClass) -> str | None:
         """Return a group of classes as one expression: any of its leaves."""
         words = []
-        for leaf in self.scene.leaves(part.group or {}):
+        for leaf in self.scene.leaves(part):
             texts = [
                 self.expression(e, f"DeviceClass {leaf.name}", leaf.drivers)
                 for e in leaf.expressions
@@ -139,15 +139,15 @@ class SceneWriter(ABC):
         self.changed(
             f"DeviceClass {part.name}",
             "spec.selector",
-            "a group of classes by label, written as an expression over today's leaves: classes "
-            "that get the label later will not count",
+            "a group of classes, written as an expression over today's leaves: classes that join "
+            "it later will not count",
         )
         return " || ".join(dict.fromkeys(words)) or "false"
 
     def class_expressions(self, part: NeutralClass) -> list[str]:
         """Return a class as expressions: its drivers, then its own."""
         where = f"DeviceClass {part.name}"
-        if part.group is not None:
+        if part.is_group:
             text = self.group(part)
             return [text] if text else []
         found = [" || ".join(f"{driver_word(self.target)} == {literal(d)}" for d in part.drivers)]

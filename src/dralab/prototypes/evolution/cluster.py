@@ -50,6 +50,7 @@ class Asked:
 class EvolutionCluster(SearchedCluster):
     """What dra-evolution objects describe; claims made for pods are added as they are applied."""
 
+    pool_kind = "ResourcePool"
     cluster_kinds = frozenset({"DeviceClass", "ResourcePool", "Node"})
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
@@ -177,7 +178,7 @@ class EvolutionCluster(SearchedCluster):
                     f"claim {namespace}/{metadata['name']}: adminAccess needs a Quota with "
                     f"allowManagementAccess: true in namespace {namespace}"
                 )
-            label = f"{request.get('name') or ''}#{number}"
+            label = _label(number, request)
             subrequest = core.SubRequest(
                 name=label,
                 class_name=name,
@@ -284,7 +285,7 @@ class EvolutionCluster(SearchedCluster):
             pool = self.pools[int(chosen.device.pool)]
             yield PlacedDevice(
                 claim=claim,
-                request=chosen.request.rpartition("#")[0],
+                request="" if chosen.request.startswith("requests[") else chosen.request,
                 pool=pool["metadata"]["name"],
                 device=chosen.device.device,
                 driver=pool["spec"]["driverName"],
@@ -293,14 +294,14 @@ class EvolutionCluster(SearchedCluster):
     def _allocation(self, item: JsonDict, allocation: ClaimAllocation, node: str) -> JsonDict:
         """Return `status.allocation`: for every driver its configs and its results."""
         spec = item["spec"]
-        requests = spec.get("requests") or []
+        requests = {_label(n, each): each for n, each in enumerate(spec.get("requests") or ())}
         data: dict[str, JsonDict] = {}
         local = False
         for chosen in allocation.chosen:
             pool = self.pools[int(chosen.device.pool)]
             driver = pool["spec"]["driverName"]
             local = local or bool(pool["spec"].get("nodeName"))
-            request = requests[int(chosen.request.rpartition("#")[2])]
+            request = requests[chosen.request]
             class_item = self.objects.get(
                 (API_VERSION, "DeviceClass", "", request.get("deviceClassName") or ""), {}
             )
@@ -329,6 +330,11 @@ class EvolutionCluster(SearchedCluster):
 
     def _of(self, kind: str) -> list[JsonDict]:
         return self.objects_of_kind(API_VERSION, kind)
+
+
+def _label(number: int, request: Mapping[str, Any]) -> str:
+    """Return what a request is called: its name, or its place, which no name can be."""
+    return str(request.get("name") or f"requests[{number}]")
 
 
 def _for_driver(configs: Any, driver: str) -> list[Mapping[str, Any]]:

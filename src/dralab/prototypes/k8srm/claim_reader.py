@@ -29,13 +29,15 @@ class UnallocatableError(ValueError):
 class AskedClaim:
     """A claim, its form in the problem, and what its status will need.
 
-    `totals` maps a request's alternative to the amounts asked of its devices together; `item` is
-    the claim object where one was made for the pod.
+    `totals` maps a request's alternative to the amounts asked of its devices together,
+    `instances` to the instance that it is of; `item` is the claim object where one was made for
+    the pod.
     """
 
     claim: K8srmClaim
     wanted: core.Claim
     totals: Mapping[str, Mapping[str, Number]]
+    instances: Mapping[str, str]
     class_configs: tuple[ConfigRef, ...]
     claim_configs: tuple[ConfigRef, ...]
     item: JsonDict | None = None
@@ -148,6 +150,7 @@ class Classes:
                 limit=MANY,
             ),
             totals=writer.totals,
+            instances=writer.instances,
             class_configs=tuple(dict.fromkeys(writer.class_configs)),
             claim_configs=tuple(writer.claim_configs),
             item=item,
@@ -223,17 +226,22 @@ class _Writer:
         self.requests: list[core.Request] = []
         self.constraints: list[core.Constraint] = []
         self.totals: dict[str, Mapping[str, Number]] = {}
+        self.instances: dict[str, str] = {}
         self.class_configs: list[ConfigRef] = []
         self.claim_configs: list[ConfigRef] = []
 
     def instance(self, instance: Instance) -> None:
-        """Add a request for every detail of allOf, and one for oneOf."""
-        for number, detail in enumerate(instance.all_of):
-            self.request(f"{instance.name}:all[{number}]", [detail])
-        if instance.one_of:
-            self.request(f"{instance.name}:one", instance.one_of)
+        """Add a request for every detail of allOf, and one for oneOf.
 
-    def request(self, name: str, details: Sequence[Detail]) -> None:
+        Requests are called like the instance, and where it has several, like its field too.
+        """
+        name, several = instance.name, len(instance.all_of) + bool(instance.one_of) > 1
+        for number, detail in enumerate(instance.all_of):
+            self.request(f"{name}.allOf[{number}]" if several else name, [detail], name)
+        if instance.one_of:
+            self.request(f"{name}.oneOf" if several else name, instance.one_of, name)
+
+    def request(self, name: str, details: Sequence[Detail], instance: str) -> None:
         """Add one request; more than one detail, or a range of counts, makes alternatives."""
         subrequests: list[core.SubRequest] = []
         for rank, written in enumerate(details):
@@ -243,7 +251,10 @@ class _Writer:
             most = max(least, min(most, self.classes.most)) if detail.totals else least
             counts = range(least, most + 1)
             for count in counts:
-                way = f"{name}/{rank}.{count}" if len(details) * len(counts) > 1 else name
+                way = f"oneOf[{rank}]" if len(details) > 1 else ""
+                way += f"x{count}" if len(counts) > 1 else ""
+                way = f"{name}/{way}" if way else name
+                self.instances[way] = instance
                 subrequests.append(self.subrequest(way, detail, count))
         self.requests.append(
             core.Request(
@@ -322,15 +333,6 @@ class _Writer:
                 f"{detail.class_name} asks for"
             )
         return least, least if most is None else most
-
-
-def instance_of(request: str) -> str:
-    """Return the instance that a request of the problem came from.
-
-    >>> instance_of("gpu:one/2.4")
-    'gpu'
-    """
-    return request.rpartition(":")[0]
 
 
 def suffix(namespace: str, pod: str) -> str:

@@ -26,6 +26,7 @@ MAX_CONFIG_BYTES: Final = 16 * 1024
 class K8srmCluster(SearchedCluster):
     """What k8srm objects describe; claims made for pods are added as they are applied."""
 
+    pool_kind = "DevicePool"
     cluster_kinds = frozenset({"DeviceClass", "DeviceDriver", "DevicePool", "Node"})
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
@@ -217,7 +218,7 @@ class K8srmCluster(SearchedCluster):
             pool = self.pools[int(chosen.device.pool)]
             yield PlacedDevice(
                 claim=claim.name,
-                request=claim_reader.instance_of(chosen.request),
+                request=claim.instances[chosen.request],
                 pool=pool.name,
                 device=chosen.device.device,
                 driver=pool.driver,

@@ -3,7 +3,8 @@
 Nothing is guessed silently: what is renamed, moved or dropped says so, with its field path.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.api import structural
@@ -54,6 +55,28 @@ def normalize(item: Mapping[str, Any]) -> NormalizedDocument:
         _normalize_config_map(normalized, found)
     found += named(name)
     return NormalizedDocument(document=normalized, findings=tuple(found))
+
+
+def with_types(reports: Sequence[NormalizedDocument]) -> list[NormalizedDocument]:
+    """Return documents that belong together, with what their DeviceDrivers say of device types."""
+    listed = {
+        name
+        for report in reports
+        if report.document.get("kind") == "DeviceDriver"
+        for name in report.document.get("deviceTypes") or ()
+    }
+    found = []
+    for report in reports:
+        findings: list[Finding] = []
+        for each in report.findings:
+            wanted = spec_of(report.document).get("deviceType")
+            if (each.level, each.field) != ("warning", "spec.deviceType"):
+                findings.append(each)
+            elif wanted not in listed:
+                text = f'no DeviceDriver here lists "{wanted}": the class matches nothing'
+                findings.append(warning(each.field, text))
+        found.append(replace(report, findings=tuple(findings)))
+    return found
 
 
 def named(name: str) -> list[Finding]:
@@ -113,8 +136,8 @@ def _mend_class(item: JsonDict, found: list[Finding]) -> None:
         found.append(
             warning(
                 "spec.deviceType",
-                f'without a driver only drivers whose DeviceDriver lists "{spec["deviceType"]}" '
-                "match; none listed: the class matches nothing",
+                f'matches devices of the drivers whose DeviceDriver lists "{spec["deviceType"]}": '
+                "none while there is no such driver",
             )
         )
     _config_namespaces(definition, "spec.definition", found)
@@ -159,8 +182,12 @@ def normalized_claim_spec(spec: JsonDict, name: str, path: str, found: list[Find
     if "devices" not in spec or "deviceClass" in spec:
         return _of_stage_1(spec, name, path, found)
     _mend_match(spec, path, found)
+    seen: set[str] = set()
     for index, instance in enumerate(spec["devices"]):
         where = f"{path}.devices[{index}]"
+        if instance["name"] in seen:
+            found.append(invalid(f"{where}.name", f'"{instance["name"]}" is there twice'))
+        seen.add(instance["name"])
         inline = {key: instance.pop(key) for key in list(instance) if key not in INSTANCE_FIELDS}
         if inline and (instance.get("allOf") or instance.get("oneOf")):
             names = ", ".join(sorted(inline))
