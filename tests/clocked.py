@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from dralab.virtualtime import Supervisor, unavailable
-from dralab.virtualtime.pacing import Ending, run
+from dralab.virtualtime.pacing import RunEnding, run
 
 START = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
 SECOND = 1_000_000_000
@@ -28,7 +28,7 @@ class Result:
     notes: list[str]
     passed: float
     left: list[str]
-    ending: Ending
+    ending: RunEnding
 
 
 def clocked(

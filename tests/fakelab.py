@@ -7,7 +7,7 @@ from devicelab import DeviceLab
 from dralab.components.nodes import FAKE_NODE, NodeOptions, assemble
 from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import device_class
-from dralab.drivers.fake.mission import DRIVER, Fakes
+from dralab.drivers.fake.demo import DRIVER, FakeDevices
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
     CLASSES,
@@ -68,5 +68,5 @@ class TodayLab(ClassicLab):
     folder = EXAMPLES / "51-fake-driver-today"
 
     def __init__(self):
-        DeviceLab.__init__(self, Fakes, nodes=(FAKE_NODE,))
+        DeviceLab.__init__(self, FakeDevices, nodes=(FAKE_NODE,))
         self.client.create(CLASSES, device_class(DRIVER, name=CLASS))

@@ -24,9 +24,9 @@ from dralab.apiserver.authentication.settings import (
     AuthenticationSettings,
     settings_of,
 )
-from dralab.apiserver.http.guard import is_loopback
+from dralab.apiserver.http.browser_guard import is_loopback
 from dralab.apiserver.nodes import LOOPBACK
-from dralab.apiserver.resources.expiry import TTL
+from dralab.apiserver.resources.event_ttl import TTL
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits

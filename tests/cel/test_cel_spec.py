@@ -17,7 +17,7 @@ import pytest
 from cel.textproto import read
 from dralab.cel import CelError, CompileError, compile_expression
 from dralab.cel.checker import Checker
-from dralab.cel.deep import run as steps
+from dralab.cel.deep_recursion import run as steps
 from dralab.cel.evaluation import evaluate
 from dralab.cel.functions.times import duration, timestamp
 from dralab.cel.library import extended

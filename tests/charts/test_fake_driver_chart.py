@@ -17,7 +17,7 @@ import yaml
 from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import FAKE_NODE, PROCESS, NodeOptions, Nodes
-from dralab.drivers.fake.mission import children, parents
+from dralab.drivers.fake.demo import children, parents
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
     ALLOCATION_STATES,

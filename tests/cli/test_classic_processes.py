@@ -7,7 +7,7 @@ import yaml
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.drivers.fake.mission import DRIVER, children, parents
+from dralab.drivers.fake.demo import DRIVER, children, parents
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
     ALLOCATION_STATES,

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from builders import pod
-from dralab.apiserver.http.guard import Guard
+from dralab.apiserver.http.browser_guard import Guard
 from dralab.cluster import Cluster
 from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes

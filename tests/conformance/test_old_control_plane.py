@@ -11,7 +11,7 @@ import yaml
 
 from devicelab import create_all
 from dralab.components.profiles import kinds_of
-from dralab.drivers.fake.mission import children, parents
+from dralab.drivers.fake.demo import children, parents
 from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NAMESPACES, PODS
 from fakelab import EXAMPLES
 from processes import Processes

@@ -24,7 +24,7 @@ from dralab.components.control_plane import CONTROLLERS, SCHEDULER, ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes
 from dralab.drivers import catalog
 from dralab.drivers.catalog import device_class
-from dralab.drivers.fake.gpu import Gpus
+from dralab.drivers.fake.gpu import FakeGpus
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import (
     CLAIMS,
@@ -240,7 +240,7 @@ with_theirs = pytest.mark.skipif(
 @pytest.mark.parametrize("cards", CARDS)
 def test_the_example_drivers_demonstrations_show_the_same(cards, tmp_path, monkeypatch):
     nodes, options, names = CARDS[cards]
-    monkeypatch.setitem(catalog.DRIVERS, "gpu", partial(Gpus, **options))
+    monkeypatch.setitem(catalog.DRIVERS, "gpu", partial(FakeGpus, **options))
     stock, ours = under_both(tmp_path, demonstrate(*map(theirs, names)), nodes=nodes)
     assert stock == ours
     phases, told, _ = ours
@@ -260,7 +260,7 @@ def test_the_fake_drivers_demonstrations_show_the_same(numbers, tmp_path):
 
 @with_theirs
 def test_a_pod_waits_until_its_device_is_ready(tmp_path, monkeypatch):
-    monkeypatch.setitem(catalog.DRIVERS, "gpu", partial(Gpus, binding=True))
+    monkeypatch.setitem(catalog.DRIVERS, "gpu", partial(FakeGpus, binding=True))
     name = "binding-conditions"
 
     def act(lab):

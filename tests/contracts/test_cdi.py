@@ -1,13 +1,13 @@
 import pytest
 
-from dralab.contracts.cdi import CdiDevice, CdiError, ContainerEdits, Spec, read, write
+from dralab.contracts.cdi import CdiDevice, CdiError, CdiSpec, ContainerEdits, read, write
 from dralab.contracts.cdi_cache import CdiCache, ContainerConfig, FileDirectory, MemoryDirectory
 
 ENV = ContainerEdits(env=("A=1",))
 
 
 def spec(*names, kind="example.com/gpu", edits=ENV, **more):
-    return Spec(kind=kind, devices=tuple(CdiDevice(name, edits) for name in names), **more)
+    return CdiSpec(kind=kind, devices=tuple(CdiDevice(name, edits) for name in names), **more)
 
 
 @pytest.mark.parametrize(

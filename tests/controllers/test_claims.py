@@ -4,7 +4,7 @@ from builders import claim, device, device_class, pod, pool, request
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.api.status import ApiError
 from dralab.controllers.claims import FINALIZER, ResourceClaims
-from dralab.controllers.garbage import GarbageCollector
+from dralab.controllers.garbage_collection import GarbageCollector
 from dralab.controllers.generated_claims import base_name
 from dralab.runtime.resources import (
     CLAIM_TEMPLATES,

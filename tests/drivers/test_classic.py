@@ -4,7 +4,7 @@ import pytest
 
 from dralab.components.nodes import FAKE_NODE
 from dralab.drivers.classic.plugin import ClassicPlugin
-from dralab.drivers.fake.mission import DRIVER, children, parents
+from dralab.drivers.fake.demo import DRIVER, children, parents
 from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, EVENTS
 from fakelab import ClassicLab, StructuredLab, TodayLab
 

@@ -6,7 +6,7 @@ from dralab.components.nodes import FAKE_NODE
 from dralab.contracts.plugin import ClaimRef
 from dralab.drivers.classic.named import chosen, resources
 from dralab.drivers.classic.plugin import ClassicPlugin
-from dralab.drivers.fake.mission import DRIVER, children, model_of, parents
+from dralab.drivers.fake.demo import DRIVER, children, model_of, parents
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
     CLAIM_PARAMETERS,

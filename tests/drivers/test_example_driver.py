@@ -9,9 +9,9 @@ import pytest
 
 from devicelab import SHARED, DeviceLab, gpus, of_gpu
 from dralab.api.resource.features import with_gates
-from dralab.drivers.fake.cpu import Cpus
-from dralab.drivers.fake.gpu import Gpus
-from dralab.drivers.fake.nic import Nics
+from dralab.drivers.fake.cpu import FakeCpus
+from dralab.drivers.fake.gpu import FakeGpus
+from dralab.drivers.fake.nic import FakeNics
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import CLAIMS, DEPLOYMENTS, SLICES
 from readydevices import ReadyDevices
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     not EXAMPLES.is_dir(), reason="the example driver's demos are not beside this checkout"
 )
 
-GPU = partial(Gpus, count=2)
+GPU = partial(FakeGpus, count=2)
 
 
 def demonstrated(name, *drivers, before=lambda lab: None, change=lambda text: text, **options):
@@ -175,7 +175,7 @@ def test_11_a_pod_group_shares_a_claim():
 
 def test_12_network_cards_are_shared_by_bandwidth():
     name = "net-consumable-capacity"
-    lab, _ = demonstrated(name, partial(Nics, count=4))
+    lab, _ = demonstrated(name, partial(FakeNics, count=4))
     for pod in ("pod0", "pod1"):
         assert "GRESS_RATE=" in lab.log(name, pod)
 
@@ -225,7 +225,9 @@ def test_17_partitions_are_devices():
 @pytest.mark.parametrize("form", ["nodeAllocatableResources", "nodeAllocatableResourceMappings"])
 def test_18_cpus_of_a_device_are_cpus_of_the_node(form):
     name = "native-resource-request"
-    cpus = partial(Cpus, numa_nodes=1, cpus_per_numa_node=2, as_of_1_36=form.endswith("Mappings"))
+    cpus = partial(
+        FakeCpus, numa_nodes=1, cpus_per_numa_node=2, as_of_1_36=form.endswith("Mappings")
+    )
     lab, pods = demonstrated(name, cpus, features=with_gates("DRANodeAllocatableResources=true"))
     for obj in lab.client.list(SLICES).items:
         for device in obj["spec"]["devices"]:
@@ -249,7 +251,7 @@ def test_18_cpus_of_a_device_are_cpus_of_the_node(form):
 
 def test_18_without_the_feature_cpus_of_a_device_are_none_of_the_node():
     name = "native-resource-request"
-    lab, pods = demonstrated(name, partial(Cpus, numa_nodes=1, cpus_per_numa_node=2))
+    lab, pods = demonstrated(name, partial(FakeCpus, numa_nodes=1, cpus_per_numa_node=2))
     assert "nodeAllocatableResourceClaimStatuses" not in pods["pod0"]["status"]
     for obj in lab.client.list(SLICES).items:
         assert not any("nodeAllocatable" in str(device) for device in obj["spec"]["devices"])

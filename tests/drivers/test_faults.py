@@ -4,7 +4,7 @@ import pytest
 
 from devicelab import DeviceLab
 from dralab.drivers.driver import ContainerEdits, Driver
-from dralab.drivers.fake.gpu import Gpus
+from dralab.drivers.fake.gpu import FakeGpus
 from dralab.drivers.faults import CallFault, FaultyPlugin, parse
 from dralab.runtime.resources import CLAIMS, EVENTS, PODS, SLICES
 
@@ -44,7 +44,7 @@ class FakeProcess:
 
 @pytest.fixture
 def lab():
-    lab = DeviceLab(lambda node: Gpus(node, count=1))
+    lab = DeviceLab(lambda node: FakeGpus(node, count=1))
     (kubelet,) = lab.kubelets.nodes.values()
     plugin = kubelet.plugins.get("gpu.example.com")
     kubelet.plugins.deregister(plugin)
@@ -127,7 +127,7 @@ def test_slices_are_renewed_withdrawn_and_come_back(lab):
 
 
 def test_somebody_elses_change_of_a_slice_is_mended():
-    lab = DeviceLab(lambda node: Gpus(node, count=2))
+    lab = DeviceLab(lambda node: FakeGpus(node, count=2))
     (held,) = lab.client.list(SLICES).items
     spec = {**held["spec"], "devices": held["spec"]["devices"][:1]}
     lab.client.update(SLICES, {**held, "spec": spec})

@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from devicelab import SHARED
-from dralab.drivers.fake.mission import children, parents
+from dralab.drivers.fake.demo import children, parents
 from dralab.drivers.go_random import draws, table, text_hash, uuids
 
 VECTORS = SHARED / "fake-dra-driver" / "uuid-vectors.json"

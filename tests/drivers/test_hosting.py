@@ -6,7 +6,7 @@ from devicelab import DeviceLab
 from dralab.contracts.plugin import ClaimRef
 from dralab.drivers.checkpoint import DriverFileCheckpoint
 from dralab.drivers.driver import ContainerEdits, Driver
-from dralab.drivers.hosting import HostedPlugin
+from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.runtime.resources import CLAIMS
 
 

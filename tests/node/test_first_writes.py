@@ -3,7 +3,7 @@
 import pytest
 
 from devicelab import DeviceLab
-from dralab.drivers.fake.gpu import Gpus
+from dralab.drivers.fake.gpu import FakeGpus
 from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import CLAIM_TEMPLATES, EVENTS, PODS
 
@@ -25,7 +25,7 @@ POD = {
 
 @pytest.fixture
 def lab():
-    return DeviceLab(Gpus)
+    return DeviceLab(FakeGpus)
 
 
 def states(lab, seconds):

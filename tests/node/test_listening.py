@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from dralab.node.listening import reaches_only
+from dralab.node.listening_ports import reaches_only
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid timeout inode"
 LISTEN, ESTABLISHED = "0A", "01"

@@ -2,7 +2,7 @@
 
 from dralab.kernel.clock import SECOND
 from dralab.node.log_files import RuntimeWithLogFiles
-from dralab.node.logs import Log
+from dralab.node.logs import ContainerLog
 
 NOW = 1_700_000_000 * SECOND
 
@@ -13,7 +13,7 @@ class Start:
     namespace, pod, pod_uid, name = "default", "p", "uid", "c"
 
     def __init__(self):
-        self.log = Log()
+        self.log = ContainerLog()
 
 
 class Nothing:

@@ -4,14 +4,14 @@ import pytest
 
 from devicelab import DeviceLab
 from dralab.api.status import ApiError
-from dralab.drivers.fake.gpu import Gpus
+from dralab.drivers.fake.gpu import FakeGpus
 from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import SLICES
 
 
 @pytest.fixture
 def lab():
-    made = DeviceLab(Gpus)
+    made = DeviceLab(FakeGpus)
     assert made.client.list(SLICES).items
     # The driver itself does nothing about it.
     made.publisher.forget_driver(made.drivers[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from devicelab import DeviceLab
-from dralab.drivers.fake.gpu import Gpus
+from dralab.drivers.fake.gpu import FakeGpus
 from dralab.node.checkpoint import CheckpointError, decode, encode
 from dralab.objects.conditions import condition_of
 from dralab.objects.pods import is_ready
@@ -291,7 +291,7 @@ def test_variables_come_from_fields_and_config_maps(lab):
 
 
 def test_a_driver_that_is_not_there_is_named_in_an_event():
-    lab = DeviceLab(lambda node: Gpus(node, count=1))
+    lab = DeviceLab(lambda node: FakeGpus(node, count=1))
     (kubelet,) = lab.kubelets.nodes.values()
     plugin = kubelet.plugins.get("gpu.example.com")
     kubelet.plugins.deregister(plugin)
@@ -321,7 +321,7 @@ def test_a_driver_that_is_not_there_is_named_in_an_event():
 
 
 def test_slices_of_a_driver_that_stays_away_are_deleted_after_thirty_seconds():
-    lab = DeviceLab(lambda node: Gpus(node, count=1))
+    lab = DeviceLab(lambda node: FakeGpus(node, count=1))
     (kubelet,) = lab.kubelets.nodes.values()
     lab.publisher.forget_driver(lab.drivers[0])
     plugin = kubelet.plugins.get("gpu.example.com")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dralab.contracts.cdi_cache import ContainerConfig
-from dralab.node.containers import ContainerStart, Session, StartError
+from dralab.node.containers import ContainerStart, ContainerStartError, ExecSession
 from dralab.node.images import ImageMapError, image_map
-from dralab.node.logs import Log
+from dralab.node.logs import ContainerLog
 from dralab.node.process import ProcessRuntime
 from dralab.runtime.live import LiveEngine
 
@@ -31,7 +31,7 @@ class Bench:
         given = {"image": "busybox", "name": "c", "working_dir": "", "limits": {}, **fields}
         start = ContainerStart(
             namespace="default", pod="p", pod_uid="uid-1", node="n", argv=argv, config=config,
-            annotations={}, of_job=False, log=Log(), **given,
+            annotations={}, of_job=False, log=ContainerLog(), **given,
         )  # fmt: skip
         over, exits = threading.Event(), []
 
@@ -178,7 +178,7 @@ def test_a_process_cannot_take_more_memory_than_the_limit(bench):
 
 
 def test_a_line_without_end_is_cut_and_the_log_is_bounded():
-    log = Log()
+    log = ContainerLog()
     for number in range(1000):
         log.write(0, f"{number:04}" + "x" * 16_380)
     kept, there = log.read()
@@ -189,12 +189,14 @@ def test_a_line_without_end_is_cut_and_the_log_is_bounded():
 
 
 def test_an_image_without_a_command_is_refused_with_what_would_help(bench):
-    with pytest.raises(StartError, match=r"--image-map registry/x:v1=COMMAND"):
+    with pytest.raises(ContainerStartError, match=r"--image-map registry/x:v1=COMMAND"):
         bench.run(image="registry/x:v1")
 
 
 def test_a_program_that_is_not_there_is_refused(bench):
-    with pytest.raises(StartError, match=r'exec: "no-such": executable file not found in /usr'):
+    with pytest.raises(
+        ContainerStartError, match=r'exec: "no-such": executable file not found in /usr'
+    ):
         bench.run("no-such")
 
 
@@ -258,7 +260,7 @@ def test_a_command_in_a_container_shares_its_environment_and_keeps_its_outputs_a
 
 def test_a_command_reads_what_is_typed_until_its_end(bench):
     container, _, _ = bench.run("sleep", "60")
-    session, found = Session(stdin=True), []
+    session, found = ExecSession(stdin=True), []
     session.typed(b"one\n")
     session.typed(b"two\n")
     session.typed(None)
@@ -269,7 +271,7 @@ def test_a_command_reads_what_is_typed_until_its_end(bench):
 
 def test_a_terminal_is_one_and_has_the_size_it_is_told(bench):
     container, _, _ = bench.run("sleep", "60")
-    session, found = Session(stdin=True, tty=True), []
+    session, found = ExecSession(stdin=True, tty=True), []
     session.resize(91, 17)
     code = container.run(
         ["sh", "-c", "read line; stty size; tty"], lambda *each: found.append(each[1]),
@@ -289,7 +291,7 @@ def hold(session, data):
 
 def test_a_command_ends_with_whoever_asked_for_it(bench):
     container, _, _ = bench.run("sleep", "60")
-    session = Session()
+    session = ExecSession()
     code = container.run(["sh", "-c", "echo up; sleep 60"], lambda *_: session.leave(), session)
     assert code == 137
     container.stop(0)

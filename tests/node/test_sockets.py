@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
+from dralab.contracts.plugin import (
+    ClaimRef,
+    DeviceHealth,
+    PluginError,
+    PreparedDevice,
+    PrepareResult,
+)
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
 from dralab.runtime.live import LiveEngine
@@ -39,7 +45,7 @@ class Told:
         self.calls.append(("prepare", list(claims)))
         if self.error:
             raise PluginError(self.error)
-        return {ref.uid: Prepared(devices=(DEVICE,)) for ref in claims}
+        return {ref.uid: PrepareResult(devices=(DEVICE,)) for ref in claims}
 
     def unprepare(self, claims):
         self.calls.append(("unprepare", list(claims)))

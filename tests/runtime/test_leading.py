@@ -2,7 +2,7 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.runtime.leading import DURATION, NAMESPACE, RETRY, Leadership
+from dralab.runtime.leader_election import DURATION, NAMESPACE, RETRY, Leadership
 from dralab.runtime.resources import LEASES
 from dralab.runtime.simulated import SimulatedEngine
 from labs import Server

@@ -127,7 +127,7 @@ def test_a_run_that_is_stopped_leaves_what_there_is_and_goes_on_to_the_same_end(
     assert whole.exit_code == 0, whole.output
 
     with monkeypatch.context() as patch:
-        patch.setattr(_progress.Watcher, "stop", lambda _self: True)
+        patch.setattr(_progress.ProgressWatcher, "stop", lambda _self: True)
         part = call(*(part.format("part") for part in command))
     assert part.exit_code == 1
     assert "stopped; partial results saved" in part.stderr
@@ -144,7 +144,7 @@ def test_a_run_that_is_stopped_leaves_what_there_is_and_goes_on_to_the_same_end(
 
 def test_a_checkpoint_of_another_input_is_refused(files, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(_progress.Watcher, "stop", lambda _self: True)
+        patch.setattr(_progress.ProgressWatcher, "stop", lambda _self: True)
         call("swf", "--trace", "log.swf", "--out", "r")
     (files / "log.swf").write_text((files / "log.swf").read_text() + "\n")
     again = call("swf", "--trace", "log.swf", "--out", "r", "--resume", "r_checkpoint")

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from clocked import START, clocked, needs_clock, python
-from dralab.virtualtime import StartError, Supervisor
-from dralab.virtualtime.filter import ERRNO, Rule, assemble
+from dralab.virtualtime import ProgramStartError, Supervisor
 from dralab.virtualtime.machine import this_machine
-from dralab.virtualtime.pacing import Ending
+from dralab.virtualtime.pacing import RunEnding
+from dralab.virtualtime.seccomp_filter import ERRNO, FilterRule, assemble
 
 pytestmark = needs_clock
 
@@ -24,7 +24,7 @@ pytestmark = needs_clock
 def test_a_program_that_does_not_exist():
     with (
         Supervisor(start=START) as supervisor,
-        pytest.raises(StartError, match="cannot start /no/such: No such file or directory"),
+        pytest.raises(ProgramStartError, match="cannot start /no/such: No such file or directory"),
     ):
         supervisor.start(["/no/such"])
 
@@ -177,7 +177,7 @@ def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
         },
         calls={"ptrace": ptrace},
     )
-    code = assemble(without, [Rule("ptrace", ERRNO | 1)])
+    code = assemble(without, [FilterRule("ptrace", ERRNO | 1)])
     launch = Path(sys.modules["dralab.virtualtime"].__file__ or "").with_name("launch.py")
     ready, go = os.pipe()
     os.write(go, b"+")
@@ -198,4 +198,4 @@ def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
 
 def test_an_end_comes_even_if_a_program_ignores_it():
     result = clocked(["sh", "-c", "trap '' TERM INT; while :; do sleep 60; done"], until=3600)
-    assert (result.ending, result.passed) == (Ending.REACHED, 3600)
+    assert (result.ending, result.passed) == (RunEnding.REACHED, 3600)

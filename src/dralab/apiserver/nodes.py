@@ -77,7 +77,7 @@ class NodeRequest:
         return f"{path}?{text}" if text else path
 
 
-class Here(Protocol):
+class LocalNodes(Protocol):
     """Nodes of this process."""
 
     def answer(self, node: str, wanted: NodeRequest) -> Answer | None:
@@ -91,7 +91,7 @@ class NodeProxy:
     def __init__(self, resources: Resources, networks: Sequence[Network] = LOOPBACK) -> None:
         self.resources = resources
         self.networks = list(networks)
-        self.here: list[Here] = []
+        self.here: list[LocalNodes] = []
         self._relay: Relay | None = None
 
     def connectors(self) -> Mapping[tuple[str, str], Connector]:

@@ -11,7 +11,7 @@ from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
-from dralab.apiserver.resources.expiry import TTL, EventLeases
+from dralab.apiserver.resources.event_ttl import TTL, EventLeases
 from dralab.apiserver.storage import Store
 from dralab.apiserver.watching import Hub, Limits
 from dralab.kernel.clock import Clock, WallClock

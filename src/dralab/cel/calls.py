@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.cel import regex
-from dralab.cel.code import Code, Names
 from dralab.cel.errors import CelError, no_such_overload
 from dralab.cel.evaluation import elements as rounds
 from dralab.cel.functions.arithmetic import checked_int, logical_not
+from dralab.cel.generated_code import Code, Names
 from dralab.cel.library import FUNCTIONS
 from dralab.cel.syntax import Call, Expr, ListNode, Literal, Select
 from dralab.cel.types import BOOL, INT, NUMBERS, QUANTITY, SEMVER, STRING

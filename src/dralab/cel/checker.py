@@ -8,7 +8,7 @@ from collections import ChainMap
 from dataclasses import dataclass, field
 
 from dralab.cel import regex
-from dralab.cel.deep import Step, run
+from dralab.cel.deep_recursion import Step, run
 from dralab.cel.environment import Environment
 from dralab.cel.errors import CelError, CompileError, Issue
 from dralab.cel.functions.times import duration, timestamp

@@ -2,16 +2,16 @@
 
 An expression's cost is bounded from its tree, the static types and the declared sizes of the
 variables. Source of the numbers: cel-go's estimator and the API server's one for its libraries.
-Which calls have which price is in `prices`; here is the walk that brings sizes to them.
+Which calls have which price is in `estimated_costs`; here is the walk that brings sizes to them.
 """
 
 from dataclasses import dataclass, field
 
-from dralab.cel.charges import LIST_BASE, MAP_BASE
-from dralab.cel.deep import Step, run
+from dralab.cel.deep_recursion import Step, run
 from dralab.cel.environment import Environment
-from dralab.cel.prices import Argument, price
+from dralab.cel.estimated_costs import Argument, price
 from dralab.cel.ranges import NOTHING, ONE, UNKNOWN, Range, fixed
+from dralab.cel.runtime_costs import LIST_BASE, MAP_BASE
 from dralab.cel.syntax import (
     ACCUMULATOR,
     Call,

@@ -8,10 +8,10 @@ arguments of a call are all evaluated even if one of them is an error, because t
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.cel.charges import LIST_BASE, MAP_BASE, charge
-from dralab.cel.deep import Step, run
+from dralab.cel.deep_recursion import Step, run
 from dralab.cel.errors import CelError, CostExceededError, no_such_overload
 from dralab.cel.library import FUNCTIONS
+from dralab.cel.runtime_costs import LIST_BASE, MAP_BASE, charge
 from dralab.cel.syntax import (
     Call,
     Comprehension,

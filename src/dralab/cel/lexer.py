@@ -33,7 +33,7 @@ ONE: Final = {
 KEYWORDS: Final = {"true": True, "false": False, "null": None}
 
 
-class Token(NamedTuple):
+class LexicalToken(NamedTuple):
     """A piece of text; `kind` is literal, name, quoted, sign or end."""
 
     kind: str
@@ -50,12 +50,12 @@ class LexicalError(Exception):
         self.problem = problem
 
 
-def tokens(text: str, strays: list[Issue]) -> list[Token]:
+def tokens(text: str, strays: list[Issue]) -> list[LexicalToken]:
     """Return the tokens of an expression, ended by one of kind "end".
 
     Characters that begin no token are noted in `strays` and stepped over, as cel-go does.
     """
-    found: list[Token] = []
+    found: list[LexicalToken] = []
     position = 0
     while position < len(text):
         match = TOKEN.match(text, position)
@@ -74,17 +74,17 @@ def tokens(text: str, strays: list[Issue]) -> list[Token]:
             found.append(token)
             continue
         if kind == "int":
-            found.append(Token("literal", word, position, _integer(word, position)))
+            found.append(LexicalToken("literal", word, position, _integer(word, position)))
         elif kind == "float":
-            found.append(Token("literal", word, position, float(word)))
+            found.append(LexicalToken("literal", word, position, float(word)))
         elif kind == "name" and word in KEYWORDS:
-            found.append(Token("literal", word, position, KEYWORDS[word]))
+            found.append(LexicalToken("literal", word, position, KEYWORDS[word]))
         elif kind == "quoted":
-            found.append(Token("quoted", match["quoted"], position))
+            found.append(LexicalToken("quoted", match["quoted"], position))
         elif kind != "space":
-            found.append(Token("sign" if word == "in" else kind, word, position))
+            found.append(LexicalToken("sign" if word == "in" else kind, word, position))
         position = match.end()
-    found.append(Token("end", "<EOF>", len(text)))
+    found.append(LexicalToken("end", "<EOF>", len(text)))
     return found
 
 
@@ -103,7 +103,7 @@ def _integer(word: str, offset: int) -> int:
     return value
 
 
-def _quoted(text: str, match: re.Match[str]) -> tuple[Token, int]:
+def _quoted(text: str, match: re.Match[str]) -> tuple[LexicalToken, int]:
     opening = match["text"]
     start = match.start()
     prefix = opening.rstrip("'\"").lower()
@@ -128,7 +128,7 @@ def _quoted(text: str, match: re.Match[str]) -> tuple[Token, int]:
         value = body.encode() if raw else _octets(body, start)
     else:
         value = body if raw else _characters(body, start)
-    return Token("literal", text[start:position], start, value), position
+    return LexicalToken("literal", text[start:position], start, value), position
 
 
 def _characters(body: str, offset: int) -> str:

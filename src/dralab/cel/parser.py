@@ -6,9 +6,9 @@ so a long chain costs no depth; whatever nests is counted, and refused beyond ce
 
 from typing import Final
 
-from dralab.cel.deep import Step, run
+from dralab.cel.deep_recursion import Step, run
 from dralab.cel.errors import CompileError, Issue
-from dralab.cel.lexer import LexicalError, Token, tokens
+from dralab.cel.lexer import LexicalError, LexicalToken, tokens
 from dralab.cel.macros import MacroError, expand
 from dralab.cel.syntax import (
     Call,
@@ -75,7 +75,9 @@ def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> E
 class Parser:
     """Reads one expression."""
 
-    def __init__(self, found: list[Token], macros: frozenset[str], *, quoted_names: bool) -> None:
+    def __init__(
+        self, found: list[LexicalToken], macros: frozenset[str], *, quoted_names: bool
+    ) -> None:
         self.tokens = found
         self.macros = macros
         self.quoted_names = quoted_names
@@ -83,11 +85,11 @@ class Parser:
         self.depth = 0
 
     @property
-    def token(self) -> Token:
+    def token(self) -> LexicalToken:
         """The token to read next."""
         return self.tokens[self.at]
 
-    def take_token(self, sign: str) -> Token | None:
+    def take_token(self, sign: str) -> LexicalToken | None:
         """Step over a sign, if it comes next."""
         token = self.tokens[self.at]
         if token.kind == "sign" and token.text == sign:
@@ -95,7 +97,7 @@ class Parser:
             return token
         return None
 
-    def expect(self, sign: str) -> Token:
+    def expect(self, sign: str) -> LexicalToken:
         """Step over a sign, which must come next."""
         found = self.take_token(sign)
         if found is None:
@@ -142,7 +144,7 @@ class Parser:
     def operation(self) -> Step[Expr]:
         """Read operands joined by binary operators."""
         operands: list[Expr] = [(yield self.unary())]
-        operators: list[Token] = []
+        operators: list[LexicalToken] = []
         while True:
             token = self.token
             level = PRECEDENCE.get(token.text, 0) if token.kind == "sign" else 0
@@ -240,7 +242,7 @@ class Parser:
         node = yield self.named(token.text, token)
         return node
 
-    def named(self, name: str, token: Token) -> Step[Expr]:
+    def named(self, name: str, token: LexicalToken) -> Step[Expr]:
         """Read a variable or a call of a global function."""
         opening = self.take_token("(")
         if opening is None:
@@ -250,7 +252,7 @@ class Parser:
         arguments: list[Expr] = yield self.arguments(")")
         return self.called(name, None, arguments, opening.offset)
 
-    def field_name(self) -> tuple[str, Token]:
+    def field_name(self) -> tuple[str, LexicalToken]:
         """Read the name behind a dot; reserved words are allowed here."""
         token = self.token
         if token.kind == "quoted" and not self.quoted_names:
@@ -322,7 +324,7 @@ class Parser:
         return expanded or Call(name, arguments, target, offset=offset)
 
 
-def _join(operands: list[Expr], operator: Token) -> None:
+def _join(operands: list[Expr], operator: LexicalToken) -> None:
     right, left = operands.pop(), operands.pop()
     function = FUNCTIONS[operator.text]
     if operator.text in {"&&", "||"} and isinstance(left, Call) and left.function == function:
@@ -336,7 +338,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, (bool, Uint))
 
 
-def _literal(token: Token, *, negative: bool) -> object:
+def _literal(token: LexicalToken, *, negative: bool) -> object:
     value = token.value
     if negative:
         return -value

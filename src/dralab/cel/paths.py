@@ -8,7 +8,7 @@ values at all paths give equal results: that is what projections rest on.
 
 from collections.abc import Mapping
 
-from dralab.cel.deep import Step, run
+from dralab.cel.deep_recursion import Step, run
 from dralab.cel.syntax import Call, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Select
 
 Path = tuple[str, ...]
@@ -17,7 +17,7 @@ Aliases = Mapping[str, Path | None]
 
 def paths(tree: Expr) -> tuple[Path, ...]:
     """Return what a checked tree reads, sorted, without paths inside others."""
-    tracer = Tracer()
+    tracer = PathTracer()
     tracer.use(run(tracer.trace(tree, {})))
     found: list[Path] = []
     for path in sorted(tracer.used):
@@ -26,7 +26,7 @@ def paths(tree: Expr) -> tuple[Path, ...]:
     return tuple(found)
 
 
-class Tracer:
+class PathTracer:
     """One walk over one tree."""
 
     def __init__(self) -> None:

@@ -19,37 +19,37 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
-class Patience:
+class InterruptFlag:
     """Whether Ctrl-C was pressed once."""
 
     pressed: bool = False
 
 
-_PATIENCE: ContextVar[Patience | None] = ContextVar("patience", default=None)
+_INTERRUPT: ContextVar[InterruptFlag | None] = ContextVar("interrupt", default=None)
 
 
 @contextmanager
-def _patient() -> Iterator[Patience]:
+def _catching_interrupt() -> Iterator[InterruptFlag]:
     """Records a first Ctrl-C; a second one stops at once."""
-    outer = _PATIENCE.get()
+    outer = _INTERRUPT.get()
     if outer is not None:
         yield outer
         return
-    patience = Patience()
+    interrupt = InterruptFlag()
 
     def ask(_: int, __: FrameType | None) -> None:
-        patience.pressed = True
+        interrupt.pressed = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    token, before = _PATIENCE.set(patience), signal.signal(signal.SIGINT, ask)
+    token, before = _INTERRUPT.set(interrupt), signal.signal(signal.SIGINT, ask)
     try:
-        yield patience
+        yield interrupt
     finally:
         signal.signal(signal.SIGINT, before)
-        _PATIENCE.reset(token)
+        _INTERRUPT.reset(token)
 
 
-def patiently(command: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+def keeping_results(command: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """Let Ctrl-C stop a run without losing its results.
 
     While files are read, Ctrl-C stops the run before its first step, with a checkpoint. While
@@ -58,17 +58,17 @@ def patiently(command: Callable[Parameters, Answer]) -> Callable[Parameters, Ans
 
     @wraps(command)
     def call(*given: Parameters.args, **named: Parameters.kwargs) -> Answer:
-        with _patient():
+        with _catching_interrupt():
             return command(*given, **named)
 
     return call
 
 
 @dataclass(slots=True)
-class Watcher:
+class ProgressWatcher:
     """Shows a run's progress, and knows whether Ctrl-C was pressed."""
 
-    patience: Patience
+    interrupt: InterruptFlag
     bar: Progress | None = None
     task: int = 0
     clock: WallClock = field(default_factory=WallClock)
@@ -91,15 +91,15 @@ class Watcher:
 
     def stop(self) -> bool:
         """Return whether the run should stop."""
-        return self.patience.pressed
+        return self.interrupt.pressed
 
 
 @contextmanager
-def watching(title: str) -> Iterator[Watcher]:
+def watching(title: str) -> Iterator[ProgressWatcher]:
     """Yield a watcher; Ctrl-C asks it to stop, a second Ctrl-C stops at once."""
     console = Console(stderr=True)
-    with _patient() as patience:
-        watcher = Watcher(patience)
+    with _catching_interrupt() as interrupt:
+        watcher = ProgressWatcher(interrupt)
         watcher.began = watcher.clock.now()
         if not console.is_terminal:
             yield watcher

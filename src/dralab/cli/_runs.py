@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
-class Stoppable(Protocol[Answer_co]):
+class ResumableRun(Protocol[Answer_co]):
     """A run that can be stopped, saved and resumed."""
 
     def go(
@@ -33,7 +33,7 @@ class Stoppable(Protocol[Answer_co]):
         ...
 
 
-def watched(title: str, work: Stoppable[Answer]) -> Answer:
+def watched(title: str, work: ResumableRun[Answer]) -> Answer:
     """Run until the end or Ctrl-C, with a progress bar."""
     with bad_input(), watching(title) as watcher:
         return work.go(watcher.show, watcher.stop)

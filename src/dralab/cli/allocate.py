@@ -21,7 +21,7 @@ OPTIMAL: Final = "optimal"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class UnplacedItem:
     """A pod or claim that could not be placed, and why."""
 
     pending: Pending
@@ -76,10 +76,10 @@ def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> Non
         _table(results)
     else:
         _structured(results, output)
-    sys.exit(1 if any(isinstance(each, Refused) for each in results) else 0)
+    sys.exit(1 if any(isinstance(each, UnplacedItem) for each in results) else 0)
 
 
-def _best(cluster: Snapshot) -> list[Placed | Refused]:
+def _best(cluster: Snapshot) -> list[Placed | UnplacedItem]:
     """Place what may go to any node as one batch, then the rest one by one."""
     pending, batch = cluster.pending(), cluster.alone()
     try:
@@ -98,15 +98,15 @@ def _best(cluster: Snapshot) -> list[Placed | Refused]:
 
 def place(
     cluster: Snapshot, pending: Pending, node: str = "", policy: Policy | None = None
-) -> Placed | Refused:
+) -> Placed | UnplacedItem:
     """Place one pod or claim, or report why it cannot be placed."""
     if pending.missing:
-        return Refused(pending, pending.missing)
+        return UnplacedItem(pending, pending.missing)
     nodes = cluster.candidates(pending, node)
     unfit = cluster.unfit(pending, node)
     if not nodes:
         asked = 1 if node else len(cluster.filters.nodes)
-        return Refused(pending, unavailable(asked, unfit) if unfit else "there are no nodes")
+        return UnplacedItem(pending, unavailable(asked, unfit) if unfit else "there are no nodes")
     found = cluster.place(pending, nodes, policy)
     if found is not None:
         cluster.note_claims(found.objects())
@@ -114,7 +114,7 @@ def place(
         return found
     why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
     reason = event(why) if why is not None else "no result within the search budget"
-    return Refused(pending, f"{reason} {others(unfit)}" if unfit else reason)
+    return UnplacedItem(pending, f"{reason} {others(unfit)}" if unfit else reason)
 
 
 def others(unfit: Sequence[object]) -> str:
@@ -122,26 +122,26 @@ def others(unfit: Sequence[object]) -> str:
     return f"Other nodes: {counted(unfit)}."
 
 
-def _table(results: Sequence[Placed | Refused]) -> None:
+def _table(results: Sequence[Placed | UnplacedItem]) -> None:
     rows: list[tuple[str, ...]] = [
         ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
     ]
     for each in results:
         rows += _rows(each)
     echo_table(rows, gap=3)
-    refused = [each for each in results if isinstance(each, Refused)]
+    refused = [each for each in results if isinstance(each, UnplacedItem)]
     if refused:
         click.echo()
     for each in refused:
         click.echo(f"{each.pending.title}: {each.reason}")
 
 
-def _rows(each: Placed | Refused) -> Iterator[tuple[str, ...]]:
+def _rows(each: Placed | UnplacedItem) -> Iterator[tuple[str, ...]]:
     pending = each.pending
     pod = pending.name if pending.kind == "pod" else "-"
     for index, claim in enumerate(pending.claims):
         start = (pending.namespace, pod, claim["metadata"]["name"])
-        if isinstance(each, Refused):
+        if isinstance(each, UnplacedItem):
             yield (*start, "-", "-", "-", "-", "-")
             continue
         results = each.allocations[index]["devices"].get("results") or ()
@@ -156,7 +156,7 @@ def _rows(each: Placed | Refused) -> Iterator[tuple[str, ...]]:
         yield (pending.namespace, pod, shared, where, "(allocated)", "-", "-", "-")
 
 
-def _structured(results: Sequence[Placed | Refused], output: str) -> None:
+def _structured(results: Sequence[Placed | UnplacedItem], output: str) -> None:
     items: list[Any] = []
     for each in results:
         if isinstance(each, Placed):

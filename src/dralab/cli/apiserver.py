@@ -157,7 +157,7 @@ def serve(
     from dralab.api.resource.features import GateError, with_gates
     from dralab.apiserver.authentication.errors import UnusableSetting
     from dralab.apiserver.http.serving import AddressInUse, ServingError
-    from dralab.apiserver.resources.expiry import TTL
+    from dralab.apiserver.resources.event_ttl import TTL
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.cluster import MEMORY, Cluster, Options
 
@@ -247,7 +247,7 @@ def _tell(options: "Options", kubeconfig: Path) -> None:
 
 def _check_plain(host: str, token_file: Path | None) -> None:
     """Refuse options that are only safe with TLS and a token. UsageError."""
-    from dralab.apiserver.http.guard import is_loopback
+    from dralab.apiserver.http.browser_guard import is_loopback
 
     if token_file:
         raise click.UsageError(

@@ -33,21 +33,23 @@ def campaign(
 
     Example: `dralab campaign grid.yaml --workers 4`
     """
-    from dralab.simulation.campaigns import comparison, grid, work
+    from dralab.simulation.campaigns import comparison, executors, grid
 
     folder = out or file.with_suffix("")
     with bad_input():
         found = grid.read(file)
         if engine == "dask" and not address:
             raise click.UsageError("--engine dask needs --address")
-        chosen: work.Executor = work.Dask(address) if engine == "dask" else work.Processes(workers)
+        chosen: executors.Executor = (
+            executors.Dask(address) if engine == "dask" else executors.Processes(workers)
+        )
 
         def tell(done: int, reused: int, total: int) -> None:
             if sys.stderr.isatty():
                 click.echo(f"\r{done}/{total} runs ({reused} kept)", err=True, nl=False)
 
         try:
-            numbers = work.run(found.cases, folder, chosen, progress=tell)
+            numbers = executors.run(found.cases, folder, chosen, progress=tell)
         except KeyboardInterrupt:
             click.echo(
                 f"stopped; finished runs are kept in {folder}. Run the same command again to "

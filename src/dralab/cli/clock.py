@@ -16,7 +16,7 @@ from dralab.cli.errors import Unusable
 from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
 
 if TYPE_CHECKING:
-    from dralab.virtualtime import Program, Supervisor
+    from dralab.virtualtime import StartedProgram, Supervisor
 
 GRACE: Final = 5.0  # real seconds that a program has to end after a signal
 FALLBACK: Final = (
@@ -65,7 +65,7 @@ def run(
 
     Example: `dralab clock run --until 24h -- sh -c "while date; do sleep 3600; done"`
     """
-    from dralab.virtualtime import ClockUnavailableError, StartError, Supervisor
+    from dralab.virtualtime import ClockUnavailableError, ProgramStartError, Supervisor
 
     begin = _start(start)
     end = None if until is None else begin + duration_of(until, "--until")
@@ -77,26 +77,26 @@ def run(
             code = _run(supervisor, program, end, factor, interruption, begin)
     except ClockUnavailableError as error:
         raise Unusable(f"{error}; {FALLBACK}") from None
-    except StartError as error:
+    except ProgramStartError as error:
         raise Unusable(str(error)) from None
     sys.exit(code)
 
 
 def _run(
     supervisor: "Supervisor",
-    program: "Program",
+    program: "StartedProgram",
     until: int | None,
     speed: float | None,
     interruption: "_Interruption",
     start: int,
 ) -> int:
-    from dralab.virtualtime.pacing import Ending, run
+    from dralab.virtualtime.pacing import RunEnding, run
 
     began = time.perf_counter()
     ending = run(
         supervisor, program, until=until, speed=speed, stop=lambda: bool(interruption.signals)
     )
-    if ending is not Ending.ENDED:
+    if ending is not RunEnding.ENDED:
         code = _end(supervisor, program, interruption)
     else:
         code = program.returncode or 0
@@ -112,7 +112,7 @@ def _run(
     return code
 
 
-def _end(supervisor: "Supervisor", program: "Program", interruption: "_Interruption") -> int:
+def _end(supervisor: "Supervisor", program: "StartedProgram", interruption: "_Interruption") -> int:
     """Forward the signal that stopped us to the program; return our exit code."""
     from dralab.virtualtime.pacing import run
 

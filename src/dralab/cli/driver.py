@@ -79,7 +79,7 @@ def run(
     from dralab.drivers.checkpoint import DriverFileCheckpoint
     from dralab.drivers.driver import Driver
     from dralab.drivers.faults import FaultyPlugin, described, parse, slice_faults
-    from dralab.drivers.hosting import HostedPlugin
+    from dralab.drivers.hosted_plugin import HostedPlugin
     from dralab.drivers.publishing import Publisher
     from dralab.drivers.sockets import SocketServer
     from dralab.kernel.clock import SECOND

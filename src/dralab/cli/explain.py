@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from dralab.allocation.explanation.choice import why_these
 from dralab.allocation.explanation.conditions import Condition
 from dralab.allocation.explanation.explain import Explanation
 from dralab.allocation.explanation.explain import explain as explanation_of
 from dralab.allocation.explanation.phrases import needed, remedy
 from dralab.allocation.explanation.sentences import event, page
+from dralab.allocation.explanation.why_chosen import why_these
 from dralab.allocation.problem import Node
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects

@@ -19,7 +19,7 @@ API_NAMES = ("k8srm", "evolution", "v1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class InputDocument:
     """A document of the input, with its place and the lines of its fields."""
 
     origin: Origin
@@ -123,12 +123,12 @@ def _kind(item: Any) -> str:
     return str(item.get("kind") or "an object without a kind")
 
 
-def read(files: Sequence[str], api: str) -> list[Read]:
+def read(files: Sequence[str], api: str) -> list[InputDocument]:
     """Return the documents of the input as one older generation reads them."""
     documents = raw(files)
     reports = GENERATIONS[api].read_all([item for _, item, _ in documents])
     return [
-        Read(origin=origin, item=item, report=_native(item, report, api), lines=lines)
+        InputDocument(origin=origin, item=item, report=_native(item, report, api), lines=lines)
         for (origin, item, lines), report in zip(documents, reports, strict=True)
     ]
 
@@ -172,7 +172,7 @@ def objects(files: Sequence[str], api: str) -> list[JsonDict]:
     return [*rest, *(generation.read(item).document for item in made)]
 
 
-def good(documents_read: Iterable[Read]) -> list[JsonDict]:
+def good(documents_read: Iterable[InputDocument]) -> list[JsonDict]:
     """Return the normalized objects; exit with code 2 and every error if a document is invalid."""
     problems, objects = [], []
     for each in documents_read:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dralab.cli._output import echo_values, output_option
-from dralab.cli._progress import patiently
+from dralab.cli._progress import keeping_results
 from dralab.cli._runs import (
     FILE,
     FOLDER,
@@ -56,7 +56,7 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
 @RESUME
 @LENIENT
 @output_option("json", "yaml", "table")
-@patiently
+@keeping_results
 def openb(
     nodes: Path,
     pods: Path,
@@ -119,7 +119,7 @@ def openb(
 )
 @LENIENT
 @output_option("json", "yaml", "table")
-@patiently
+@keeping_results
 def run(
     scenario: Path,
     scheduler: str | None,
@@ -178,7 +178,7 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
 @click.option("--preemption", is_flag=True, help="Delete pods of lower priority to make room.")
 @click.option("--until", type=click.IntRange(min=1), help="Stop after this many simulated seconds.")
 @output_option("json", "yaml", "table")
-@patiently
+@keeping_results
 def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output: str) -> None:
     """Run a k8s-cluster-simulator configuration tick by tick, and write its metrics.
 

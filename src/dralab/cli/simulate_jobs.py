@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dralab.cli._output import echo_values, output_option
-from dralab.cli._progress import patiently
+from dralab.cli._progress import keeping_results
 from dralab.cli._runs import (
     FILE,
     LENIENT,
@@ -55,7 +55,7 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 @RESUME
 @LENIENT
 @output_option("json", "yaml", "table")
-@patiently
+@keeping_results
 def batsim(
     workloads: tuple[Path, ...],
     platform: Path | None,
@@ -144,7 +144,7 @@ def batsim(
 @RESUME
 @LENIENT
 @output_option("json", "yaml", "table")
-@patiently
+@keeping_results
 def swf(
     trace: Path,
     hosts: int | None,

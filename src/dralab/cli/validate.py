@@ -10,7 +10,7 @@ import click
 
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option, yaml_texts
-from dralab.cli.generations import Read
+from dralab.cli.generations import InputDocument
 from dralab.prototypes.findings import Finding
 
 MOST_SHOWN = 12
@@ -84,7 +84,7 @@ def _validate_today(names: Sequence[str], output: str) -> int:
     return 1 if found.problems else 0
 
 
-def _entry(each: Read) -> dict[str, Any]:
+def _entry(each: InputDocument) -> dict[str, Any]:
     return {
         "file": each.origin.file,
         "line": each.origin.line,
@@ -98,7 +98,7 @@ def _entry(each: Read) -> dict[str, Any]:
     }
 
 
-def _print(each: Read) -> None:
+def _print(each: InputDocument) -> None:
     colour = {"valid": "green", "legacy": "yellow", "invalid": "red"}[each.report.state]
     state = click.style(each.report.state, fg=colour)
     click.echo(f"{each.origin.file}:{each.origin.line}: {each.title}: {state}")
@@ -122,7 +122,7 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
     return sorted(rows, key=lambda row: order[row[0].level])
 
 
-def _repair(read: Sequence[Read], folder: Path, api: str) -> None:
+def _repair(read: Sequence[InputDocument], folder: Path, api: str) -> None:
     from dralab.prototypes.repair import repaired
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
-from dralab.runtime.leading import Leadership
+from dralab.runtime.leader_election import Leadership
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 

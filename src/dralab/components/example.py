@@ -19,7 +19,7 @@ from dralab.values.json_types import JsonDict
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GrantedDevice:
     """One device that a pod got."""
 
     claim: str
@@ -35,7 +35,7 @@ class PodOutcome:
 
     pod: str
     node: str
-    devices: tuple[Given, ...]
+    devices: tuple[GrantedDevice, ...]
     why: str
 
 
@@ -98,7 +98,7 @@ def placements(client: Client, pods: list[Key]) -> list[PodOutcome]:
         pod = client.get(PODS, key.name, key.namespace)
         uid = pod["metadata"]["uid"]
         given = [
-            Given(
+            GrantedDevice(
                 claim["metadata"]["name"],
                 item["request"],
                 item["driver"],

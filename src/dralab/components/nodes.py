@@ -186,7 +186,7 @@ def assemble(
 
 def install(kubelet: "Kubelet", driver: "Driver", publisher: "Publisher") -> None:
     """Have a driver in this process serve a node and publish its devices."""
-    from dralab.drivers.hosting import HostedPlugin
+    from dralab.drivers.hosted_plugin import HostedPlugin
 
     plugin = HostedPlugin(driver, kubelet.client, kubelet.directory)
     kubelet.register(plugin)
@@ -280,7 +280,7 @@ def _described(wanted: NodeOptions) -> dict[str, list["Driver"]]:
     """Return the drivers of each node."""
     from dralab.drivers.catalog import DRIVERS
     from dralab.drivers.driver import SliceOf
-    from dralab.drivers.fake.sample import Attached, Described
+    from dralab.drivers.fake.sample import SampleDevices, SampleNetworkDevices
 
     found: dict[str, list[Driver]] = {}
     every = names(wanted)
@@ -299,7 +299,7 @@ def _described(wanted: NodeOptions) -> dict[str, list["Driver"]]:
                 place = spec.get("nodeName", ""), spec["driver"]
                 contents.setdefault(place, []).append(part)
         for (node, name), parts in contents.items():
-            kind = Described if node else Attached
+            kind = SampleDevices if node else SampleNetworkDevices
             for each in [node] if node else every:
                 found.setdefault(each, []).append(kind(each, name, parts))
     for name in wanted.drivers:
@@ -325,7 +325,7 @@ def _shared_slices(wanted: NodeOptions) -> list[JsonDict]:
 
 def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[JsonDict]:
     from dralab.drivers.catalog import classes, device_class
-    from dralab.drivers.fake.sample import Described
+    from dralab.drivers.fake.sample import SampleDevices
 
     first: dict[str, Driver] = {}
     for drivers in found.values():
@@ -334,7 +334,7 @@ def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[JsonDict]:
     return [
         obj
         for name, driver in sorted(first.items())
-        for obj in ([device_class(name)] if isinstance(driver, Described) else classes(driver))
+        for obj in ([device_class(name)] if isinstance(driver, SampleDevices) else classes(driver))
     ]
 
 

@@ -1,6 +1,8 @@
 """CDI specs: reading, checking and writing. Source: Container Device Interface 1.1.0.
 
->>> spec = Spec(kind="example.com/gpu", devices=(CdiDevice("gpu-0", ContainerEdits(env=("A=1",))),))
+>>> spec = CdiSpec(
+...     kind="example.com/gpu", devices=(CdiDevice("gpu-0", ContainerEdits(env=("A=1",))),)
+... )
 >>> read(write(spec)) == spec
 True
 """
@@ -91,7 +93,7 @@ class CdiDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class CdiSpec:
     """One file: devices of one kind, `vendor/class`. Without a version it is the least possible."""
 
     kind: str
@@ -115,7 +117,7 @@ def file_name(kind: str, id: str) -> str:
     return f"{kind.replace('/', '-')}_{id.replace('/', '_')}.yaml"
 
 
-def write(spec: Spec) -> str:
+def write(spec: CdiSpec) -> str:
     """Return the text of a file; CdiError where the spec is none."""
     check(spec)
     document: dict[str, Any] = {"cdiVersion": spec.version, "kind": spec.kind}
@@ -132,7 +134,7 @@ def write(spec: Spec) -> str:
     return "---\n" + yaml.safe_dump(document, sort_keys=False, width=1000)
 
 
-def read(text: str) -> Spec:
+def read(text: str) -> CdiSpec:
     """Return the spec of a file's text, YAML or JSON; CdiError says why it is rejected."""
     try:
         found = list(documents(text))
@@ -154,7 +156,7 @@ def read(text: str) -> Spec:
         _known(item, "device")
         edits = _edits(item.get("containerEdits") or {})
         devices.append(CdiDevice(str(item.get("name", "")), edits, item.get("annotations") or {}))
-    spec = Spec(
+    spec = CdiSpec(
         kind=str(document.get("kind", "")),
         devices=tuple(devices),
         edits=_edits(document.get("containerEdits") or {}),
@@ -166,7 +168,7 @@ def read(text: str) -> Spec:
     return spec
 
 
-def check(spec: Spec) -> None:
+def check(spec: CdiSpec) -> None:
     """Raise CdiError where a spec is not allowed."""
     vendor, slash, class_ = spec.kind.partition("/")
     if not slash or not NAME.fullmatch(vendor) or not NAME.fullmatch(class_):
@@ -186,7 +188,7 @@ def check(spec: Spec) -> None:
     _check_edits(spec.edits)
 
 
-def minimum_version(spec: Spec) -> str:
+def minimum_version(spec: CdiSpec) -> str:
     """Return the least version for a spec. Source: the table of features of CDI 1.1.0."""
     every = [spec.edits, *(device.edits for device in spec.devices)]
     rdts = [edits.intel_rdt for edits in every if edits.intel_rdt is not None]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from dralab.contracts.cdi import CdiError, ContainerEdits, Spec, check, qualified, read, write
+from dralab.contracts.cdi import CdiError, CdiSpec, ContainerEdits, check, qualified, read, write
 
 
-class Directory(Protocol):
+class CdiDirectory(Protocol):
     """Where specs lie, by file name."""
 
-    def write(self, name: str, spec: Spec) -> None:
+    def write(self, name: str, spec: CdiSpec) -> None:
         """Put a spec there, whole or not at all."""
         ...
 
@@ -25,7 +25,7 @@ class Directory(Protocol):
         """Return the files' texts, by path."""
         ...
 
-    def entries(self) -> Mapping[str, str | Spec]:
+    def entries(self) -> Mapping[str, str | CdiSpec]:
         """Return the files by path: their texts, or what a text would be read as."""
         ...
 
@@ -36,9 +36,9 @@ class MemoryDirectory:
     def __init__(self, path: str = "/var/run/cdi") -> None:
         self.path = path
         # Never written as text: at thousands of nodes YAML would take half of the time.
-        self._specs: dict[str, Spec] = {}
+        self._specs: dict[str, CdiSpec] = {}
 
-    def write(self, name: str, spec: Spec) -> None:
+    def write(self, name: str, spec: CdiSpec) -> None:
         """Put a spec there."""
         check(spec)
         self._specs[f"{self.path}/{name}"] = spec
@@ -55,7 +55,7 @@ class MemoryDirectory:
         """Return the files' texts, by path."""
         return {path: write(spec) for path, spec in self._specs.items()}
 
-    def entries(self) -> Mapping[str, str | Spec]:
+    def entries(self) -> Mapping[str, str | CdiSpec]:
         """Return the specs, by path."""
         return self._specs
 
@@ -66,7 +66,7 @@ class FileDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, name: str, spec: Spec) -> None:
+    def write(self, name: str, spec: CdiSpec) -> None:
         """Put a spec there: written aside, then moved."""
         text = write(spec)
         self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ class FileDirectory:
             if path.suffix in {".json", ".yaml"} and path.is_file()
         }
 
-    def entries(self) -> Mapping[str, str | Spec]:
+    def entries(self) -> Mapping[str, str | CdiSpec]:
         """Return the files' texts, by path."""
         return self.texts()
 
@@ -109,9 +109,9 @@ class ContainerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _IndexedDevice:
     path: str
-    spec: Spec
+    spec: CdiSpec
     edits: ContainerEdits
     priority: int
 
@@ -119,11 +119,11 @@ class _Found:
 class CdiCache:
     """What all directories hold together; the last directory wins."""
 
-    def __init__(self, directories: Sequence[Directory]) -> None:
+    def __init__(self, directories: Sequence[CdiDirectory]) -> None:
         self.directories = directories
         self.errors: dict[str, str] = {}
-        self._devices: dict[str, _Found] = {}
-        self._read: dict[str, tuple[str | Spec, Spec | None]] = {}
+        self._devices: dict[str, _IndexedDevice] = {}
+        self._read: dict[str, tuple[str | CdiSpec, CdiSpec | None]] = {}
         self.refresh()
 
     def refresh(self) -> None:
@@ -143,7 +143,7 @@ class CdiCache:
                         continue
                     if spec is not None:
                         conflicts.pop(name, None)
-                        self._devices[name] = _Found(path, spec, device.edits, priority)
+                        self._devices[name] = _IndexedDevice(path, spec, device.edits, priority)
         for name, paths in conflicts.items():
             del self._devices[name]
             text = ", ".join(f'"{path}"' for path in paths)
@@ -151,8 +151,8 @@ class CdiCache:
                 self.errors[path] = f'conflicting device "{name}" (specs {text})'
         self._read = seen
 
-    def _parsed(self, path: str, text: str | Spec) -> Spec | None:
-        if isinstance(text, Spec):
+    def _parsed(self, path: str, text: str | CdiSpec) -> CdiSpec | None:
+        if isinstance(text, CdiSpec):
             return text
         held = self._read.get(path)
         if held is not None and held[0] == text and held[1] is not None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dralab.contracts.plugin import ClaimRef, Prepared, PreparedDevice
+from dralab.contracts.plugin import ClaimRef, PreparedDevice, PrepareResult
 from dralab.contracts.wire import OLD, PluginVersion
 from dralab.values.json_types import JsonObject
 
@@ -53,7 +53,7 @@ class OldVersion(PluginVersion):
         """Return the claims that a request is about."""
         return [ClaimRef(c.namespace, c.name, c.uid, _told(c)) for c in request.claims]
 
-    def prepare_response(self, answers: Mapping[str, Prepared]) -> Any:
+    def prepare_response(self, answers: Mapping[str, PrepareResult]) -> Any:
         """Return what a driver answers: CDI ids, each once."""
         found = self.messages.NodePrepareResourcesResponse()
         for uid, answer in answers.items():
@@ -63,16 +63,16 @@ class OldVersion(PluginVersion):
             entry.cdi_devices.extend(dict.fromkeys(ids))
         return found
 
-    def prepared_of(self, response: Any) -> dict[str, Prepared]:
+    def prepared_of(self, response: Any) -> dict[str, PrepareResult]:
         """Return a driver's answer, by claim UID; all ids are as if of one device."""
         return {uid: prepared_of(answer) for uid, answer in sorted(response.claims.items())}
 
 
-def prepared_of(answer: Any) -> Prepared:
+def prepared_of(answer: Any) -> PrepareResult:
     """Return the answer for one claim."""
     ids = tuple(answer.cdi_devices)
     device = PreparedDevice(requests=(), pool="", device="", cdi_ids=ids)
-    return Prepared(error=answer.error, devices=(device,) if ids else ())
+    return PrepareResult(error=answer.error, devices=(device,) if ids else ())
 
 
 def version() -> OldVersion:

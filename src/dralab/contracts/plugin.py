@@ -34,7 +34,7 @@ class PreparedDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PrepareResult:
     """The answer for one claim: its devices, or why there are none."""
 
     devices: tuple[PreparedDevice, ...] = ()
@@ -64,7 +64,7 @@ class Plugin(Protocol):
         """The driver's name."""
         ...
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Make the devices of claims ready, again and again with the same answer, by claim UID.
 
         PluginError: the call as a whole failed.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, Health, Prepared, PreparedDevice
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, Health, PreparedDevice, PrepareResult
 
 # The short names by which drivers say what they speak, and the gRPC services behind them.
 PLUGIN_SERVICES: Final[Mapping[str, str]] = {
@@ -69,7 +69,7 @@ class PluginVersion:
         kind = getattr(self.messages, f"Node{verb}ResourcesRequest")
         return kind(claims=[claim(namespace=r.namespace, uid=r.uid, name=r.name) for r in claims])
 
-    def prepare_response(self, answers: Mapping[str, Prepared]) -> Any:
+    def prepare_response(self, answers: Mapping[str, PrepareResult]) -> Any:
         """Return what a driver answers; versions before v1 do not know shares."""
         m = self.messages
         shares = "share_id" in m.Device.DESCRIPTOR.fields_by_name
@@ -100,10 +100,10 @@ class PluginVersion:
         """Return the claims that a request is about."""
         return [ClaimRef(claim.namespace, claim.name, claim.uid) for claim in request.claims]
 
-    def prepared_of(self, response: Any) -> dict[str, Prepared]:
+    def prepared_of(self, response: Any) -> dict[str, PrepareResult]:
         """Return a driver's answer, by claim UID."""
         return {
-            uid: Prepared(
+            uid: PrepareResult(
                 error=answer.error,
                 devices=tuple(
                     PreparedDevice(

@@ -15,17 +15,17 @@ FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 Action = Literal["FailJob", "FailIndex", "Ignore", "Count"]
 
 
-class Matched(NamedTuple):
+class MatchedRule(NamedTuple):
     """What the first rule that speaks of a failed pod says, and why."""
 
     action: Action
     message: str = ""
 
 
-COUNTED: Final = Matched("Count")
+COUNTED: Final = MatchedRule("Count")
 
 
-def judged(job: JsonDict, pod: JsonDict) -> Matched:
+def judged(job: JsonDict, pod: JsonDict) -> MatchedRule:
     """Return what a job's failure policy makes of a failed pod."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
@@ -36,7 +36,7 @@ def judged(job: JsonDict, pod: JsonDict) -> Matched:
             why = _by_condition(rule["onPodConditions"], pod)
         if why:
             action: Action = rule["action"]
-            return Matched(action, f"{why} matching {action} rule at index {number}")
+            return MatchedRule(action, f"{why} matching {action} rule at index {number}")
     return COUNTED
 
 

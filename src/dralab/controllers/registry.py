@@ -12,7 +12,7 @@ from dralab.controllers.deployments import Deployments
 from dralab.controllers.device_taints import DeviceTaintEviction
 from dralab.controllers.disruption import DisruptionBudgets
 from dralab.controllers.endpoint_slices import EndpointSlices
-from dralab.controllers.garbage import GarbageCollector
+from dralab.controllers.garbage_collection import GarbageCollector
 from dralab.controllers.jobs import Jobs
 from dralab.controllers.namespaces import Namespaces
 from dralab.controllers.node_lifecycle import NodeLifecycle

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dralab.drivers.driver import Driver
-from dralab.drivers.fake.cpu import Cpus
-from dralab.drivers.fake.gpu import Gpus
-from dralab.drivers.fake.mission import DRIVER, Fakes
-from dralab.drivers.fake.nic import Nics
+from dralab.drivers.fake.cpu import FakeCpus
+from dralab.drivers.fake.demo import DRIVER, FakeDevices
+from dralab.drivers.fake.gpu import FakeGpus
+from dralab.drivers.fake.nic import FakeNics
 from dralab.values.json_types import JsonDict
 
 DRIVERS: Final[Mapping[str, Callable[[str], Driver]]] = {
-    "fake": Fakes,
-    "gpu": Gpus,
-    "nic": Nics,
-    "cpu": Cpus,
+    "fake": FakeDevices,
+    "gpu": FakeGpus,
+    "nic": FakeNics,
+    "cpu": FakeCpus,
 }
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared
-from dralab.drivers.hosting import HostedPlugin
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
+from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.kernel.clock import SECOND
 
 # call → what may happen to it, in words for the help.
@@ -107,11 +107,11 @@ class FaultyPlugin:
         """Let no more faults happen."""
         self.faults.clear()
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Prepare, or what happens instead."""
         kinds = self._happening("prepare")
         if "error" in kinds:
-            return {ref.uid: Prepared(error="a fault was injected") for ref in claims}
+            return {ref.uid: PrepareResult(error="a fault was injected") for ref in claims}
         answer = self.plugin.prepare(claims)
         self._after(kinds)
         if "lose-cdi" in kinds:

@@ -22,7 +22,7 @@ MEND_AFTER: Final = 30 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PublishedPool:
     driver: str
     node: str
 
@@ -40,42 +40,42 @@ class Publisher:
         self.nodes = manager.cache(NODES)
         self.slices.index("pool", _pool)
         self.queue = manager.queue("slices", self._sync)
-        self._drivers: dict[_Place, Driver] = {}
-        self._gone: set[_Place] = set()
-        self._renewed: set[_Place] = set()
+        self._drivers: dict[_PublishedPool, Driver] = {}
+        self._gone: set[_PublishedPool] = set()
+        self._renewed: set[_PublishedPool] = set()
         # What the server kept of a content: it drops the fields of features it does not have.
-        self._kept: dict[_Place, tuple[list[JsonDict], list[JsonDict]]] = {}
+        self._kept: dict[_PublishedPool, tuple[list[JsonDict], list[JsonDict]]] = {}
         self.slices.subscribe(self._changed)
         self.nodes.subscribe(self._node)
 
     def publish(self, driver: Driver) -> None:
         """Keep the slices of a driver on a node as it says, from now on; again after a change."""
-        place = _Place(driver.name, driver.node)
+        place = _PublishedPool(driver.name, driver.node)
         self._drivers[place] = driver
         self._gone.discard(place)
         self.queue.add(place)
 
     def renew(self, driver: Driver) -> None:
         """Publish the same again, as a new generation of the pool."""
-        self._renewed.add(_Place(driver.name, driver.node))
+        self._renewed.add(_PublishedPool(driver.name, driver.node))
         self.publish(driver)
 
     def withdraw(self, driver: Driver) -> None:
         """Take the slices of a driver on a node away."""
-        place = _Place(driver.name, driver.node)
+        place = _PublishedPool(driver.name, driver.node)
         self._drivers.pop(place, None)
         self._gone.add(place)
         self.queue.add(place)
 
     def forget_driver(self, driver: Driver) -> None:
         """Look after the slices of a driver no longer, and leave them as they are."""
-        self._drivers.pop(_Place(driver.name, driver.node), None)
+        self._drivers.pop(_PublishedPool(driver.name, driver.node), None)
 
     def _changed(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for obj in (old, new):
             for name in _pool(obj) if obj is not None else ():
                 driver, _, node = name.partition("/")
-                place = _Place(driver, node)
+                place = _PublishedPool(driver, node)
                 if place in self._drivers:
                     self.queue.add_after(place, self.mend_after)
 
@@ -84,7 +84,7 @@ class Publisher:
             for place in [p for p in self._drivers if p.node == new["metadata"]["name"]]:
                 self.queue.add(place)
 
-    def _sync(self, place: _Place) -> int | None:
+    def _sync(self, place: _PublishedPool) -> int | None:
         held = self.slices.find("pool", f"{place.driver}/{place.node}")
         driver = self._drivers.get(place)
         if driver is None:
@@ -116,7 +116,7 @@ class Publisher:
 
     def _create(  # noqa: PLR0917 - the parts of one slice
         self,
-        place: _Place,
+        place: _PublishedPool,
         node: JsonDict,
         content: JsonDict,
         index: int,

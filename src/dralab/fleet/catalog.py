@@ -12,7 +12,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class MigProfile:
     """One MIG profile: where it may start, and what one instance takes.
 
     `slices` is how many of the eight memory slices it uses, from its start on.
@@ -58,7 +58,7 @@ class GpuModel:
     cuda_version: str
     memory: str
     totals: Mapping[str, int]
-    profiles: tuple[Profile, ...] = field(default=())
+    profiles: tuple[MigProfile, ...] = field(default=())
 
     def counters(self) -> dict[str, str]:
         """Return the totals of one card's counters."""
@@ -72,7 +72,7 @@ def _profiles(
     multiprocessors: tuple[int, int, int, int, int, int],
     decoders: tuple[int, int, int, int, int, int],
     engines: int,
-) -> tuple[Profile, ...]:
+) -> tuple[MigProfile, ...]:
     """Return the profiles of a GPU of seven compute slices.
 
     `names`: 1g, 2g, 3g, 4g, 7g, 1g with media, 1g with double memory. `memory`: of one, two, four
@@ -86,9 +86,9 @@ def _profiles(
 
     def profile(  # noqa: PLR0917 - a row of a table
         name: str, starts: tuple[int, ...], slices: int, sms: int, copies: int, decs: int, mem: str
-    ) -> Profile:
+    ) -> MigProfile:
         full = name in {seven, media}
-        return Profile(
+        return MigProfile(
             name=name,
             starts=starts,
             slices=slices,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.contracts.plugin import ClaimRef, PluginError, Prepared, PreparedDevice
+from dralab.contracts.plugin import ClaimRef, PluginError, PreparedDevice, PrepareResult
 from dralab.node.checkpoint import ClaimInfo, NoCheckpoint, NodeCheckpoint
 from dralab.node.plugins import Plugins
 from dralab.objects.claims import (
@@ -122,7 +122,7 @@ class ClaimsOfNode:
         self,
         found: Sequence[_Claim],
         batches: Mapping[str, Sequence[ClaimRef]],
-        answers: Mapping[str, Mapping[str, Prepared] | str] | Exception,
+        answers: Mapping[str, Mapping[str, PrepareResult] | str] | Exception,
         done: Done,
     ) -> None:
         for held in found:
@@ -179,7 +179,7 @@ class ClaimsOfNode:
         self,
         last: Sequence[_Claim],
         batches: Mapping[str, Sequence[ClaimRef]],
-        answers: Mapping[str, Mapping[str, Prepared] | str] | Exception,
+        answers: Mapping[str, Mapping[str, PrepareResult] | str] | Exception,
         pod_uid: str,
         done: Done,
     ) -> None:
@@ -356,7 +356,7 @@ class ClaimsOfNode:
 
 def _call(
     plugins: Plugins, driver: str, refs: Sequence[ClaimRef], verb: str
-) -> Mapping[str, Prepared] | str:
+) -> Mapping[str, PrepareResult] | str:
     """Ask a driver; a text is why there is no answer. Runs beside the events."""
     plugin = plugins.get(driver)
     if plugin is None:
@@ -364,12 +364,12 @@ def _call(
     try:
         if verb == PREPARE:
             return plugin.prepare(refs)
-        return {uid: Prepared(error=text) for uid, text in plugin.unprepare(refs).items()}
+        return {uid: PrepareResult(error=text) for uid, text in plugin.unprepare(refs).items()}
     except PluginError as error:
         return f"Node{verb}Resources: {error}"
 
 
-def _misfit(answer: Mapping[str, Prepared], asked: Sequence[ClaimRef], verb: str) -> str:
+def _misfit(answer: Mapping[str, PrepareResult], asked: Sequence[ClaimRef], verb: str) -> str:
     """Return what is wrong with whom an answer is about."""
     uids = {ref.uid for ref in asked}
     for uid in answer:

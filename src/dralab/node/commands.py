@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from dralab.node.containers import Session, StartError
+from dralab.node.containers import ContainerStartError, ExecSession
 
 Output = Callable[[int, bytes], None]
 TIMED_OUT = 124
@@ -27,7 +27,7 @@ class CommandProcess:
         env: Mapping[str, str],
         output: Output,
         *,
-        session: Session,
+        session: ExecSession,
         terminal: tuple[int, int] | None,
     ) -> None:
         self._output = output
@@ -51,7 +51,7 @@ class CommandProcess:
         except (OSError, ValueError) as error:
             if terminal is not None:
                 os.close(terminal[0])
-            raise StartError(f"exec: {error}") from error
+            raise ContainerStartError(f"exec: {error}") from error
         self._ours = terminal[0] if terminal is not None else None
         sources = [
             (channel, stream.fileno())

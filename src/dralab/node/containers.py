@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Final, Protocol
 
 from dralab.contracts.cdi_cache import ContainerConfig
-from dralab.node.logs import Log
+from dralab.node.logs import ContainerLog
 
 MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
 
@@ -32,13 +32,13 @@ class ContainerStart:
     config: ContainerConfig
     annotations: Mapping[str, str]
     of_job: bool
-    log: Log
+    log: ContainerLog
     limits: Mapping[str, str] = field(default_factory=dict)
     args: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ContainerExit:
     """How a container ended; `error` where it could not even begin."""
 
     code: int
@@ -46,11 +46,11 @@ class Exit:
     message: str = ""
 
 
-class StartError(Exception):
+class ContainerStartError(Exception):
     """A container cannot be started; the text goes into the pod's events."""
 
 
-class NotYet(Exception):  # noqa: N818 - nothing has gone wrong
+class ImageNotReady(Exception):  # noqa: N818 - nothing has gone wrong
     """A container can be started in `delay` nanoseconds: until then its image is on the way."""
 
     def __init__(self, delay: int) -> None:
@@ -58,7 +58,7 @@ class NotYet(Exception):  # noqa: N818 - nothing has gone wrong
         self.delay = delay
 
 
-class Session:
+class ExecSession:
     """Who asked for a command in a container: what they type, and whether they are still there.
 
     The server's thread puts things in, a thread of the session hands them to the command: it
@@ -162,12 +162,13 @@ class Container(Protocol):
         self,
         argv: Sequence[str],
         output: Callable[[int, bytes], None],
-        session: Session | None = None,
+        session: ExecSession | None = None,
         timeout: float | None = None,
     ) -> int:
         """Run a command in it (exec, probes), output by channel 1 or 2; return its exit code.
 
-        It is given up after `timeout` seconds, with code 124. StartError: this runtime cannot.
+        It is given up after `timeout` seconds, with code 124. ContainerStartError: this runtime
+        cannot.
         """
         ...
 
@@ -183,10 +184,10 @@ class ContainerRuntime(Protocol):
     version: str
     ports_at: str
 
-    def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
+    def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
         """Start a container; `ended` is called once, as an event of the engine.
 
-        StartError: it cannot be. NotYet: ask again later.
+        ContainerStartError: it cannot be. ImageNotReady: ask again later.
         """
         ...
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.byte_feeds import Feed
 from dralab.apiserver.http.messages import Answer, Upgrade
 from dralab.apiserver.nodes import NodeRequest, chosen
 from dralab.node.spdy import CANCEL, REFUSED, Frame, FrameReader, FrameType, FrameWriter, SpdyError
@@ -51,7 +51,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-class Ends(Protocol):
+class PortForwardEvents(Protocol):
     """Told what a connection to a port brings, by the connection's number."""
 
     def came(self, number: int, data: bytes) -> None:
@@ -118,7 +118,7 @@ class _Connection:
 class _Client:
     """One WebSocket and its connections."""
 
-    def __init__(self, host: str, owns: Callable[[int], bool], ends: Ends) -> None:
+    def __init__(self, host: str, owns: Callable[[int], bool], ends: PortForwardEvents) -> None:
         self.host = host
         self.owns = owns
         self.ends = ends

@@ -9,22 +9,22 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.contracts.cdi_cache import CdiCache, Directory, MemoryDirectory
+from dralab.contracts.cdi_cache import CdiCache, CdiDirectory, MemoryDirectory
 from dralab.contracts.plugin import Plugin
 from dralab.kernel.clock import SECOND, Clock, rfc3339_micro
 from dralab.node.checkpoint import NodeCheckpoint
 from dralab.node.claims import ClaimsOfNode
+from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerRuntime
 from dralab.node.named_slices import NamedSlices
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
-from dralab.node.running import RunningContainer
 from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import FINISHED, is_finished
 from dralab.runtime.client import Client, amend
-from dralab.runtime.engine import T, Timer
+from dralab.runtime.engine import T, TimerHandle
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
 from dralab.values.json_types import JsonDict
@@ -55,7 +55,7 @@ class NodeSpec:
     taints: Sequence[Mapping[str, str]] = ()
 
 
-class Reachable(Protocol):
+class StreamEndpoint(Protocol):
     """Where the server finds what the pods of a node say: `endpoint.Endpoint`."""
 
     address: tuple[str, int]
@@ -74,7 +74,7 @@ class Kubelet:
         spec: NodeSpec,
         number: int,
         *,
-        directories: Sequence[Directory] | None = None,
+        directories: Sequence[CdiDirectory] | None = None,
         checkpoint: NodeCheckpoint | None = None,
     ) -> None:
         manager = kubelets.manager
@@ -92,11 +92,11 @@ class Kubelet:
         self.recorder = kubelets.recorder
         self.pods: dict[str, PodLife] = {}
         # When the slices of drivers that are gone will be deleted.
-        self.wipes: dict[str, Timer] = {}
+        self.wipes: dict[str, TimerHandle] = {}
         self._addresses = 0
         self.announced = False
         # Where the server finds what its pods say, for a node in a process of its own.
-        self.endpoint: Reachable | None = None
+        self.endpoint: StreamEndpoint | None = None
 
     @property
     def clock(self) -> Clock:
@@ -104,11 +104,11 @@ class Kubelet:
         return self.kubelets.manager.engine.clock
 
     @property
-    def directory(self) -> Directory:
+    def directory(self) -> CdiDirectory:
         """Where drivers write CDI files: the directory that wins."""
         return self.directories[-1]
 
-    def serve(self, endpoint: Reachable) -> None:
+    def serve(self, endpoint: StreamEndpoint) -> None:
         """Have an endpoint of its own."""
         self.endpoint = endpoint
         self.ip = endpoint.address[0]
@@ -184,7 +184,7 @@ class Kubelets:
         self,
         spec: NodeSpec,
         *,
-        directories: Sequence[Directory] | None = None,
+        directories: Sequence[CdiDirectory] | None = None,
         checkpoint: NodeCheckpoint | None = None,
     ) -> Kubelet:
         """Add a node; it is registered once the caches are synced."""
@@ -476,5 +476,5 @@ class Kubelets:
             self.manager.engine.after(again, later)
 
 
-def _daemons(endpoint: Reachable) -> dict[str, Any]:
+def _daemons(endpoint: StreamEndpoint) -> dict[str, Any]:
     return {"kubeletEndpoint": {"Port": endpoint.address[1]}}

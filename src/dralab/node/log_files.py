@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from dralab.kernel.clock import from_rfc3339, rfc3339_micro
-from dralab.node.containers import Container, ContainerRuntime, ContainerStart, Exit
-from dralab.node.logs import Log
+from dralab.node.containers import Container, ContainerExit, ContainerRuntime, ContainerStart
+from dralab.node.logs import ContainerLog
 
 LARGEST: Final = 10 * 1024 * 1024  # kubelet: containerLogMaxSize
 OLDER: Final = ".older"
@@ -33,8 +33,8 @@ class RuntimeWithLogFiles:
         self.version = runtime.version
         self.ports_at = runtime.ports_at
 
-    def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
-        """Start a container; StartError."""
+    def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
+        """Start a container; ContainerStartError."""
         pod = f"{start.namespace}_{start.pod}_{start.pod_uid}"
         folder = self.directory / pod / start.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ class RuntimeWithLogFiles:
             if folder.name.rpartition("_")[2] not in pod_uids:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def kept(self, pod_uid: str, container: str, *, previous: bool = False) -> Log | None:
+    def kept(self, pod_uid: str, container: str, *, previous: bool = False) -> ContainerLog | None:
         """Return the log of a container's last run, or of the one before, from its files."""
         for folder in self.directory.glob(f"*_{pod_uid}"):
             runs = _runs(folder / container)
@@ -70,7 +70,7 @@ class RuntimeWithLogFiles:
 class _Copy:
     """Copies what a log gets; only the log holds on to it."""
 
-    def __init__(self, log: Log, path: Path, largest: int) -> None:
+    def __init__(self, log: ContainerLog, path: Path, largest: int) -> None:
         self.log = log
         self.path = path
         self._largest = largest
@@ -96,8 +96,8 @@ def _runs(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.log"), key=lambda path: int(path.stem))
 
 
-def _read(path: Path) -> Log:
-    log = Log()
+def _read(path: Path) -> ContainerLog:
+    log = ContainerLog()
     for when, line in _lines(path):
         log.write(when, line)
     log.end()

@@ -16,7 +16,7 @@ MOST_LINES: Final = 20_000
 MOST_CHARACTERS: Final = 8 * 1024 * 1024
 
 
-class Log:
+class ContainerLog:
     """The lines of one run of a container, with the time of each."""
 
     def __init__(self, most: int = MOST_LINES) -> None:

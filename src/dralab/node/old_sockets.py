@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dralab.contracts import old_wire, wire
-from dralab.contracts.plugin import ClaimRef, PluginError, Prepared
+from dralab.contracts.plugin import ClaimRef, PluginError, PrepareResult
 from dralab.kernel.clock import Clock
 from dralab.node.sockets import CALL, HEALTH_AGAIN, SocketPlugin, text_of, written
 from dralab.values.json_types import JsonDict
@@ -23,7 +23,7 @@ class OldSocketPlugin(SocketPlugin):
         # Told, from a thread, which named resources the driver lists.
         self.on_resources: Callable[[Sequence[JsonDict]], None] = lambda _resources: None
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Make the devices of claims ready. PluginError: no answer within 45 s."""
         try:
             return super().prepare(claims)
@@ -41,7 +41,7 @@ class OldSocketPlugin(SocketPlugin):
                 raise
         return {ref.uid: self._one("Unprepare", ref).error for ref in claims}
 
-    def _one(self, verb: str, ref: ClaimRef) -> Prepared:
+    def _one(self, verb: str, ref: ClaimRef) -> PrepareResult:
         """Ask about one claim, as the oldest drivers are asked; errors are the claim's own."""
         messages = self.version.messages
         method = self._channel.unary_unary(
@@ -59,7 +59,7 @@ class OldSocketPlugin(SocketPlugin):
         try:
             return old_wire.prepared_of(method(request, timeout=CALL))
         except (wire.grpc().RpcError, ValueError) as error:
-            return Prepared(error=text_of(error))
+            return PrepareResult(error=text_of(error))
 
     def _listen(self) -> None:
         grpc, messages = wire.grpc(), self.version.messages

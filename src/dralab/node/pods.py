@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
-from dralab.node.containers import ContainerStart, Exit, NotYet, StartError
-from dralab.node.ending import end, next_to_end
+from dralab.node.container_runs import ProbeRecord, RunningContainer
+from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, ImageNotReady
 from dralab.node.environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.node_context import NodeContext
 from dralab.node.probing import probe
-from dralab.node.running import Probing, RunningContainer
 from dralab.node.statuses import PodEnd, conditions
+from dralab.node.termination import end, next_to_end
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
@@ -273,12 +273,12 @@ class PodLife:
             )
             number = each.number + 1
             each.container = node.runtime.start(start, lambda over: self._ended(each, number, over))
-        except NotYet as later:
+        except ImageNotReady as later:
             each.not_before = now + later.delay
             return later.delay
         except ConfigError as error:
             return self._refused(each, "CreateContainerConfigError", f"{error}")
-        except (CdiError, StartError) as error:
+        except (CdiError, ContainerStartError) as error:
             return self._refused(
                 each,
                 "CreateContainerError",
@@ -289,7 +289,7 @@ class PodLife:
         each.number, each.started = number, now
         each.waiting, each.message = "", ""
         each.probes = {
-            kind: Probing(
+            kind: ProbeRecord(
                 each.spec[kind], now + each.spec[kind].get("initialDelaySeconds", 0) * SECOND
             )
             for kind in PROBES
@@ -308,7 +308,7 @@ class PodLife:
         each.not_before = self.node.clock.now() + REFUSED_FOR
         return REFUSED_FOR
 
-    def _ended(self, each: RunningContainer, number: int, exit: Exit) -> None:
+    def _ended(self, each: RunningContainer, number: int, exit: ContainerExit) -> None:
         if each.number == number:
             each.ended(exit, self.node.clock.now())
             self.node.wake(self.pod)
@@ -334,7 +334,7 @@ class PodLife:
                 delays.append(max(0, probing.next - now))
         return delays
 
-    def _ask(self, each: RunningContainer, kind: str, probing: Probing) -> None:
+    def _ask(self, each: RunningContainer, kind: str, probing: ProbeRecord) -> None:
         """Ask a probe that takes real time, beside everything else."""
         container = each.container
         if probing.asked or container is None:
@@ -352,7 +352,7 @@ class PodLife:
         self.node.offload(lambda: probe(container, probing.spec), answered)
 
     def _answered(
-        self, each: RunningContainer, kind: str, probing: Probing, problem: str | None
+        self, each: RunningContainer, kind: str, probing: ProbeRecord, problem: str | None
     ) -> bool:
         """Take a probe's answer; return whether the container is ended for it."""
         failed = probing.take_answer(success=problem is None, now=self.node.clock.now())
@@ -485,7 +485,7 @@ class PodLife:
                 if terminated is not None:
                     each.started = from_rfc3339(terminated["startedAt"])
                     each.finished = from_rfc3339(terminated["finishedAt"])
-                    each.exit = Exit(terminated["exitCode"], terminated.get("reason", ""))
+                    each.exit = ContainerExit(terminated["exitCode"], terminated.get("reason", ""))
                     each.log.end()
                 else:
                     each.restarts += 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.node.commands import TIMED_OUT
-from dralab.node.containers import Container, StartError
+from dralab.node.containers import Container, ContainerStartError
 
 MOST_SAID: Final = 1024  # of a probe's output, in events
 
@@ -24,7 +24,7 @@ def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
         said: list[bytes] = []
         try:
             code = container.run(command, lambda _, data: said.append(data), timeout=timeout)
-        except StartError as error:
+        except ContainerStartError as error:
             return str(error) if getattr(container, "real", False) else None
         if code == TIMED_OUT:
             return f"command timed out after {timeout}s"

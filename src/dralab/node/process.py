@@ -20,10 +20,16 @@ from typing import IO, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.node.commands import CommandProcess
-from dralab.node.containers import Container, ContainerStart, Exit, Session, StartError
+from dralab.node.containers import (
+    Container,
+    ContainerExit,
+    ContainerStart,
+    ContainerStartError,
+    ExecSession,
+)
 from dralab.node.images import command_of
-from dralab.node.listening import reaches_only
-from dralab.runtime.engine import Engine, Timer
+from dralab.node.listening_ports import reaches_only
+from dralab.runtime.engine import Engine, TimerHandle
 from dralab.values import quantity
 
 # containerd: longer lines are cut into parts.
@@ -62,12 +68,12 @@ class ProcessRuntime:
         self._stopped = False
         self._running: dict[str, set[ProcessContainer]] = {}
 
-    def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
-        """Start a container. StartError: there is no command, or no such program."""
+    def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
+        """Start a container. ContainerStartError: there is no command, or no such program."""
         found = command_of(start, self.images)
         argv = found or list(start.argv)
         if not argv:
-            raise StartError(
+            raise ContainerStartError(
                 f'image "{start.image}" has no command on this machine: give the container a '
                 f"`command`, or `--image-map {start.image}=COMMAND` to the server"
             )
@@ -75,7 +81,7 @@ class ProcessRuntime:
         directory = self._directory(start)
         try:
             container = ProcessContainer(self, start, argv, directory, mapped=mapped, ended=ended)
-        except StartError:
+        except ContainerStartError:
             shutil.rmtree(directory, ignore_errors=True)
             raise
         with self._lock:
@@ -123,7 +129,7 @@ class ProcessRuntime:
             if self._guard is None:
                 if not there or self._stopped:
                     return
-                path = Path(__file__).with_name("guard.py")
+                path = Path(__file__).with_name("orphan_guard.py")
                 self._guard = subprocess.Popen(  # noqa: S603 - our own file
                     [sys.executable, "-I", "-S", str(path), str(self._root)],
                     stdin=subprocess.PIPE,
@@ -169,11 +175,11 @@ class ProcessContainer:
         directory: Path,
         *,
         mapped: bool,
-        ended: Callable[[Exit], None],
+        ended: Callable[[ContainerExit], None],
     ) -> None:
         self.runtime, self.start, self.directory = runtime, start, directory
         self._ended = ended
-        self._killer: Timer | None = None
+        self._killer: TimerHandle | None = None
         self._lock = threading.Lock()
         self._commands: set[CommandProcess] = set()
         self._killed = False
@@ -201,7 +207,7 @@ class ProcessContainer:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise StartError(f'exec: "{argv[0]}": {error}') from error
+            raise ContainerStartError(f'exec: "{argv[0]}": {error}') from error
         runtime.watch(self._process.pid)
 
     def groups(self) -> set[int]:
@@ -242,13 +248,13 @@ class ProcessContainer:
         self,
         argv: Sequence[str],
         output: Callable[[int, bytes], None],
-        session: Session | None = None,
+        session: ExecSession | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Run a command beside it, with its environment, directory and limits. StartError."""
+        """Run a command with its environment, directory and limits; ContainerStartError."""
         if self._over.is_set():
-            raise StartError("the container does not run")
-        session = session or Session()
+            raise ContainerStartError("the container does not run")
+        session = session or ExecSession()
         terminal = os.openpty() if session.tty else None
         try:
             words = self._launched(argv, os.ttyname(terminal[1]) if terminal else "")
@@ -281,7 +287,7 @@ class ProcessContainer:
             known = shutil.which(name, path=path)
         if known is None:
             where = "no such program" if "/" in name else f"executable file not found in {path}"
-            raise StartError(f'exec: "{name}": {where}')
+            raise ContainerStartError(f'exec: "{name}": {where}')
         prepare = self._limits
         if terminal:
             # Who leads a session and opens a terminal controls it.
@@ -334,7 +340,7 @@ class ProcessContainer:
     def _tell(self, code: int) -> None:
         if self._killer is not None:
             self._killer.cancel()
-        self._ended(Exit(code, "Completed" if code == 0 else "Error"))
+        self._ended(ContainerExit(code, "Completed" if code == 0 else "Error"))
 
 
 def limits_of(limits: Mapping[str, str]) -> str:

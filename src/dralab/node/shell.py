@@ -1,10 +1,10 @@
 """A small part of the shell's language: enough for the commands of demonstrations.
 
-A script is a generator of steps: `Say` a line, `Sleep` for seconds (None: for ever); its value is
-the exit code. Programs that nobody knows do nothing and succeed.
+A script is a generator of steps: `WriteLine` a line, `Sleep` for seconds (None: for ever); its
+value is the exit code. Programs that nobody knows do nothing and succeed.
 
 >>> list(run(["sh", "-c", "echo $WHO; sleep 2"], {"WHO": "me"}))
-[Say(line='me'), Sleep(seconds=2.0)]
+[WriteLine(line='me'), Sleep(seconds=2.0)]
 """
 
 import re
@@ -21,7 +21,7 @@ MOST_STEPS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class WriteLine:
     """A line of output."""
 
     line: str
@@ -34,7 +34,7 @@ class Sleep:
     seconds: float | None
 
 
-Step = Say | Sleep
+Step = WriteLine | Sleep
 Steps = Generator[Step, None, int]
 
 
@@ -44,7 +44,7 @@ class _Exit(Exception):  # noqa: N818 - control flow of the language itself
 
 
 @dataclass(slots=True)
-class State:
+class ShellState:
     """What a script changes: variables, traps, and the last exit code."""
 
     env: dict[str, str]
@@ -59,9 +59,9 @@ def understood(argv: Sequence[str]) -> bool:
     return bool(argv) and (_base(argv[0]) in SHELLS or _base(argv[0]) in COMMANDS)
 
 
-def run(argv: Sequence[str], env: Mapping[str, str], state: State | None = None) -> Steps:
+def run(argv: Sequence[str], env: Mapping[str, str], state: ShellState | None = None) -> Steps:
     """Act out a command."""
-    state = state or State(dict(env))
+    state = state or ShellState(dict(env))
     name = _base(argv[0])
     if name == "busybox" and len(argv) > 1:
         argv, name = argv[1:], _base(argv[1])
@@ -90,7 +90,7 @@ def lasts(argv: Sequence[str], most: float) -> float:
     return found
 
 
-def trapped(state: State, signal: str) -> Steps | None:
+def trapped(state: ShellState, signal: str) -> Steps | None:
     """Return the steps of the trap for a signal; None where there is no trap."""
     action = state.traps.get(signal, state.traps.get(f"SIG{signal}"))
     if action is None:
@@ -158,7 +158,7 @@ def _operators(token: str) -> list[str]:
     return [token]
 
 
-def _list(tokens: list[str], state: State) -> Steps:
+def _list(tokens: list[str], state: ShellState) -> Steps:
     steps, at = 0, 0
     while at < len(tokens):
         steps += 1
@@ -209,7 +209,7 @@ def _closing(tokens: list[str], at: int, begin: str = "do", end: str = "done") -
     return len(tokens)
 
 
-def _loop(tokens: list[str], state: State) -> Steps:
+def _loop(tokens: list[str], state: ShellState) -> Steps:
     begin = tokens.index("do") if "do" in tokens else len(tokens)
     head, body = tokens[1:begin], tokens[begin + 1 :]
     if tokens[0] == "for":
@@ -233,7 +233,7 @@ def _loop(tokens: list[str], state: State) -> Steps:
     return state.code
 
 
-def _if(tokens: list[str], state: State) -> Steps:
+def _if(tokens: list[str], state: ShellState) -> Steps:
     then = tokens.index("then") if "then" in tokens else len(tokens)
     otherwise = tokens.index("else") if "else" in tokens else len(tokens)
     code = yield from _list(tokens[:then], state)
@@ -241,7 +241,7 @@ def _if(tokens: list[str], state: State) -> Steps:
     return (yield from _list(body, state))
 
 
-def _background(words: list[str], state: State) -> float | None:
+def _background(words: list[str], state: ShellState) -> float | None:
     steps = _simple(words, state)
     total = 0.0
     for step in steps:
@@ -252,7 +252,7 @@ def _background(words: list[str], state: State) -> float | None:
     return total
 
 
-def _simple(words: list[str], state: State) -> Steps:
+def _simple(words: list[str], state: ShellState) -> Steps:
     found: list[str] = []
     skip = False
     for word in words:
@@ -271,7 +271,7 @@ def _simple(words: list[str], state: State) -> Steps:
     return (yield from _command(found, state))
 
 
-def _expand(word: str, state: State) -> str:
+def _expand(word: str, state: ShellState) -> str:
     parts = re.findall(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|[^'\"]+", word)
 
     def value(match: re.Match[str]) -> str:
@@ -290,7 +290,7 @@ def _expand(word: str, state: State) -> str:
     return text
 
 
-def _command(argv: list[str], state: State) -> Steps:
+def _command(argv: list[str], state: ShellState) -> Steps:
     command = COMMANDS.get(_base(argv[0]))
     if command is None:
         return 0
@@ -300,7 +300,7 @@ def _command(argv: list[str], state: State) -> Steps:
 # --- the commands ---------------------------------------------------------------------------------
 
 
-def _export(arguments: list[str], state: State) -> Steps:
+def _export(arguments: list[str], state: ShellState) -> Steps:
     for argument in arguments:
         if "=" in argument:
             name, _, value = argument.partition("=")
@@ -310,37 +310,37 @@ def _export(arguments: list[str], state: State) -> Steps:
         if state.shell == "bash":
             shown["SHLVL"] = state.env.get("SHLVL", "1")
         for line in exported(shown, state.shell):
-            yield Say(line)
+            yield WriteLine(line)
     return 0
 
 
-def _env(arguments: list[str], state: State) -> Steps:
+def _env(arguments: list[str], state: ShellState) -> Steps:
     for name in arguments or list(state.env):
         if name in state.env:
-            yield Say(state.env[name] if arguments else f"{name}={state.env[name]}")
+            yield WriteLine(state.env[name] if arguments else f"{name}={state.env[name]}")
     return 0 if all(name in state.env for name in arguments) else 1
 
 
-def _echo(arguments: list[str], state: State) -> Steps:
+def _echo(arguments: list[str], state: ShellState) -> Steps:
     del state
     while arguments[:1] in (["-n"], ["-e"]):
         arguments = arguments[1:]
     for line in " ".join(arguments).split("\n"):
-        yield Say(line)
+        yield WriteLine(line)
     return 0
 
 
-def _printf(arguments: list[str], state: State) -> Steps:
+def _printf(arguments: list[str], state: ShellState) -> Steps:
     del state
     text = arguments[0] if arguments else ""
     for argument in arguments[1:]:
         text = re.sub("%[sd]", lambda _, new=argument: new, text, count=1)  # type: ignore[misc]
     for line in text.replace("\\n", "\n").rstrip("\n").split("\n"):
-        yield Say(line)
+        yield WriteLine(line)
     return 0
 
 
-def _sleep(arguments: list[str], state: State) -> Steps:
+def _sleep(arguments: list[str], state: ShellState) -> Steps:
     del state
     total = 0.0
     for argument in arguments:
@@ -349,14 +349,14 @@ def _sleep(arguments: list[str], state: State) -> Steps:
             return 0
         match = re.fullmatch(r"([0-9]*\.?[0-9]+)([smhd]?)", argument)
         if match is None:
-            yield Say(f"sleep: invalid time interval '{argument}'")
+            yield WriteLine(f"sleep: invalid time interval '{argument}'")
             return 1
         total += float(match[1]) * UNITS[match[2] or "s"]
     yield Sleep(total)
     return 0
 
 
-def _wait(arguments: list[str], state: State) -> Steps:
+def _wait(arguments: list[str], state: ShellState) -> Steps:
     del arguments
     if state.background:
         longest = None if None in state.background else max(b for b in state.background if b)
@@ -365,20 +365,20 @@ def _wait(arguments: list[str], state: State) -> Steps:
     return 0
 
 
-def _trap(arguments: list[str], state: State) -> Steps:
+def _trap(arguments: list[str], state: ShellState) -> Steps:
     for signal in arguments[1:]:
         state.traps[signal] = arguments[0]
     yield from ()
     return 0
 
 
-def _exit(arguments: list[str], state: State) -> Steps:
+def _exit(arguments: list[str], state: ShellState) -> Steps:
     yield from ()
     raise _Exit(int(arguments[0]) if arguments and arguments[0].isdigit() else state.code)
 
 
-def _code(code: int) -> Callable[[list[str], State], Steps]:
-    def act(arguments: list[str], state: State) -> Steps:
+def _code(code: int) -> Callable[[list[str], ShellState], Steps]:
+    def act(arguments: list[str], state: ShellState) -> Steps:
         del arguments, state
         yield from ()
         return code
@@ -386,26 +386,26 @@ def _code(code: int) -> Callable[[list[str], State], Steps]:
     return act
 
 
-def _tail(arguments: list[str], state: State) -> Steps:
+def _tail(arguments: list[str], state: ShellState) -> Steps:
     del state
     if {"-f", "-F"} & set(arguments):
         yield Sleep(None)
     return 0
 
 
-def _exec(arguments: list[str], state: State) -> Steps:
+def _exec(arguments: list[str], state: ShellState) -> Steps:
     if not arguments:
         return 0
     raise _Exit((yield from run(arguments, state.env, state)))
 
 
-def _hostname(arguments: list[str], state: State) -> Steps:
+def _hostname(arguments: list[str], state: ShellState) -> Steps:
     del arguments
-    yield Say(state.env.get("HOSTNAME", ""))
+    yield WriteLine(state.env.get("HOSTNAME", ""))
     return 0
 
 
-COMMANDS: Final[Mapping[str, Callable[[list[str], State], Steps]]] = {
+COMMANDS: Final[Mapping[str, Callable[[list[str], ShellState], Steps]]] = {
     "export": _export,
     "env": _env,
     "printenv": _env,

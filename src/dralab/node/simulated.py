@@ -15,9 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.node.containers import Container, ContainerStart, Exit, Session, StartError
-from dralab.node.shell import Say, Sleep, State, Steps, run, trapped, understood
-from dralab.runtime.engine import Engine, Timer
+from dralab.node.containers import (
+    Container,
+    ContainerExit,
+    ContainerStart,
+    ContainerStartError,
+    ExecSession,
+)
+from dralab.node.shell import ShellState, Sleep, Steps, WriteLine, run, trapped, understood
+from dralab.runtime.engine import Engine, TimerHandle
 
 PREFIX: Final = "dralab.dev/"
 JOB_SECONDS: Final = 1.0
@@ -37,8 +43,8 @@ class SimulatedRuntime:
         self.engine = engine
         self.programs = dict(programs or {})
 
-    def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
-        """Start a container. StartError: an annotation is no number."""
+    def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
+        """Start a container. ContainerStartError: an annotation is no number."""
         return SimulatedContainer(self, start, ended)
 
     def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
@@ -53,15 +59,18 @@ class SimulatedContainer:
     """One run of a simulated container."""
 
     def __init__(
-        self, runtime: SimulatedRuntime, start: ContainerStart, ended: Callable[[Exit], None]
+        self,
+        runtime: SimulatedRuntime,
+        start: ContainerStart,
+        ended: Callable[[ContainerExit], None],
     ) -> None:
         self.engine = runtime.engine
         self.start = start
         self._ended = ended
         self._over = False
-        self._timer: Timer | None = None
-        self._killer: Timer | None = None
-        self._state = State(dict(start.config.env))
+        self._timer: TimerHandle | None = None
+        self._killer: TimerHandle | None = None
+        self._state = ShellState(dict(start.config.env))
         self._end_program: Callable[[], None] = lambda: None
         delay = self._number("start-delay") or 0.0
         self._runs_for = self._number("runs-for")
@@ -100,15 +109,15 @@ class SimulatedContainer:
         self,
         argv: Sequence[str],
         output: Callable[[int, bytes], None],
-        session: Session | None = None,
+        session: ExecSession | None = None,
         timeout: float | None = None,
     ) -> int:
         """Act a command out at once; time that it would sleep does not pass."""
         del session, timeout
         if self._over:
-            raise StartError("the container does not run")
+            raise ContainerStartError("the container does not run")
         if not understood(argv):
-            raise StartError(
+            raise ContainerStartError(
                 f'exec: "{argv[0] if argv else ""}": not understood by the simulated runtime; '
                 "`--runtime process` runs real commands"
             )
@@ -118,7 +127,7 @@ class SimulatedContainer:
                 step = next(steps)
             except StopIteration as over:
                 return int(over.value or 0)
-            if isinstance(step, Say):
+            if isinstance(step, WriteLine):
                 output(1, f"{step.line}\n".encode())
             elif step.seconds is None:
                 return 0
@@ -131,7 +140,7 @@ class SimulatedContainer:
         def act() -> Steps:
             line = self._annotation("log")
             if line:
-                yield Say(line)
+                yield WriteLine(line)
             if program is not None:
                 self._end_program = program(start)
                 yield Sleep(None)
@@ -165,7 +174,7 @@ class SimulatedContainer:
                 self._write(str(error))
                 self._end(1)
                 return
-            if isinstance(step, Say):
+            if isinstance(step, WriteLine):
                 self._write(step.line)
             else:
                 if step.seconds is not None:
@@ -179,7 +188,7 @@ class SimulatedContainer:
                 step = next(steps)
             except StopIteration as over:
                 return int(over.value)
-            if isinstance(step, Say):
+            if isinstance(step, WriteLine):
                 self._write(step.line)
 
     def _end(self, code: int, reason: str = "") -> None:
@@ -194,7 +203,7 @@ class SimulatedContainer:
         if self._code is not None and code == 0:
             code = self._code
         self.start.log.end()
-        self._ended(Exit(code, reason or ("Completed" if code == 0 else "Error")))
+        self._ended(ContainerExit(code, reason or ("Completed" if code == 0 else "Error")))
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         self._timer = self.engine.after(int(seconds * SECOND), action)
@@ -214,6 +223,6 @@ class SimulatedContainer:
         try:
             return float(text)
         except ValueError:
-            raise StartError(
+            raise ContainerStartError(
                 f'annotation {PREFIX}{name}: "{text}" is no number; it is one such as "1.5"'
             ) from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.contracts import wire
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
 from dralab.contracts.wire import SocketError
 from dralab.kernel.clock import SECOND, Clock
 from dralab.node.plugins import Plugins
@@ -93,7 +93,7 @@ class SocketPlugin:
             self._stream.cancel()
         self._channel.close()
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Make the devices of claims ready. PluginError: no answer within 45 s."""
         return self.version.prepared_of(self._call("Prepare", claims))
 

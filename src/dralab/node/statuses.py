@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dralab.node.running import RunningContainer
+from dralab.node.container_runs import RunningContainer
 from dralab.objects.conditions import condition_of
 from dralab.values.json_types import JsonDict
 

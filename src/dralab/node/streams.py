@@ -9,16 +9,16 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.application import TEXT
-from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.byte_feeds import Feed
 from dralab.apiserver.http.messages import Answer, ByteStream, HttpResponse, Upgrade
 from dralab.apiserver.nodes import NodeRequest, chosen
 from dralab.apiserver.resources.options import Query
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.node.containers import ContainerRuntime, Session, StartError
+from dralab.node.container_runs import RunningContainer
+from dralab.node.containers import ContainerRuntime, ContainerStartError, ExecSession
 from dralab.node.forwarding import forwarded
 from dralab.node.log_files import RuntimeWithLogFiles
-from dralab.node.logs import Log, shown
-from dralab.node.running import RunningContainer
+from dralab.node.logs import ContainerLog, shown
 from dralab.objects.metadata import Key, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
@@ -34,7 +34,7 @@ SUCCESS: Final[dict[str, object]] = {"metadata": {}, "status": "Success"}
 
 
 class PodStreams:
-    """Answers for the pods of some nodes, as `apiserver.nodes.Here`."""
+    """Answers for the pods of some nodes, as `apiserver.nodes.LocalNodes`."""
 
     def __init__(self, kubelets: "Kubelets") -> None:
         self.kubelets = kubelets
@@ -60,7 +60,7 @@ class PodStreams:
             )
         if wanted.verb == "attach":
             return _attach(run.log, protocol)
-        session = Session(stdin=_true(query, "stdin"), tty=_true(query, "tty"))
+        session = ExecSession(stdin=_true(query, "stdin"), tty=_true(query, "tty"))
         return _exec(run, list(query.get("command") or ()), session, protocol)
 
 
@@ -72,7 +72,7 @@ def _log(
     run: RunningContainer | None,
     wanted: NodeRequest,
     runtime: ContainerRuntime,
-) -> Log:
+) -> ContainerLog:
     """Return what a container has written, also before the node's process began. ApiError."""
     previous, began = _true(wanted.query, "previous"), run is not None and run.number > 0
     found = (run.previous if previous else run.log if began else None) if run is not None else None
@@ -90,7 +90,7 @@ def _log(
     raise ApiError.bad_request(f"{container} is waiting to start: {waiting}")
 
 
-def _logs(log: Log, query: Query, now: int) -> Answer:
+def _logs(log: ContainerLog, query: Query, now: int) -> Answer:
     since = 0
     if seconds := _number(query, "sinceSeconds"):
         since = now - seconds * SECOND
@@ -127,7 +127,7 @@ def _logs(log: Log, query: Query, now: int) -> Answer:
 
 
 def _follow(
-    log: Log,
+    log: ContainerLog,
     position: int,
     put: Callable[[list[tuple[int, str]]], object],
     end: Callable[[], None],
@@ -175,7 +175,7 @@ class _End:
 # --- attach and exec --------------------------------------------------------------------------
 
 
-def _attach(log: Log, protocol: str) -> Answer:
+def _attach(log: ContainerLog, protocol: str) -> Answer:
     """Show what a container writes from now on; its end is the end of the session."""
     end = _End()
     feed = Feed(on_close=end)
@@ -193,7 +193,9 @@ def _attach(log: Log, protocol: str) -> Answer:
     return Upgrade(source=feed, receive=lambda _: None, protocol=protocol)
 
 
-def _exec(run: RunningContainer, argv: Sequence[str], session: Session, protocol: str) -> Answer:
+def _exec(
+    run: RunningContainer, argv: Sequence[str], session: ExecSession, protocol: str
+) -> Answer:
     container = run.container
     feed = Feed(on_close=session.leave)
 
@@ -226,7 +228,7 @@ def _exec(run: RunningContainer, argv: Sequence[str], session: Session, protocol
                     "message": f"command terminated with non-zero exit code: exit status {code}",
                     "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
                 }
-        except StartError as error:
+        except ContainerStartError as error:
             message = f"Internal error occurred: {error}"
             status = ApiError("InternalError", message, code=500).status()
         feed.put(bytes([STATUS]) + orjson.dumps(status))

@@ -15,7 +15,7 @@ Action = Callable[[], None]
 T = TypeVar("T")
 
 
-class Timer(Protocol):
+class TimerHandle(Protocol):
     """An event that will happen."""
 
     @property
@@ -36,11 +36,11 @@ class Engine(Protocol):
         """The time in which the events happen."""
         ...
 
-    def at(self, when: int, action: Action, *, priority: int = NORMAL) -> Timer:
+    def at(self, when: int, action: Action, *, priority: int = NORMAL) -> TimerHandle:
         """Run `action` at `when` (ns since the epoch), or next where that has passed."""
         ...
 
-    def after(self, delay: int, action: Action, *, priority: int = NORMAL) -> Timer:
+    def after(self, delay: int, action: Action, *, priority: int = NORMAL) -> TimerHandle:
         """Run `action` in `delay` nanoseconds."""
         ...
 

@@ -17,7 +17,7 @@ from dralab.apiserver.resources.options import ListOptions, WriteOptions, delete
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Compacted, Stored
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
-from dralab.apiserver.watching.seams import EventType
+from dralab.apiserver.watching.interfaces import EventType
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.values.json_types import JsonDict
 

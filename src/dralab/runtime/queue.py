@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from dralab.api.status import ApiError
-from dralab.runtime.engine import Engine, Timer
+from dralab.runtime.engine import Engine, TimerHandle
 
 K = TypeVar("K", bound=Hashable)
 
@@ -41,7 +41,7 @@ class WorkQueue(Generic[K]):
         self._ready = ready
         self._order: deque[K] = deque()
         self._waiting: set[K] = set()
-        self._timers: dict[K, Timer] = {}
+        self._timers: dict[K, TimerHandle] = {}
         self._scheduled = False
 
     def __len__(self) -> int:

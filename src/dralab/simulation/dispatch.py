@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dralab.simulation.engines import ignored
+from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.batch import run as batch
 from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.external.run import ExternalRun
@@ -20,7 +20,7 @@ from dralab.simulation.scenario.schedulers import EXTERNAL, OWN, TICKS
 def measured(scenario: Scenario, result: Result) -> Result:
     """Return a result of which only what the scenario wants is measured."""
     left_out = (
-        ignored.notes_outside(scenario.fleet, scenario.work)
+        unsupported.notes_outside(scenario.fleet, scenario.work)
         if scenario.scheduler == EXTERNAL
         else ()
     )

@@ -5,15 +5,15 @@ moves their clock. It is made of ptrace, a seccomp filter and a rewritten vDSO, 
 What the programs are for, and which events come in between, is left to the caller.
 """
 
-from dralab.virtualtime.errors import ClockError, ClockUnavailableError, StartError
+from dralab.virtualtime.errors import ClockError, ClockUnavailableError, ProgramStartError
 from dralab.virtualtime.supervisor import Supervisor, unavailable
-from dralab.virtualtime.tracer import Program
+from dralab.virtualtime.tracer import StartedProgram
 
 __all__ = [
     "ClockError",
     "ClockUnavailableError",
-    "Program",
-    "StartError",
+    "ProgramStartError",
+    "StartedProgram",
     "Supervisor",
     "unavailable",
 ]

@@ -2,7 +2,7 @@
 
 ClockError
 ├── ClockUnavailableError   this machine does not allow it; nothing was started
-└── StartError              the program could not be started
+└── ProgramStartError       the program could not be started
 """
 
 
@@ -21,7 +21,7 @@ class ClockUnavailableError(ClockError):
         return f"no virtual clock here: {self.reason}"
 
 
-class StartError(ClockError):
+class ProgramStartError(ClockError):
     """A program could not be started; `errno` says why, as execve does."""
 
     def __init__(self, program: str, reason: str, errno: int) -> None:

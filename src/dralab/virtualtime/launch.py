@@ -17,7 +17,7 @@ PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
 
 
-class Program(ctypes.Structure):
+class SockFprog(ctypes.Structure):
     """struct sock_fprog."""
 
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
@@ -44,7 +44,7 @@ def main() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     what = "seccomp"
     try:
-        program = Program(len(code) // 8, code)
+        program = SockFprog(len(code) // 8, code)
         if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
             PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0
         ):

@@ -16,7 +16,7 @@ FOREVER: Final = 48  # a timespec of 136 years
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
+class VdsoFunction:
     """A function of the block: where it begins, and the bytes there for each way to read."""
 
     at: int
@@ -38,7 +38,7 @@ class Machine:
     stack: int
     number_regset: int | None  # where the number has to be changed, if not in the registers
     block: bytes
-    functions: Mapping[str, Switch]  # by the vDSO's symbols
+    functions: Mapping[str, VdsoFunction]  # by the vDSO's symbols
     names: Mapping[int, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -140,9 +140,9 @@ X86_64: Final = Machine(
     number_regset=None,
     block=X86_64_BLOCK,
     functions={
-        "__vdso_clock_gettime": Switch(at=0x40, fast=b"\xeb\x00", slow=b"\xeb\x3b"),
-        "__vdso_gettimeofday": Switch(at=0xC0, fast=b"\xeb\x00", slow=b"\xeb\x3e"),
-        "__vdso_time": Switch(at=0x140, fast=b"\xeb\x00", slow=b"\xeb\x21"),
+        "__vdso_clock_gettime": VdsoFunction(at=0x40, fast=b"\xeb\x00", slow=b"\xeb\x3b"),
+        "__vdso_gettimeofday": VdsoFunction(at=0xC0, fast=b"\xeb\x00", slow=b"\xeb\x3e"),
+        "__vdso_time": VdsoFunction(at=0x140, fast=b"\xeb\x00", slow=b"\xeb\x21"),
     },
 )
 AARCH64: Final = Machine(
@@ -195,10 +195,10 @@ AARCH64: Final = Machine(
     number_regset=0x404,  # NT_ARM_SYSTEM_CALL
     block=AARCH64_BLOCK,
     functions={
-        "__kernel_clock_gettime": Switch(
+        "__kernel_clock_gettime": VdsoFunction(
             at=0x40, fast=b"\x01\x00\x00\x14", slow=b"\x13\x00\x00\x14"
         ),
-        "__kernel_gettimeofday": Switch(
+        "__kernel_gettimeofday": VdsoFunction(
             at=0xC0, fast=b"\x01\x00\x00\x14", slow=b"\x10\x00\x00\x14"
         ),
     },

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from dralab.virtualtime.calls import SECOND
 from dralab.virtualtime.supervisor import Supervisor
-from dralab.virtualtime.tracer import Program
+from dralab.virtualtime.timed_calls import SECOND
+from dralab.virtualtime.tracer import StartedProgram
 
 LOOK: Final = 0.05  # real seconds between two looks at what nobody tells us, such as a signal
 
 
-class Ending(Enum):
+class RunEnding(Enum):
     """Why a run is over."""
 
     ENDED = auto()  # the program has ended
@@ -22,12 +22,12 @@ class Ending(Enum):
 
 def run(
     supervisor: Supervisor,
-    program: Program,
+    program: StartedProgram,
     *,
     until: int | None = None,
     speed: float | None = None,
     stop: Callable[[], bool] = lambda: False,
-) -> Ending:
+) -> RunEnding:
     """Run `program` until it ends, the clock reaches `until`, or `stop` says so.
 
     `speed` is how many virtual seconds a real one has; None goes as fast as the waits allow. While
@@ -36,7 +36,7 @@ def run(
     pace: tuple[float, int, float] | None = None  # since when, by both clocks, at which speed
     while program.returncode is None:
         if stop():
-            return Ending.STOPPED
+            return RunEnding.STOPPED
         if not supervisor.wait_idle(LOOK) or program.returncode is not None:
             continue
         factor = speed
@@ -48,17 +48,17 @@ def run(
                 continue
             if until is not None:
                 supervisor.advance(until)
-                return Ending.REACHED
+                return RunEnding.REACHED
             supervisor.doze(LOOK)
             continue
         if pace is None or pace[2] != factor:
             pace = (time.perf_counter(), supervisor.now, factor)
         left = _follow(supervisor, pace, until)
         if until is not None and supervisor.now >= until:
-            return Ending.REACHED
+            return RunEnding.REACHED
         if left > 0:
             supervisor.doze(min(left, LOOK))
-    return Ending.ENDED
+    return RunEnding.ENDED
 
 
 def _follow(supervisor: Supervisor, pace: tuple[float, int, float], until: int | None) -> float:

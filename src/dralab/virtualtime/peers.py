@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.virtualtime.calls import Arguments, Memory
+from dralab.virtualtime.timed_calls import Arguments, Memory
 
 CALLS: Final = frozenset({"connect", "sendto", "sendmsg", "sendmmsg"})
 AF_INET, AF_INET6 = 2, 10

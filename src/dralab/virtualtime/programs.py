@@ -5,12 +5,12 @@ import os
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from dralab.virtualtime.calls import Arguments, TimedCall
-from dralab.virtualtime.tracing import Registers
-from dralab.virtualtime.vdso import Patch
+from dralab.virtualtime.ptrace import Registers
+from dralab.virtualtime.timed_calls import Arguments, TimedCall
+from dralab.virtualtime.vdso import VdsoPatch
 
 
-class State(Enum):
+class ThreadState(Enum):
     """What a thread does."""
 
     STARTING = auto()  # known, but it has not stopped for the first time
@@ -21,7 +21,7 @@ class State(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Wait:
+class ThreadWait:
     """A wait with a time-out that a thread is in, or was in when a signal came."""
 
     call: TimedCall
@@ -41,7 +41,7 @@ class Process:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.threads: set[int] = set()
-        self.patch: Patch | None = None
+        self.patch: VdsoPatch | None = None
         self.reads = 0  # of the clock, that stopped
         self._memory: int | None = None
 
@@ -91,9 +91,9 @@ class Thread:
     tid: int
     process: Process
     registers: Registers
-    state: State = State.STARTING
-    wait: Wait | None = None  # while HELD or WAITING
-    interrupted: Wait | None = None  # a signal came; the kernel may make the call again
+    state: ThreadState = ThreadState.STARTING
+    wait: ThreadWait | None = None  # while HELD or WAITING
+    interrupted: ThreadWait | None = None  # a signal came; the kernel may make the call again
     runs_when_idle: bytes = b""  # what `runs` was when all were idle
     lends_memory: bool = False  # it did vfork, and the kernel shows its wait as one for a disk
     timer: tuple[int, ...] = ()  # the arguments of a timer_create that it is in
@@ -104,7 +104,7 @@ class Thread:
     @property
     def stopped(self) -> bool:
         """Whether it is stopped until we, or a signal, let it go on."""
-        return self.state is State.HELD or self.state is State.PAUSED
+        return self.state is ThreadState.HELD or self.state is ThreadState.PAUSED
 
     def rest(self) -> bytes | None:
         """Return how often it has run, if it can't run now by the kernel's word; else None.
@@ -113,7 +113,7 @@ class Thread:
         not to; /proc/TID/syscall names the call even of one that is just being woken. Together they
         are right, if it has not run in between.
         """
-        if self.state is State.STARTING:
+        if self.state is ThreadState.STARTING:
             return None
         try:
             if self.stopped:

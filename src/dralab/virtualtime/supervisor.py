@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from dralab.virtualtime.calls import SECOND
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
 from dralab.virtualtime.machine import Machine, this_machine
-from dralab.virtualtime.programs import Process, State, Thread
+from dralab.virtualtime.programs import Process, Thread, ThreadState
 from dralab.virtualtime.sockets import Connections, Traffic
-from dralab.virtualtime.tracer import Program, Time, Tracer
+from dralab.virtualtime.timed_calls import SECOND
+from dralab.virtualtime.tracer import StartedProgram, Tracer, VirtualTime
 
 # Programs find themselves on a machine that was booted an hour ago.
 BOOTED: Final = 3600 * SECOND
@@ -62,7 +62,7 @@ class Supervisor:
             raise ClockUnavailableError("it needs Linux on x86-64 or aarch64")
         self.crept = 0  # nanoseconds that passed because a program waited by reading the clock
         self.jumps = 0
-        self._time = Time(BOOTED, start - BOOTED)
+        self._time = VirtualTime(BOOTED, start - BOOTED)
         self._machine: Machine = machine
         self._told: set[str] = set()
         self._note = note
@@ -104,7 +104,7 @@ class Supervisor:
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
-    ) -> Program:
+    ) -> StartedProgram:
         """Start a program; StartError where that can't be done, as execve says it."""
         return self._tracer.start(
             arguments,
@@ -159,7 +159,7 @@ class Supervisor:
         A program that waits by reading the clock again and again finds it creeping on.
         """
         doze, began = SHORTEST_DOZE, time.perf_counter()
-        watch = _Watch()
+        watch = _BusyClockReader()
         while self._tracer.threads:
             self._tracer.events()
             if self._tracer.let_go:
@@ -290,7 +290,7 @@ class Supervisor:
         elif len(threads) == 1 and now - self._looked_for_signals < SIGNAL_CHECK:
             return False  # nobody else under the clock could have sent one
         self._looked_for_signals = now
-        found = [t for t in threads.values() if t.state is State.HELD and t.has_signal()]
+        found = [t for t in threads.values() if t.state is ThreadState.HELD and t.has_signal()]
         for thread in found:
             self._tracer.enter(thread)
         return bool(found)
@@ -301,7 +301,7 @@ class Supervisor:
             self._note(line)
 
 
-class _Watch:
+class _BusyClockReader:
     """Whether a thread that runs on and on reads the clock all the time."""
 
     def __init__(self) -> None:

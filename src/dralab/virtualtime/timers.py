@@ -15,11 +15,11 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import Final
 
-from dralab.virtualtime.calls import PAIR, SECOND, Arguments, Base
-from dralab.virtualtime.filter import REAL_CLOCKS
 from dralab.virtualtime.machine import Machine
 from dralab.virtualtime.programs import Process
-from dralab.virtualtime.tracing import raw_syscall
+from dralab.virtualtime.ptrace import raw_syscall
+from dralab.virtualtime.seccomp_filter import REAL_CLOCKS
+from dralab.virtualtime.timed_calls import PAIR, SECOND, Arguments, TimeoutBase
 
 PIDFD_OPEN: Final = 434
 PIDFD_GETFD: Final = 438
@@ -38,11 +38,11 @@ Key = tuple[str, int, int]
 
 
 @dataclass(slots=True, kw_only=True)
-class Timer:
+class ProgramTimer:
     """A timer of any kind. `deadline` is None while it is disarmed."""
 
     key: Key  # kind, process, number
-    base: Base = Base.MONOTONIC
+    base: TimeoutBase = TimeoutBase.MONOTONIC
     deadline: int | None = None
     interval: int = 0
     descriptor: int = -1  # ours, of a timerfd
@@ -58,7 +58,7 @@ class Timers:
     def __init__(self, machine: Machine, now: Callable[[], tuple[int, int]]) -> None:
         self._machine = machine
         self._now = now  # the monotonic clock, and what real time is ahead of it
-        self._timers: dict[Key, Timer] = {}
+        self._timers: dict[Key, ProgramTimer] = {}
         self._answers: Mapping[str, Callable[[Process, Arguments], int | None]] = {
             "alarm": self._alarm,
             "setitimer": self._setitimer,
@@ -80,9 +80,9 @@ class Timers:
         if clock & 0xFFFFFFFF not in REAL_CLOCKS:
             return
         (number,) = struct.unpack("<i", process.read(where, 4).ljust(4, b"\0"))
-        timer = Timer(key=("posix", process.pid, number), value=number)
+        timer = ProgramTimer(key=("posix", process.pid, number), value=number)
         if clock in {0, 8, 11}:
-            timer.base = Base.REALTIME
+            timer.base = TimeoutBase.REALTIME
         data = process.read(event, SIGEVENT.size) if event else b""
         if len(data) == SIGEVENT.size:
             timer.value, timer.signal, notify, thread = SIGEVENT.unpack(data)
@@ -127,7 +127,7 @@ class Timers:
 
     # --- firing ---------------------------------------------------------------------------------
 
-    def _fire(self, timer: Timer, now: int, processes: Iterable[Process]) -> None:
+    def _fire(self, timer: ProgramTimer, now: int, processes: Iterable[Process]) -> None:
         missed = 0
         if timer.interval and timer.deadline is not None:
             missed = (now - timer.deadline) // timer.interval
@@ -148,7 +148,7 @@ class Timers:
                 else:
                     self._queue(pid, timer, missed)
 
-    def _queue(self, pid: int, timer: Timer, missed: int) -> None:
+    def _queue(self, pid: int, timer: ProgramTimer, missed: int) -> None:
         code = SI_TIMER & 0xFFFFFFFF
         info = SIGINFO.pack(
             timer.signal, 0, code - (1 << 32), 0, timer.key[2], min(missed, 1 << 30), timer.value
@@ -160,7 +160,7 @@ class Timers:
         else:
             raw_syscall(to_process, pid, timer.signal, buffer)
 
-    def _tick(self, timer: Timer, ticks: int) -> None:
+    def _tick(self, timer: ProgramTimer, ticks: int) -> None:
         """Add ticks that the program has not read yet, and wake who waits for them."""
         text = Path(f"/proc/self/fdinfo/{timer.descriptor}").read_text(encoding="ascii")
         unread = int(_field(text, "ticks:") or 0)
@@ -171,7 +171,7 @@ class Timers:
             while _gettime(timer.descriptor):
                 os.sched_yield()
 
-    def _holder(self, timer: Timer, processes: Iterable[Process]) -> bool:
+    def _holder(self, timer: ProgramTimer, processes: Iterable[Process]) -> bool:
         """Whether a program still has the timerfd; it may have passed to another one."""
         _, owner, number = timer.key
         if self._same(owner, number, timer.descriptor) is not False:
@@ -196,17 +196,17 @@ class Timers:
 
     # --- what programs ask ----------------------------------------------------------------------
 
-    def _arm(self, timer: Timer, value: int, interval: int, *, absolute: bool) -> None:
+    def _arm(self, timer: ProgramTimer, value: int, interval: int, *, absolute: bool) -> None:
         now, offset = self._now()
         timer.interval = interval if value else 0
         if not value:
             timer.deadline = None
         elif absolute:
-            timer.deadline = value - (offset if timer.base is Base.REALTIME else 0)
+            timer.deadline = value - (offset if timer.base is TimeoutBase.REALTIME else 0)
         else:
             timer.deadline = now + value
 
-    def _state(self, timer: Timer | None, unit: int) -> bytes:
+    def _state(self, timer: ProgramTimer | None, unit: int) -> bytes:
         if timer is None or timer.deadline is None:
             return bytes(VALUE.size)
         # Never zero while it is armed (__itimer_get_remtime, timerfd_get_remaining).
@@ -222,9 +222,9 @@ class Timers:
         # Rounded, but a pending alarm is never "0 seconds" (alarm_setitimer).
         return seconds + (part >= SECOND // 2 or (seconds == 0 and part > 0))
 
-    def _real(self, process: Process) -> Timer:
+    def _real(self, process: Process) -> ProgramTimer:
         key = ("real", process.pid, 0)
-        return self._timers.setdefault(key, Timer(key=key))
+        return self._timers.setdefault(key, ProgramTimer(key=key))
 
     def _setitimer(self, process: Process, arguments: Arguments) -> int | None:
         new = _value(process.read(arguments[1], VALUE.size), 1000)
@@ -240,7 +240,7 @@ class Timers:
         process.write(arguments[1], self._state(self._timers.get(("real", process.pid, 0)), 1000))
         return 0
 
-    def _posix(self, process: Process, arguments: Arguments) -> Timer | None:
+    def _posix(self, process: Process, arguments: Arguments) -> ProgramTimer | None:
         number = struct.unpack("<i", struct.pack("<I", arguments[0] & 0xFFFFFFFF))[0]
         return self._timers.get(("posix", process.pid, number))
 
@@ -266,7 +266,7 @@ class Timers:
         if timer is not None:
             del self._timers[timer.key]
 
-    def _timerfd(self, process: Process, number: int) -> Timer | None:
+    def _timerfd(self, process: Process, number: int) -> ProgramTimer | None:
         """Return the timer behind a descriptor, a new one if need be; None if it is no timerfd."""
         pidfd = raw_syscall(PIDFD_OPEN, process.pid, 0)
         if pidfd < 0:
@@ -290,8 +290,8 @@ class Timers:
                     return timer
         if key in self._timers:  # closed meanwhile, and its number used again
             os.close(self._timers.pop(key).descriptor)
-        base = Base.REALTIME if int(clock) in {0, 8, 11} else Base.MONOTONIC
-        timer = self._timers[key] = Timer(key=key, base=base, descriptor=ours)
+        base = TimeoutBase.REALTIME if int(clock) in {0, 8, 11} else TimeoutBase.MONOTONIC
+        timer = self._timers[key] = ProgramTimer(key=key, base=base, descriptor=ours)
         return timer
 
     def _timerfd_settime(self, process: Process, arguments: Arguments) -> int | None:

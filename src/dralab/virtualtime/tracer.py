@@ -15,14 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dralab.virtualtime import filter as rules
-from dralab.virtualtime import peers, tracing
-from dralab.virtualtime.calls import LONGEST, SECOND, TIMED_CALLS, Base, Form, TimedCall
-from dralab.virtualtime.errors import ClockUnavailableError, StartError
+from dralab.virtualtime import peers, ptrace
+from dralab.virtualtime import seccomp_filter as rules
+from dralab.virtualtime.errors import ClockUnavailableError, ProgramStartError
 from dralab.virtualtime.machine import FOREVER, ZERO, Machine
-from dralab.virtualtime.programs import Process, State, Thread, Wait, read_file
+from dralab.virtualtime.programs import Process, Thread, ThreadState, ThreadWait, read_file
+from dralab.virtualtime.timed_calls import (
+    LONGEST,
+    SECOND,
+    TIMED_CALLS,
+    TimedCall,
+    TimeoutBase,
+    TimeoutFormat,
+)
 from dralab.virtualtime.timers import Timers
-from dralab.virtualtime.vdso import LARGEST, Image, Patch, image_address, read_image
+from dralab.virtualtime.vdso import LARGEST, VdsoImage, VdsoPatch, image_address, read_image
 
 LAUNCH: Final = Path(__file__).with_name("launch.py")
 CLOCK_READS: Final = frozenset({"clock_gettime", "gettimeofday", "time"})
@@ -44,11 +51,11 @@ ERESTARTSYS: Final = -512
 ERESTARTNOHAND: Final = -514
 STOPPING: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 SYSCALL_STOP: Final = signal.SIGTRAP | 0x80
-WAIT_FOR_OURS: Final = tracing.WALL | 0x20000000  # __WNOTHREAD: leave other threads their children
+WAIT_FOR_OURS: Final = ptrace.WALL | 0x20000000  # __WNOTHREAD: leave other threads their children
 
 
 @dataclass(slots=True)
-class Time:
+class VirtualTime:
     """The virtual clock: nanoseconds of CLOCK_MONOTONIC, and what real time is ahead of it."""
 
     monotonic: int
@@ -60,7 +67,7 @@ class Time:
 
 
 @dataclass(slots=True, eq=False)
-class Program:
+class StartedProgram:
     """A program that was started under the clock."""
 
     pid: int
@@ -72,7 +79,7 @@ class Tracer:
     """Every thread of every program under one clock."""
 
     def __init__(
-        self, machine: Machine, time: Time, *, outside: bool, note: Callable[[str], None]
+        self, machine: Machine, time: VirtualTime, *, outside: bool, note: Callable[[str], None]
     ) -> None:
         self.threads: dict[int, Thread] = {}
         self.processes: dict[int, Process] = {}
@@ -84,8 +91,8 @@ class Tracer:
         self._time = time
         self._outside = outside
         self._note = note
-        self._image: Image | None = None
-        self._programs: dict[int, Program] = {}
+        self._image: VdsoImage | None = None
+        self._programs: dict[int, StartedProgram] = {}
         self._early: dict[int, list[int]] = {}  # stops of threads whose birth was not yet told
         self._orders = 0
         self._filter = rules.assemble(machine, rules.rules(addresses=True))
@@ -100,7 +107,7 @@ class Tracer:
         directory: str,
         streams: Sequence[int | None],
         unblock: bool,
-    ) -> Program:
+    ) -> StartedProgram:
         """Start a program; it has just been loaded when this returns."""
         ready, go = os.pipe()
         told, report = os.pipe()
@@ -118,7 +125,7 @@ class Tracer:
         finally:
             os.close(ready)
             os.close(report)
-        program = Program(pid, tuple(arguments))
+        program = StartedProgram(pid, tuple(arguments))
         try:
             os.read(told, 1)
             self._seize(pid)
@@ -126,9 +133,9 @@ class Tracer:
             self._programs[pid] = program
             process = self.processes[pid] = Process(pid)
             process.threads.add(pid)
-            self.threads[pid] = self._thread(pid, process, State.LOOSE)
+            self.threads[pid] = self._thread(pid, process, ThreadState.LOOSE)
             while process.patch is None and pid in self.processes:
-                tid, status = os.waitpid(pid, tracing.WALL)
+                tid, status = os.waitpid(pid, ptrace.WALL)
                 self.event(tid, status)
             if pid not in self.processes:
                 self._not_started(arguments[0], os.read(told, 64).decode())
@@ -139,7 +146,7 @@ class Tracer:
 
     def _seize(self, pid: int) -> None:
         try:
-            tracing.ptrace(tracing.SEIZE, pid, 0, tracing.OPTIONS)
+            ptrace.ptrace(ptrace.SEIZE, pid, 0, ptrace.OPTIONS)
         except OSError as error:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -156,8 +163,8 @@ class Tracer:
                 f"no seccomp filter can be set ({os.strerror(int(number))})"
             )
         if what == "exec":
-            raise StartError(name, os.strerror(int(number)), int(number))
-        raise StartError(name, "it ended before it was loaded", errno.ECHILD)
+            raise ProgramStartError(name, os.strerror(int(number)), int(number))
+        raise ProgramStartError(name, "it ended before it was loaded", errno.ECHILD)
 
     def kill(self) -> None:
         """End everything at once, and wait for it; children of somebody else run on."""
@@ -200,30 +207,30 @@ class Tracer:
             self._stopped(thread, os.WSTOPSIG(status), status >> 16)
 
     def _stopped(self, thread: Thread, number: int, event: int) -> None:
-        if event == tracing.EVENT_SECCOMP:
+        if event == ptrace.EVENT_SECCOMP:
             self._called(thread)
         elif number == SYSCALL_STOP:
             self._returned(thread)
-        elif event == tracing.EVENT_EXEC:
+        elif event == ptrace.EVENT_EXEC:
             self._exec(thread)
-        elif event in {tracing.EVENT_FORK, tracing.EVENT_VFORK, tracing.EVENT_CLONE}:
-            child = tracing.event_message(thread.tid)
-            thread.lends_memory = event == tracing.EVENT_VFORK
+        elif event in {ptrace.EVENT_FORK, ptrace.EVENT_VFORK, ptrace.EVENT_CLONE}:
+            child = ptrace.event_message(thread.tid)
+            thread.lends_memory = event == ptrace.EVENT_VFORK
             self._go(thread)
-            shared = event == tracing.EVENT_CLONE and _process_of(child) == thread.process.pid
+            shared = event == ptrace.EVENT_CLONE and _process_of(child) == thread.process.pid
             self._born(thread.process, child, shared=shared)
-        elif event == tracing.EVENT_STOP and number in STOPPING:
-            thread.state = State.PAUSED
-            tracing.ptrace(tracing.LISTEN, thread.tid)
-        elif event == tracing.EVENT_STOP:
+        elif event == ptrace.EVENT_STOP and number in STOPPING:
+            thread.state = ThreadState.PAUSED
+            ptrace.ptrace(ptrace.LISTEN, thread.tid)
+        elif event == ptrace.EVENT_STOP:
             self._go(thread)
         else:
             self._signalled(thread, number)
 
     def _go(self, thread: Thread, number: int = 0) -> None:
-        thread.state = State.LOOSE
+        thread.state = ThreadState.LOOSE
         self.let_go = True
-        tracing.ptrace(tracing.CONT, thread.tid, 0, number)
+        ptrace.ptrace(ptrace.CONT, thread.tid, 0, number)
 
     def _born(self, parent: Process, tid: int, *, shared: bool) -> None:
         process = parent
@@ -233,7 +240,7 @@ class Tracer:
                 with contextlib.suppress(OSError):
                     process.patch = parent.patch.copied_to(process.memory)
         process.threads.add(tid)
-        self.threads[tid] = self._thread(tid, process, State.STARTING)
+        self.threads[tid] = self._thread(tid, process, ThreadState.STARTING)
         for status in self._early.pop(tid, ()):
             self.event(tid, status)
 
@@ -246,15 +253,15 @@ class Tracer:
             base = image_address(read_file(f"/proc/{tid}/auxv"))
             if process is None and base is not None and self._image is not None:
                 with contextlib.suppress(OSError):
-                    parent.patch = Patch(parent.memory, base, self._image, self._machine)
+                    parent.patch = VdsoPatch(parent.memory, base, self._image, self._machine)
             self._born(parent, tid, shared=process is not None)
             if process is None:
                 parent.forget_memory()
         return bool(found)
 
-    def _thread(self, tid: int, process: Process, state: State) -> Thread:
+    def _thread(self, tid: int, process: Process, state: ThreadState) -> Thread:
         return Thread(
-            tid=tid, process=process, state=state, registers=tracing.Registers(self._machine, tid)
+            tid=tid, process=process, state=state, registers=ptrace.Registers(self._machine, tid)
         )
 
     def _ended(self, thread: Thread, status: int) -> None:
@@ -295,7 +302,7 @@ class Tracer:
                 self._image = read_image(data, self._machine)
         if base is None or self._image is None:
             raise ClockUnavailableError("the kernel gives programs no vDSO that could be rewritten")
-        process.patch = Patch(process.memory, base, self._image, self._machine)
+        process.patch = VdsoPatch(process.memory, base, self._image, self._machine)
         # A 32-bit program has another image; its first system call tells.
         with contextlib.suppress(OSError, OverflowError):
             process.patch.install(*self._time.words())
@@ -306,7 +313,7 @@ class Tracer:
         if thread.interrupted is not None and thread.catches(number):
             thread.interrupted = None  # the wait ends with EINTR; the next one is a new one
         if number == signal.SIGALRM:
-            tracing.mark_as_kernel_signal(thread.tid)
+            ptrace.mark_as_kernel_signal(thread.tid)
         self._go(thread, number)
 
     # --- system calls ---------------------------------------------------------------------------
@@ -327,8 +334,8 @@ class Tracer:
             self._reads(thread, name)
         elif name == "timer_create":
             thread.timer = registers.arguments
-            thread.state = State.LOOSE
-            tracing.ptrace(tracing.SYSCALL, thread.tid)
+            thread.state = ThreadState.LOOSE
+            ptrace.ptrace(ptrace.SYSCALL, thread.tid)
         elif name in TIMER_CALLS:
             self._answer(thread, self.timers.answer(process, name, registers.arguments))
             self.expire()
@@ -390,17 +397,17 @@ class Tracer:
         timeout = call.timeout(arguments, thread.process)
         base = call.base(arguments)
         before, thread.interrupted = thread.interrupted, None
-        if timeout is None or (timeout == 0 and base is Base.NOW):
+        if timeout is None or (timeout == 0 and base is TimeoutBase.NOW):
             self._go(thread)
             return
         if before and (before.number, before.place) == (registers.number, registers.place):
             deadline = before.deadline  # the kernel makes the call again
-        elif base is Base.NOW:
+        elif base is TimeoutBase.NOW:
             deadline = min(now + timeout, LONGEST)
         else:
-            deadline = timeout - (self._time.offset if base is Base.REALTIME else 0)
+            deadline = timeout - (self._time.offset if base is TimeoutBase.REALTIME else 0)
         self._orders += 1
-        thread.wait = Wait(
+        thread.wait = ThreadWait(
             call=call,
             number=registers.number,
             arguments=arguments,
@@ -411,7 +418,7 @@ class Tracer:
         if not call.sleeps:
             self.enter(thread)
         elif deadline > now:
-            thread.state = State.HELD
+            thread.state = ThreadState.HELD
         else:
             thread.wait = None
             self._answer(thread, 0)
@@ -423,7 +430,7 @@ class Tracer:
             return
         call = wait.call
         over = wait.deadline <= self._time.monotonic
-        if call.form is Form.MILLISECONDS:
+        if call.form is TimeoutFormat.MILLISECONDS:
             registers.set_argument(call.argument, 0 if over else -1)
         elif call.sleeps:
             registers.set_argument(call.argument, patch.constant(ZERO if over else FOREVER))
@@ -434,9 +441,9 @@ class Tracer:
         else:
             registers.set_argument(call.argument, patch.constant(ZERO) if over else 0)
         registers.store()
-        thread.state = State.WAITING
+        thread.state = ThreadState.WAITING
         self.let_go = True
-        tracing.ptrace(tracing.SYSCALL, thread.tid)
+        ptrace.ptrace(ptrace.SYSCALL, thread.tid)
 
     def release(self, thread: Thread) -> None:
         """End the wait of a thread whose deadline has come."""
@@ -444,13 +451,13 @@ class Tracer:
         if wait is None:
             return
         with contextlib.suppress(ProcessLookupError):
-            if thread.state is State.HELD:
-                thread.wait, thread.state = None, State.LOOSE
+            if thread.state is ThreadState.HELD:
+                thread.wait, thread.state = None, ThreadState.LOOSE
                 self._answer(thread, wait.call.expired)
             elif not wait.expired:
                 wait.expired = True
                 self.let_go = True
-                tracing.ptrace(tracing.INTERRUPT, thread.tid)
+                ptrace.ptrace(ptrace.INTERRUPT, thread.tid)
 
     def expire(self) -> None:
         """Fire the timers that are due."""

@@ -24,7 +24,7 @@ _DT_HASH, _DT_STRTAB, _DT_SYMTAB = 4, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class VdsoImage:
     """What is the same in all programs that this kernel runs."""
 
     block: int  # where our code goes, from the image's start
@@ -41,7 +41,7 @@ def image_address(auxv: bytes) -> int | None:
     return None
 
 
-def read_image(data: bytes, machine: Machine) -> Image | None:
+def read_image(data: bytes, machine: Machine) -> VdsoImage | None:
     """Find the functions and the room for the block in the image `data`; None where it has none."""
     functions = {name: at for name, at in _symbols(data).items() if name in machine.functions}
     (sections,) = struct.unpack_from("<Q", data, 0x28)
@@ -49,7 +49,7 @@ def read_image(data: bytes, machine: Machine) -> Image | None:
     end = len(data.rstrip(b"\0"))
     room = sections if 0 < sections < end <= sections + size * count else end
     block = (room + LINE - 1) // LINE * LINE
-    return Image(block, functions) if block + len(machine.block) <= len(data) else None
+    return VdsoImage(block, functions) if block + len(machine.block) <= len(data) else None
 
 
 def _symbols(data: bytes) -> dict[str, int]:
@@ -81,12 +81,12 @@ def _symbols(data: bytes) -> dict[str, int]:
     return found
 
 
-class Patch:
+class VdsoPatch:
     """The rewritten vDSO of one program."""
 
     __slots__ = ("_base", "_block", "_image", "_machine", "memory")
 
-    def __init__(self, memory: int, base: int, image: Image, machine: Machine) -> None:
+    def __init__(self, memory: int, base: int, image: VdsoImage, machine: Machine) -> None:
         self.memory = memory  # a descriptor of /proc/PID/mem
         self._base = base
         self._image = image
@@ -102,9 +102,9 @@ class Patch:
             target = self._image.block + machine.functions[name].at
             os.pwrite(self.memory, machine.jump(at, target), self._base + at)
 
-    def copied_to(self, memory: int) -> "Patch":
+    def copied_to(self, memory: int) -> "VdsoPatch":
         """Return the same for a process that fork made."""
-        return Patch(memory, self._base, self._image, self._machine)
+        return VdsoPatch(memory, self._base, self._image, self._machine)
 
     def write(self, word: bytes) -> None:
         """Write the monotonic clock's word."""

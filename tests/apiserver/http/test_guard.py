@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dralab.apiserver.http.application import Application
-from dralab.apiserver.http.guard import is_loopback, name_of
+from dralab.apiserver.http.browser_guard import is_loopback, name_of
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.serving import ServingError, listen
 from dralab.apiserver.resources.options import ADMIN, User

@@ -14,7 +14,7 @@ from wsproto.frame_protocol import Opcode
 
 from apiserver.http.test_edge import Running, Tiny
 from dralab.api.status import ApiError
-from dralab.apiserver.http.feeds import ROOM, Feed
+from dralab.apiserver.http.byte_feeds import ROOM, Feed
 from dralab.apiserver.http.messages import (
     LARGEST_MESSAGE,
     Answer,

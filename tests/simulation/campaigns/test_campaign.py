@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.simulation.engines.external.cases import WATCHING
 
 from dralab.cli.main import main
-from dralab.simulation.campaigns import comparison, grid, work
+from dralab.simulation.campaigns import comparison, executors, grid
 from dralab.simulation.errors import InputError
 
 SCENARIO = (
@@ -31,7 +31,7 @@ def files(tmp_path):
     return tmp_path
 
 
-class Counting(work.Processes):
+class Counting(executors.Processes):
     """One process; counts, and may fail at a run."""
 
     def __init__(self, fail_at=None):
@@ -51,27 +51,27 @@ def test_a_campaign_that_was_stopped_goes_on_and_repeats_no_finished_run(files):
     campaign = grid.read(files / "grid.yaml")
     assert len(campaign.cases) == 6
     with pytest.raises(KeyboardInterrupt):
-        work.run(campaign.cases, files / "out", Counting(fail_at=4))
+        executors.run(campaign.cases, files / "out", Counting(fail_at=4))
     second = Counting()
-    found = work.run(campaign.cases, files / "out", second)
+    found = executors.run(campaign.cases, files / "out", second)
     assert len(second.ran) == 2
-    whole = work.run(campaign.cases, files / "other", Counting())
+    whole = executors.run(campaign.cases, files / "other", Counting())
     assert found == whole
     assert not list((files / "out" / "runs").glob("*.part"))
 
 
 def test_a_scenario_that_changed_is_run_anew(files):
     campaign = grid.read(files / "grid.yaml")
-    work.run(campaign.cases, files / "out", Counting())
+    executors.run(campaign.cases, files / "out", Counting())
     (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 61"))
     again = Counting()
-    work.run(campaign.cases, files / "out", again)
+    executors.run(campaign.cases, files / "out", again)
     assert len(again.ran) == 6
 
 
 def test_the_table_has_means_deviations_and_differences_from_the_baseline(files):
     campaign = grid.read(files / "grid.yaml")
-    found = work.run(campaign.cases, files / "out", Counting())
+    found = executors.run(campaign.cases, files / "out", Counting())
     table = comparison.write(campaign, found, files / "out")
     assert [row["metric"] for row in table[::2]] == list(campaign.compared)
     first, second = table[2], table[3]
@@ -124,7 +124,7 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
 def test_workers_do_not_hear_ctrl_c_from_their_start_on(files):
     others = set(active_children())
-    answers = work.Processes(2).run(grid.read(files / "grid.yaml").cases)
+    answers = executors.Processes(2).run(grid.read(files / "grid.yaml").cases)
     next(answers)
     workers = set(active_children()) - others
     assert workers
@@ -139,8 +139,8 @@ def test_workers_do_not_hear_ctrl_c_from_their_start_on(files):
 @pytest.mark.conformance
 def test_many_processes_give_the_same_as_one(files):
     campaign = grid.read(files / "grid.yaml")
-    one = work.run(campaign.cases, files / "one", work.Processes(1))
-    assert work.run(campaign.cases, files / "two", work.Processes(2)) == one
+    one = executors.run(campaign.cases, files / "one", executors.Processes(1))
+    assert executors.run(campaign.cases, files / "two", executors.Processes(2)) == one
 
 
 @pytest.mark.conformance
@@ -150,8 +150,10 @@ def test_a_dask_cluster_gives_the_same_as_one_process(files):
     )
     campaign = grid.read(files / "grid.yaml")
     with distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster:
-        far = work.run(campaign.cases, files / "far", work.Dask(cluster.scheduler_address))
-    assert far == work.run(campaign.cases, files / "one", work.Processes(1))
+        far = executors.run(
+            campaign.cases, files / "far", executors.Dask(cluster.scheduler_address)
+        )
+    assert far == executors.run(campaign.cases, files / "one", executors.Processes(1))
 
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "campaigns.md"
@@ -200,7 +202,7 @@ def test_a_run_that_fails_loses_no_other(files):
     for workers in (1, 2):
         folder = files / f"out-{workers}"
         with pytest.raises(InputError, match=r"3 of 6 runs failed.*ZeroDivisionError"):
-            work.run(campaign.cases, folder, work.Processes(workers))
+            executors.run(campaign.cases, folder, executors.Processes(workers))
         assert len(list((folder / "runs").glob("*.json"))) == 3
 
 
@@ -210,7 +212,7 @@ def test_a_campaign_may_ask_the_whole_cluster(files):
     )
     (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 10"))
     campaign = grid.read(files / "grid.yaml")
-    found = work.run(campaign.cases, files / "out", work.Processes(1))
+    found = executors.run(campaign.cases, files / "out", executors.Processes(1))
     assert {case.scheduler for case in found} == {"dralab", "fgd"}
     assert all(numbers["ended"] == 10 for numbers in found.values())
     comparison.write(campaign, found, files / "out")
@@ -254,7 +256,7 @@ def test_a_campaign_runs_every_engine_of_scenarios(tmp_path):
     )
     (tmp_path / "grid.yaml").write_text(EVERY_ENGINE)
     found = grid.read(tmp_path / "grid.yaml")
-    numbers = work.run(found.cases, tmp_path / "out", work.Processes(1))
+    numbers = executors.run(found.cases, tmp_path / "out", executors.Processes(1))
     assert {case.scheduler: values["makespan"] for case, values in numbers.items()} == {
         "easy": 20, "firstfit": 20, "ticks": 20, "dralab": 20, "external": 20,
     }  # fmt: skip

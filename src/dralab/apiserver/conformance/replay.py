@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from dralab.apiserver.conformance.comparison import Correspondence, differences, same_text
-from dralab.apiserver.conformance.scenes import BEFORE, DURING, STRANGERS, Step
+from dralab.apiserver.conformance.manual_steps import BEFORE, DURING, STRANGERS, Step
 from dralab.apiserver.conformance.senders import TOKEN, Question, Reply, Sender
 
 Case = Mapping[str, Any]

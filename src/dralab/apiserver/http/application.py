@@ -18,8 +18,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.authentication import impersonation
 from dralab.apiserver.authentication.chain import Authentication, is_added_by_browsers
 from dralab.apiserver.http import access, bodies, negotiation, routing
+from dralab.apiserver.http.browser_guard import Guard, name_of
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
-from dralab.apiserver.http.guard import Guard, name_of
 from dralab.apiserver.http.messages import (
     HEAVY,
     YAML_WRITTEN,

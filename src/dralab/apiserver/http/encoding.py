@@ -14,7 +14,7 @@ from dralab.api.kinds import Kind
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
-from dralab.apiserver.watching.seams import EventType
+from dralab.apiserver.watching.interfaces import EventType
 
 INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.users import User
-from dralab.apiserver.watching.seams import Spelling
+from dralab.apiserver.watching.interfaces import Spelling
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message
 
@@ -96,7 +96,7 @@ class WatchStream:
 
 
 class Source(Protocol):
-    """Where bytes come from bit by bit; `feeds.Feed` is one for producers in any thread."""
+    """Where bytes come from bit by bit; `byte_feeds.Feed` is one for producers in any thread."""
 
     @property
     def done(self) -> bool:

@@ -22,7 +22,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.feeds import Feed
+from dralab.apiserver.http.byte_feeds import Feed
 from dralab.apiserver.http.messages import LARGEST_MESSAGE, ByteStream, Upgrade
 
 CONNECT_TIME: Final = 5.0  # seconds

@@ -12,7 +12,7 @@ from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.tables import Printer, custom_printer, printer_for, table
-from dralab.apiserver.watching.seams import EventType
+from dralab.apiserver.watching.interfaces import EventType
 from dralab.kernel.clock import Clock
 
 INCLUDES: Final = ("", "Metadata", "Object", "None")

@@ -11,7 +11,7 @@ from dralab.api.schemas import Schema
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
 from dralab.apiserver.managed_fields import FieldManager
-from dralab.apiserver.resources import ownership, typing, writing
+from dralab.apiserver.resources import ownership, typed_objects, writing
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import Stored
@@ -86,10 +86,10 @@ def edited(  # noqa: PLR0917 - all of it decides
     # No patch turns an object into one of another kind.
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
-        value, unknown = typing.typed(context, kind, value, options)
+        value, unknown = typed_objects.typed(context, kind, value, options)
     except DecodingError as error:
         raise _refused(patch, str(error), type) from error
-    sentences = typing.complaints(unknown, options.duplicates)
+    sentences = typed_objects.complaints(unknown, options.duplicates)
     if sentences and options.validation == "Strict":
         raise _refused(patch, f"strict decoding error: {', '.join(sentences)}", type)
     if options.validation == "Warn":

@@ -10,7 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.chain import INVALID
 from dralab.apiserver.authentication.errors import Rejected
-from dralab.apiserver.resources import access_reviews, ownership, subresources, typing
+from dralab.apiserver.resources import access_reviews, ownership, subresources, typed_objects
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.users import User
@@ -40,7 +40,7 @@ def ask(
             options=options,
             type="merge",
         )
-    value = typing.decoded(context, kind, value, options)
+    value = typed_objects.decoded(context, kind, value, options)
     answer = ANSWERS.get(kind.plural)
     if answer is None:
         raise ApiError("MethodNotAllowed", f"{kind.plural} cannot be created", details={})

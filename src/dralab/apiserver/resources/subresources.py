@@ -11,7 +11,7 @@ from dralab.apiserver.resources import (
     patching,
     scaling,
     token_requests,
-    typing,
+    typed_objects,
     writing,
 )
 from dralab.apiserver.resources.context import Context
@@ -129,7 +129,7 @@ def _part(
     def edit(current: JsonDict) -> JsonDict:
         if type is None:
             # In its typed form: what a client sends as `status` may be anything.
-            changed = typing.decoded(context, kind, _object(body), options)
+            changed = typed_objects.decoded(context, kind, _object(body), options)
             given = (changed.get("metadata") or {}).get("resourceVersion")
             if given:
                 current["metadata"]["resourceVersion"] = given

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dralab.apiserver.storage import Change, Stored
-from dralab.apiserver.watching.seams import EventType
+from dralab.apiserver.watching.interfaces import EventType
 from dralab.values.json_types import JsonDict
 
 Filter = Callable[[Stored], bool]

@@ -16,7 +16,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.authorization.attributes import Attributes
-from dralab.apiserver.resources import deleting, ownership, typing
+from dralab.apiserver.resources import deleting, ownership, typed_objects
 from dralab.apiserver.resources.context import (
     Context,
     conflict,
@@ -44,7 +44,7 @@ def create(
     rules = context.rules.strategy_of(kind)
     meta = _given_metadata(context, kind, value, options)
     _check_namespace(kind, meta, namespace)
-    value = typing.decoded(context, kind, value, options)
+    value = typed_objects.decoded(context, kind, value, options)
     context.rules.default(kind, value)
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
@@ -112,8 +112,8 @@ def _given_metadata(
         return given
     if given is not None:
         # Not to be read at all: decoding says so in its own words.
-        value = typing.decoded(context, kind, value, options)
-        raise typing.unusable(kind, "metadata is no object")
+        value = typed_objects.decoded(context, kind, value, options)
+        raise typed_objects.unusable(kind, "metadata is no object")
     meta: JsonDict = {}
     value["metadata"] = meta
     return meta
@@ -239,7 +239,7 @@ def update(
                 check_creation(context, kind, name, namespace, options)
                 return create(context, kind, value, namespace, options), True
             raise ApiError.not_found(kind.plural, name, group=kind.group)
-        value = typing.decoded(context, kind, value, options)
+        value = typed_objects.decoded(context, kind, value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource), False
@@ -289,7 +289,7 @@ def change(
             current = context.rules.from_hub(kind, current)
         value = edit(current)
         if not typed:
-            value = typing.decoded(context, kind, value, options)
+            value = typed_objects.decoded(context, kind, value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource)

@@ -6,7 +6,7 @@ event is spelled is said by the verbs (`WatchScope`, `Spelling`); how it travels
 """
 
 from dralab.apiserver.watching.hub import Hub, Limits, TooManyWatchers
-from dralab.apiserver.watching.seams import Spelling, WatchScope
+from dralab.apiserver.watching.interfaces import Spelling, WatchScope
 from dralab.apiserver.watching.subscription import Subscription
 
 __all__ = ["Hub", "Limits", "Spelling", "Subscription", "TooManyWatchers", "WatchScope"]

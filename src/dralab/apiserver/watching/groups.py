@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from dralab.apiserver.storage import Change, Stored
-from dralab.apiserver.watching.seams import EventType, Spelling
+from dralab.apiserver.watching.interfaces import EventType, Spelling
 from dralab.apiserver.watching.subscription import Piece, Subscription
 from dralab.values.json_types import JsonDict
 

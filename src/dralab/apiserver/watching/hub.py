@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from dralab.apiserver.storage import Change, Store, Stored
 from dralab.apiserver.watching.groups import Groups, pieces_of
-from dralab.apiserver.watching.seams import Spelling, WatchScope
+from dralab.apiserver.watching.interfaces import Spelling, WatchScope
 from dralab.apiserver.watching.subscription import Piece, Subscription
 from dralab.kernel.clock import SECOND, Clock
 

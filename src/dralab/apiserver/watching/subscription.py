@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
-from dralab.apiserver.watching.seams import Spelling, WatchScope
+from dralab.apiserver.watching.interfaces import Spelling, WatchScope
 
 Item = TypeVar("Item")
 

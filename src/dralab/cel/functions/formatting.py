@@ -7,7 +7,7 @@ import math
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, Final
 
-from dralab.cel.deep import Step, run
+from dralab.cel.deep_recursion import Step, run
 from dralab.cel.errors import CelError, no_such_overload
 from dralab.cel.functions.times import duration_text, timestamp_text
 from dralab.cel.values import MAPS, Duration, Timestamp, TypeValue, Uint, items, type_name

@@ -6,7 +6,7 @@ Source: fake-dra-driver v0.1.3: names in lower case, attributes `uuid` and `mode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.drivers.fake.mission import model_of
+from dralab.drivers.fake.demo import model_of
 from dralab.values.json_types import JsonDict
 
 PREFIX: Final = "FAKE-"

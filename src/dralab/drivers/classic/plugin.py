@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.contracts.cdi import CdiDevice, CdiError, ContainerEdits, Spec, file_name, qualified
-from dralab.contracts.cdi_cache import Directory
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
+from dralab.contracts.cdi import CdiDevice, CdiError, CdiSpec, ContainerEdits, file_name, qualified
+from dralab.contracts.cdi_cache import CdiDirectory
+from dralab.contracts.plugin import (
+    ClaimRef,
+    DeviceHealth,
+    PluginError,
+    PreparedDevice,
+    PrepareResult,
+)
 from dralab.drivers.classic.named import chosen, resources
-from dralab.drivers.fake.mission import DRIVER, MODEL, children, parents
+from dralab.drivers.fake.demo import DRIVER, MODEL, children, parents
 from dralab.objects.metadata import key_of, revision_of, spec_of, uid_of
 from dralab.prototypes.classic.structured import held_by
 from dralab.runtime.client import Client, amend
@@ -47,7 +53,7 @@ class ClassicPlugin:
     driver = DRIVER
 
     def __init__(
-        self, node: str, client: Client, directory: Directory, *, namespace: str = NAMESPACE
+        self, node: str, client: Client, directory: CdiDirectory, *, namespace: str = NAMESPACE
     ) -> None:
         self.node = node
         self.client = client
@@ -70,7 +76,7 @@ class ClassicPlugin:
         self.write_status(NOT_READY)
         env = (f"FAKE_NODE_NAME={self.node}", f"DRA_RESOURCE_DRIVER_NAME={DRIVER}")
         common = CdiDevice("common", ContainerEdits(env=env))
-        self.directory.write(file_name(KIND, "common"), Spec(kind=KIND, devices=(common,)))
+        self.directory.write(file_name(KIND, "common"), CdiSpec(kind=KIND, devices=(common,)))
         spec = self._state().get("spec") or {}
         claims = self._claims()
         self._structured = {uid for uid, structured in claims.items() if structured}
@@ -116,7 +122,7 @@ class ClassicPlugin:
 
         self._change(change)
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Prepare what claims were given, by the controller or by the scheduler."""
         with self._lock:
             return {ref.uid: self._prepare(ref) for ref in claims}
@@ -163,7 +169,7 @@ class ClassicPlugin:
 
     # --- one claim --------------------------------------------------------------------------
 
-    def _prepare(self, ref: ClaimRef) -> Prepared:
+    def _prepare(self, ref: ClaimRef) -> PrepareResult:
         try:
             devices = self._prepared.get(ref.uid)
             if devices is None:
@@ -178,9 +184,9 @@ class ClassicPlugin:
                     self.directory.remove(file_name(KIND, ref.uid))
                     raise
         except (ApiError, CdiError, LookupError) as error:
-            return Prepared(error=f"error preparing devices for claim {ref.uid}: {error}")
+            return PrepareResult(error=f"error preparing devices for claim {ref.uid}: {error}")
         common = qualified(KIND, "common")
-        return Prepared(
+        return PrepareResult(
             devices=tuple(
                 PreparedDevice(
                     requests=(),
@@ -258,7 +264,7 @@ class ClassicPlugin:
         return uid_of(claim) != ref.uid or any(held_by(claim))
 
     def _write_files(self, uid: str, devices: Sequence[_Device]) -> None:
-        spec = Spec(
+        spec = CdiSpec(
             kind=KIND,
             devices=tuple(
                 # With the claim's UID in its name: what an old file says is no conflict.

@@ -8,7 +8,7 @@ from dralab.drivers.fake.gpu import common_env
 from dralab.values.json_types import JsonDict
 
 
-class Cpus(Driver):
+class FakeCpus(Driver):
     """Fake NUMA nodes on one node.
 
     That their CPUs are the node's own is said as 1.37 says it, or as 1.36 does.

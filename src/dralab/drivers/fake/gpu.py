@@ -1,6 +1,6 @@
 """Fake GPUs: whole, partitionable by counters, or shared by capacity.
 
->>> [device["name"] for device in Gpus("n1", count=2).devices()]
+>>> [device["name"] for device in FakeGpus("n1", count=2).devices()]
 ['gpu-0', 'gpu-1']
 """
 
@@ -24,7 +24,7 @@ BINDING: Final = {
 }
 
 
-class Gpus(Driver):
+class FakeGpus(Driver):
     """Fake GPUs on one node.
 
     With `partitions` each card can be had whole or as that many parts; with `shared` several

@@ -13,7 +13,7 @@ from dralab.values.json_types import JsonDict
 LONGEST_BURST: Final = (1 << 32) - 1  # bytes, as the kernel's token bucket has it
 
 
-class Nics(Driver):
+class FakeNics(Driver):
     """Fake network cards on one node."""
 
     name = "net.example.com"

@@ -7,7 +7,7 @@ from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, SliceOf
 
 
-class Described(Driver):
+class SampleDevices(Driver):
     """Devices that somebody else has written down, such as those of `dralab generate`."""
 
     def __init__(self, node: str, name: str, contents: Sequence[SliceOf]) -> None:
@@ -30,7 +30,7 @@ class Described(Driver):
         return ContainerEdits(env=tuple(env))
 
 
-class Attached(Described):
+class SampleNetworkDevices(SampleDevices):
     """Devices over the network: every node can have them, and their slices are no node's."""
 
     def inventory(self) -> Sequence[SliceOf]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.simulation.engines.external.cases import WATCHING, Writer, run, tasks
 
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
-from dralab.cli._progress import Watcher
+from dralab.cli._progress import ProgressWatcher
 from dralab.cli.main import main
 from dralab.cluster import Cluster
 from dralab.simulation.engines.external.activity import Activity
@@ -188,8 +188,8 @@ def test_ctrl_c_leaves_a_result_and_a_checkpoint_that_the_command_goes_on_from(
     words = ["simulate", "run", str(tmp_path / "scenario.yaml"), "--report", str(report)]
     over = []
     with monkeypatch.context() as patch:
-        patch.setattr(Watcher, "show", lambda _, __, done, ___: over.append(done))
-        patch.setattr(Watcher, "stop", lambda _: bool(over) and over[-1] >= 10)
+        patch.setattr(ProgressWatcher, "show", lambda _, __, done, ___: over.append(done))
+        patch.setattr(ProgressWatcher, "stop", lambda _: bool(over) and over[-1] >= 10)
         stopped = CliRunner().invoke(main, words)
     assert stopped.exit_code == 1
     assert f"resume with --resume {report / 'checkpoint'}" in stopped.stderr

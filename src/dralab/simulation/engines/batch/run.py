@@ -6,7 +6,7 @@ A checkpoint is the simulation itself.
 from pathlib import Path
 
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import ignored
+from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.batch import result
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import JobScheduler
@@ -83,7 +83,7 @@ def scenario_run(scenario: Scenario, resume: Path | None = None) -> BatchRun:
 
 def _simulation(scenario: Scenario) -> BatchSimulation:
     file, name = scenario.file, scenario.scheduler
-    ignored.refuse(file, scenario.fleet, scenario.conditions, no_lives=ignored.FOR_PODS)
+    unsupported.refuse(file, scenario.fleet, scenario.conditions, no_lives=unsupported.FOR_PODS)
     if scenario.work.jobs is None:
         raise InputError(file, f"{name!r} schedules rigid jobs, not pods", where="scheduler")
     platform = scenario.fleet.as_platform()

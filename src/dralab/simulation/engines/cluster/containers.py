@@ -12,11 +12,11 @@ from dralab.kernel.events import ENDING, Event
 from dralab.kernel.randomness import Randomness
 from dralab.node.containers import (
     Container,
+    ContainerExit,
     ContainerStart,
-    Exit,
-    NotYet,
-    Session,
-    StartError,
+    ContainerStartError,
+    ExecSession,
+    ImageNotReady,
 )
 from dralab.node.simulated import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
@@ -65,14 +65,14 @@ class Containers:
         self._timed: dict[str, list[_Timed]] = {}
         self._by_node: dict[str, set[str]] = {}
 
-    def start(self, start: ContainerStart, ended: Callable[[Exit], None]) -> Container:
+    def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
         """Start a container, once its image has been fetched."""
         uid = start.pod_uid
         if uid not in self._fetched:
             self._fetched.add(uid)
             delay = sum(map(self.delays.length_of, self.life.start))
             if delay:
-                raise NotYet(delay)
+                raise ImageNotReady(delay)
         self._by_node.setdefault(start.node, set()).add(uid)
         text = start.annotations.get(RUNS)
         if text is None:
@@ -100,7 +100,7 @@ class Containers:
             self.forget_pod(uid)
 
     def _timed_one(
-        self, start: ContainerStart, length: int, ended: Callable[[Exit], None]
+        self, start: ContainerStart, length: int, ended: Callable[[ContainerExit], None]
     ) -> "_Timed":
         length, fails = self.delays.run(length)
         timed = _Timed(self, start, ended)
@@ -108,7 +108,7 @@ class Containers:
         timed.work(length, int(fails))
         return timed
 
-    def _acted(self, uid: str, over: Exit, ended: Callable[[Exit], None]) -> None:
+    def _acted(self, uid: str, over: ContainerExit, ended: Callable[[ContainerExit], None]) -> None:
         self.audience.ended(uid, over.code)
         ended(over)
 
@@ -121,7 +121,7 @@ class _Timed:
     """A container that works for a given time."""
 
     def __init__(
-        self, runtime: Containers, start: ContainerStart, ended: Callable[[Exit], None]
+        self, runtime: Containers, start: ContainerStart, ended: Callable[[ContainerExit], None]
     ) -> None:
         self.runtime = runtime
         self._start = start
@@ -172,25 +172,25 @@ class _Timed:
         self,
         argv: object,
         output: object,
-        session: Session | None = None,
+        session: ExecSession | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Refuse: there is no shell in it. StartError."""
+        """Refuse: there is no shell in it. ContainerStartError."""
         del argv, output, session, timeout
-        raise StartError("a container of a simulation runs no commands")
+        raise ContainerStartError("a container of a simulation runs no commands")
 
     def _tell(self, code: int) -> None:
         if not self._over:
             self._over = True
             self._start.log.end()
-            self._ended(Exit(code, "Completed" if code == 0 else "Error"))
+            self._ended(ContainerExit(code, "Completed" if code == 0 else "Error"))
 
 
 def _length(text: str) -> int:
     try:
         return duration(_number(text))
     except ValueError as error:
-        raise StartError(f"annotation {RUNS}: {error}") from None
+        raise ContainerStartError(f"annotation {RUNS}: {error}") from None
 
 
 def _number(text: str) -> float | str:

@@ -8,9 +8,9 @@ from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.plugin import PluginError
 from dralab.drivers.catalog import classes
 from dralab.drivers.driver import Driver, SliceOf
-from dralab.drivers.fake.sample import Described
+from dralab.drivers.fake.sample import SampleDevices
 from dralab.drivers.faults import CallFault, FaultyPlugin
-from dralab.drivers.hosting import HostedPlugin
+from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.drivers.publishing import Publisher
 from dralab.kernel.clock import SECOND, rfc3339_micro
 from dralab.node.kubelets import (
@@ -233,4 +233,4 @@ def _gpus(node: GpuNode) -> list[Driver]:
         return []
     devices = gpu_claims.slice_of(node)["spec"]["devices"]
     parts = [SliceOf(devices=devices[at : at + 128]) for at in range(0, len(devices), 128)]
-    return [Described(node.name, gpu_claims.DRIVER, parts)]
+    return [SampleDevices(node.name, gpu_claims.DRIVER, parts)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import ignored
+from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.gpu import result
 from dralab.simulation.engines.gpu.engine import PodSimulation
 from dralab.simulation.engines.gpu.preference import PreferencePolicy
@@ -45,7 +45,7 @@ class GpuRun:
         """Return what there is so far."""
         scenario = self.scenario
         found = result.of_pods(self.simulation, name=scenario.name, complete=self.complete)
-        notes = ignored.notes(scenario.fleet, scenario.work)
+        notes = unsupported.notes(scenario.fleet, scenario.work)
         return replace(found, notes=[*found.notes, *notes])
 
     def save(self, path: Path) -> None:
@@ -56,7 +56,7 @@ class GpuRun:
 def simulation_of(scenario: Scenario) -> PodSimulation:
     """Return a simulation that has not begun; InputError for what no built-in policy can have."""
     file, name = scenario.file, scenario.scheduler
-    ignored.refuse(file, scenario.fleet, scenario.conditions)
+    unsupported.refuse(file, scenario.fleet, scenario.conditions)
     policy = None
     if custom.is_file(name):
         policy = PreferencePolicy(custom.load_class(name, file)())

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import annotations_of, spec_of, status_of
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import ignored
+from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.engines.ticks.model import (
     Amounts,
@@ -56,8 +56,8 @@ class TickRun:
         self.scenario = scenario
         self.complete = False
         self._write = write
-        ignored.refuse(
-            scenario.file, scenario.fleet, scenario.conditions, no_lives=ignored.NOT_IN_TICKS
+        unsupported.refuse(
+            scenario.file, scenario.fleet, scenario.conditions, no_lives=unsupported.NOT_IN_TICKS
         )
         self.simulator = (
             TickSimulator(
@@ -95,7 +95,7 @@ class TickRun:
             lanes=lanes,
             capacity=_capacity(list(simulator.nodes.values())),
             end=self._since(simulator.clock),
-            notes=list(ignored.notes_of_ticks(scenario)),
+            notes=list(unsupported.notes_of_ticks(scenario)),
             complete=self.complete,
         )
 

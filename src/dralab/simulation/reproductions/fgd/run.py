@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import ignored
+from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.gpu.policies import POLICIES
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.errors import InputError
@@ -87,7 +87,7 @@ def _experiment(scenario: Scenario) -> PlacementExperiment:
         raise InputError(file, "no node has a GPU", where="fleet")
     if not work.pods:
         raise InputError(file, "there are no pods", where="workload")
-    ignored.refuse(file, scenario.fleet, scenario.conditions)
+    unsupported.refuse(file, scenario.fleet, scenario.conditions)
     return PlacementExperiment(
         scenario.fleet.nodes,
         [GpuPod(pod.name, pod.request, pod.memory) for pod in work.pods],

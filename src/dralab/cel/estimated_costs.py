@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from dralab.cel.charges import CALL, LIST_BASE, PATTERN, TRAVERSAL
 from dralab.cel.ranges import LARGEST, NOTHING, ONE, Range, fixed
+from dralab.cel.runtime_costs import CALL, LIST_BASE, PATTERN, TRAVERSAL
 from dralab.cel.types import CIDR, FORMAT, IP, QUANTITY, SEMVER, URL, CelType
 
 

@@ -9,9 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dralab.api.status import ApiError
-from dralab.contracts.cdi import CdiDevice, CdiError, ContainerEdits, Spec, file_name, qualified
-from dralab.contracts.cdi_cache import Directory
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, Prepared, PreparedDevice
+from dralab.contracts.cdi import CdiDevice, CdiError, CdiSpec, ContainerEdits, file_name, qualified
+from dralab.contracts.cdi_cache import CdiDirectory
+from dralab.contracts.plugin import (
+    ClaimRef,
+    DeviceHealth,
+    PluginError,
+    PreparedDevice,
+    PrepareResult,
+)
 from dralab.drivers.checkpoint import DriverCheckpoint, MemoryCheckpoint, PreparedClaim
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError, claim_of
 from dralab.runtime.client import Client, Resource, amend
@@ -27,7 +33,7 @@ class HostedPlugin:
         self,
         driver: Driver,
         client: Client,
-        directory: Directory,
+        directory: CdiDirectory,
         checkpoint: DriverCheckpoint | None = None,
     ) -> None:
         self.code = driver
@@ -51,7 +57,7 @@ class HostedPlugin:
         """The CDI kind of its devices."""
         return f"k8s.{self.code.name}/{self.code.cdi_class}"
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Make the devices of claims ready. PluginError: a claim is not what it should be."""
         try:
             found = {ref.uid: self._fetch(ref) for ref in claims}
@@ -121,7 +127,7 @@ class HostedPlugin:
             raise ValueError(f"claim {ref.namespace}/{ref.name} got replaced")
         return found
 
-    def _prepare(self, claim: AllocatedClaim, held: dict[str, PreparedClaim]) -> Prepared:
+    def _prepare(self, claim: AllocatedClaim, held: dict[str, PreparedClaim]) -> PrepareResult:
         uid = claim.ref.uid
         try:
             if uid not in held:
@@ -129,7 +135,7 @@ class HostedPlugin:
             edits = self.code.prepare(claim)
         except PrepareError as error:
             text = f"error preparing devices for claim {uid}: prepare failed: {error}"
-            return Prepared(error=text)
+            return PrepareResult(error=text)
         devices = tuple(
             CdiDevice(f"{uid}-{result.id}", _never_empty(found, claim, result))
             for result, found in edits.items()
@@ -137,17 +143,17 @@ class HostedPlugin:
         try:
             if devices:
                 self.directory.write(
-                    file_name(self.kind, uid), Spec(kind=self.kind, devices=devices)
+                    file_name(self.kind, uid), CdiSpec(kind=self.kind, devices=devices)
                 )
         except (CdiError, OSError) as error:
-            return Prepared(error=f"unable to create CDI spec file for claim: {error}")
+            return PrepareResult(error=f"unable to create CDI spec file for claim: {error}")
         if uid not in held:
             self._tell_status(claim)
             held[uid] = PreparedClaim(claim.ref, _alone(claim))
             # Before the answer: whoever restarts now knows of the claim.
             self.checkpoint.save(held)
         common = qualified(self.kind, "common")
-        return Prepared(
+        return PrepareResult(
             devices=tuple(
                 PreparedDevice(
                     requests=(result.base,),
@@ -209,7 +215,7 @@ class HostedPlugin:
     def _write_common(self) -> None:
         edits = self.code.common()
         if edits:
-            spec = Spec(kind=self.kind, devices=(CdiDevice("common", edits),))
+            spec = CdiSpec(kind=self.kind, devices=(CdiDevice("common", edits),))
             self.directory.write(file_name(self.kind, "common"), spec)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.node.containers import Container, StartError
+from dralab.node.container_runs import RunningContainer
+from dralab.node.containers import Container, ContainerStartError
 from dralab.node.node_context import NodeContext
-from dralab.node.running import RunningContainer
 from dralab.node.shell import lasts
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -74,7 +74,7 @@ def _work(container: Container, hook: JsonObject, grace: float) -> Callable[[], 
         if command:
             try:
                 return container.run(command, lambda _channel, _data: None, timeout=grace) == 0
-            except StartError:
+            except ContainerStartError:
                 return False
         get = hook.get("httpGet") or {}
         url = f"http://127.0.0.1:{get.get('port')}/{get.get('path', '/').lstrip('/')}"

@@ -3,7 +3,7 @@
 import pytest
 
 from dralab.simulation.dispatch import begin
-from dralab.simulation.engines import ignored, objects
+from dralab.simulation.engines import objects, unsupported
 from dralab.simulation.errors import InputError
 from scenarios_on_cluster import load, pod
 
@@ -69,7 +69,9 @@ def test_outside_schedulers_get_everything_but_drivers_and_deadlines(tmp_path):
     assert objects.node(node, 0)["spec"]["taints"] == [
         {"key": "a", "value": "b", "effect": "NoSchedule"}
     ]
-    assert [note.split(";")[0] for note in ignored.notes_outside(loaded.fleet, loaded.work)] == [
+    assert [
+        note.split(";")[0] for note in unsupported.notes_outside(loaded.fleet, loaded.work)
+    ] == [
         "drivers of 1 node are left out",
         "activeDeadlineSeconds of 1 pod is left out",
     ]

@@ -19,7 +19,7 @@ PAIR: Final = struct.Struct("<qq")
 Arguments = tuple[int, ...]
 
 
-class Form(Enum):
+class TimeoutFormat(Enum):
     """How a time-out is written."""
 
     MILLISECONDS = 0  # in the argument itself, an int
@@ -27,7 +27,7 @@ class Form(Enum):
     TIMEVAL = 2
 
 
-class Base(Enum):
+class TimeoutBase(Enum):
     """What a time-out counts on."""
 
     NOW = 0  # it is relative
@@ -53,8 +53,8 @@ class TimedCall:
 
     name: str
     argument: int
-    form: Form
-    base: Callable[[Arguments], Base]
+    form: TimeoutFormat
+    base: Callable[[Arguments], TimeoutBase]
     expired: int  # what it returns when the time is over
     sleeps: bool = False  # it waits for nothing else: its thread can be held where it is
     left: int | None = None  # the argument with the room for the remaining time, always written
@@ -64,16 +64,20 @@ class TimedCall:
     def timeout(self, arguments: Arguments, memory: Memory) -> int | None:
         """Return the time-out in nanoseconds; None where the kernel should refuse it itself."""
         value = arguments[self.argument]
-        if self.form is Form.MILLISECONDS:
+        if self.form is TimeoutFormat.MILLISECONDS:
             milliseconds = value & 0xFFFFFFFF
             return None if milliseconds >> 31 else milliseconds * 1_000_000
         data = memory.read(value, PAIR.size)
         if len(data) < PAIR.size:
             return None
         seconds, part = _pair(data)
-        unit = 1 if self.form is Form.TIMESPEC else 1000
+        unit = 1 if self.form is TimeoutFormat.TIMESPEC else 1000
         # select alone takes more than a second of microseconds (poll_select_set_timeout).
-        if seconds < 0 or part < 0 or (part * unit >= SECOND and self.form is Form.TIMESPEC):
+        if (
+            seconds < 0
+            or part < 0
+            or (part * unit >= SECOND and self.form is TimeoutFormat.TIMESPEC)
+        ):
             return None
         return min(seconds * SECOND + part * unit, LONGEST)
 
@@ -82,11 +86,11 @@ class TimedCall:
     ) -> None:
         """Write the remaining time back, where the call does that."""
         at = self.left
-        if at is None and interrupted and self.base(arguments) is Base.NOW:
+        if at is None and interrupted and self.base(arguments) is TimeoutBase.NOW:
             at = self.left_if_interrupted
         if at is None or not arguments[at]:
             return
-        unit = 1 if self.form is Form.TIMESPEC else 1000
+        unit = 1 if self.form is TimeoutFormat.TIMESPEC else 1000
         seconds, part = divmod(max(left, 0), SECOND)
         memory.write(arguments[at], PAIR.pack(seconds, part // unit))
 
@@ -104,49 +108,61 @@ def _pair(data: bytes) -> tuple[int, int]:
     return seconds, part
 
 
-def _relative(_: Arguments) -> Base:
-    return Base.NOW
+def _relative(_: Arguments) -> TimeoutBase:
+    return TimeoutBase.NOW
 
 
-def _realtime(_: Arguments) -> Base:
-    return Base.REALTIME
+def _realtime(_: Arguments) -> TimeoutBase:
+    return TimeoutBase.REALTIME
 
 
-def _by_clock(index: int) -> Callable[[Arguments], Base]:
+def _by_clock(index: int) -> Callable[[Arguments], TimeoutBase]:
     return lambda arguments: _of_clock(arguments[index])
 
 
-def _of_clock(clock: int) -> Base:
+def _of_clock(clock: int) -> TimeoutBase:
     # CLOCK_REALTIME, _COARSE, _ALARM and TAI; everything else counts since the boot.
-    return Base.REALTIME if clock & 0xFFFFFFFF in {0, 5, 8, 11} else Base.MONOTONIC
+    return TimeoutBase.REALTIME if clock & 0xFFFFFFFF in {0, 5, 8, 11} else TimeoutBase.MONOTONIC
 
 
-def _clock_nanosleep(arguments: Arguments) -> Base:
-    return _of_clock(arguments[0]) if arguments[1] & 1 else Base.NOW  # TIMER_ABSTIME
+def _clock_nanosleep(arguments: Arguments) -> TimeoutBase:
+    return _of_clock(arguments[0]) if arguments[1] & 1 else TimeoutBase.NOW  # TIMER_ABSTIME
 
 
-def _futex(arguments: Arguments) -> Base:
+def _futex(arguments: Arguments) -> TimeoutBase:
     # FUTEX_WAIT is relative; LOCK_PI counts on real time; the others ask FUTEX_CLOCK_REALTIME.
     command = arguments[1] & 0x7F
     if command == 0:
-        return Base.NOW
-    return Base.REALTIME if command == 6 or arguments[1] & 0x100 else Base.MONOTONIC
+        return TimeoutBase.NOW
+    return TimeoutBase.REALTIME if command == 6 or arguments[1] & 0x100 else TimeoutBase.MONOTONIC
 
 
 _TABLE: Final = (
     *(
-        TimedCall(name=name, argument=index, form=Form.MILLISECONDS, base=_relative, expired=0)
+        TimedCall(
+            name=name, argument=index, form=TimeoutFormat.MILLISECONDS, base=_relative, expired=0
+        )
         for name, index in (("poll", 2), ("epoll_wait", 3), ("epoll_pwait", 3))
     ),
-    TimedCall(name="epoll_pwait2", argument=3, form=Form.TIMESPEC, base=_relative, expired=0),
-    TimedCall(name="ppoll", argument=2, form=Form.TIMESPEC, base=_relative, expired=0, left=2),
     TimedCall(
-        name="select", argument=4, form=Form.TIMEVAL, base=_relative, expired=0, left=4, sets=True
+        name="epoll_pwait2", argument=3, form=TimeoutFormat.TIMESPEC, base=_relative, expired=0
+    ),
+    TimedCall(
+        name="ppoll", argument=2, form=TimeoutFormat.TIMESPEC, base=_relative, expired=0, left=2
+    ),
+    TimedCall(
+        name="select",
+        argument=4,
+        form=TimeoutFormat.TIMEVAL,
+        base=_relative,
+        expired=0,
+        left=4,
+        sets=True,
     ),
     TimedCall(
         name="pselect6",
         argument=4,
-        form=Form.TIMESPEC,
+        form=TimeoutFormat.TIMESPEC,
         base=_relative,
         expired=0,
         left=4,
@@ -155,7 +171,7 @@ _TABLE: Final = (
     TimedCall(
         name="nanosleep",
         argument=0,
-        form=Form.TIMESPEC,
+        form=TimeoutFormat.TIMESPEC,
         base=_relative,
         expired=0,
         sleeps=True,
@@ -164,36 +180,46 @@ _TABLE: Final = (
     TimedCall(
         name="clock_nanosleep",
         argument=2,
-        form=Form.TIMESPEC,
+        form=TimeoutFormat.TIMESPEC,
         base=_clock_nanosleep,
         expired=0,
         sleeps=True,
         left_if_interrupted=3,
     ),
-    TimedCall(name="futex", argument=3, form=Form.TIMESPEC, base=_futex, expired=-errno.ETIMEDOUT),
+    TimedCall(
+        name="futex", argument=3, form=TimeoutFormat.TIMESPEC, base=_futex, expired=-errno.ETIMEDOUT
+    ),
     TimedCall(
         name="futex_waitv",
         argument=3,
-        form=Form.TIMESPEC,
+        form=TimeoutFormat.TIMESPEC,
         base=_by_clock(4),
         expired=-errno.ETIMEDOUT,
     ),
     TimedCall(
         name="futex_wait",
         argument=4,
-        form=Form.TIMESPEC,
+        form=TimeoutFormat.TIMESPEC,
         base=_by_clock(5),
         expired=-errno.ETIMEDOUT,
     ),
     *(
         TimedCall(
-            name=name, argument=index, form=Form.TIMESPEC, base=_relative, expired=-errno.EAGAIN
+            name=name,
+            argument=index,
+            form=TimeoutFormat.TIMESPEC,
+            base=_relative,
+            expired=-errno.EAGAIN,
         )
         for name, index in (("rt_sigtimedwait", 2), ("semtimedop", 3))
     ),
     *(
         TimedCall(
-            name=name, argument=4, form=Form.TIMESPEC, base=_realtime, expired=-errno.ETIMEDOUT
+            name=name,
+            argument=4,
+            form=TimeoutFormat.TIMESPEC,
+            base=_realtime,
+            expired=-errno.ETIMEDOUT,
         )
         for name in ("mq_timedsend", "mq_timedreceive")
     ),

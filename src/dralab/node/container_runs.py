@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND, rfc3339
-from dralab.node.containers import Container, Exit
-from dralab.node.logs import Log
+from dralab.node.containers import Container, ContainerExit
+from dralab.node.logs import ContainerLog
 from dralab.values.json_types import JsonObject
 
 FIRST_BACK_OFF: Final = 10 * SECOND  # kubelet: MaxContainerBackOff 300 s, doubled from 10 s
@@ -25,14 +25,14 @@ class RunningContainer:
     number: int = 0
     container: Container | None = None
     started: int = 0
-    exit: Exit | None = None
+    exit: ContainerExit | None = None
     finished: int = 0
     waiting: str = "ContainerCreating"
     message: str = ""
     last: dict[str, Any] | None = None
-    log: Log = field(default_factory=Log)
-    previous: Log | None = None
-    probes: dict[str, "Probing"] = field(default_factory=dict)
+    log: ContainerLog = field(default_factory=ContainerLog)
+    previous: ContainerLog | None = None
+    probes: dict[str, "ProbeRecord"] = field(default_factory=dict)
     stopping: bool = False
     # When it is to be over, once it is stopping.
     ends_by: int = 0
@@ -67,7 +67,7 @@ class RunningContainer:
         probe = self.probes.get("readinessProbe")
         return self.has_started and (probe is None or probe.good)
 
-    def ended(self, exit: Exit, now: int) -> None:
+    def ended(self, exit: ContainerExit, now: int) -> None:
         """Take it that the run is over."""
         self.container = None
         self.exit = exit
@@ -89,7 +89,7 @@ class RunningContainer:
         self.last = {"terminated": self._terminated()}
         self.restarts += 1
         self.exit = None
-        self.previous, self.log = self.log, Log()
+        self.previous, self.log = self.log, ContainerLog()
         self.not_before = 0
 
     def status(self, runtime: str, uid: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class RunningContainer:
         return found
 
     def _terminated(self) -> dict[str, Any]:
-        over = self.exit or Exit(0)
+        over = self.exit or ContainerExit(0)
         found = {
             "exitCode": over.code,
             "reason": over.reason or ("Completed" if over.code == 0 else "Error"),
@@ -134,7 +134,7 @@ class RunningContainer:
 
 
 @dataclass(slots=True)
-class Probing:
+class ProbeRecord:
     """One probe of a running container: when it is next, and what it has said so far."""
 
     spec: JsonObject

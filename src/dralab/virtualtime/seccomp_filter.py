@@ -33,7 +33,7 @@ _LENGTH: Final = struct.Struct("<HBBI")
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class ArgumentAmong:
     """The argument is one of these numbers, compared as 32 bits after a mask."""
 
     argument: int
@@ -43,17 +43,17 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class ArgumentNotNull:
     """The argument, a pointer, is not null."""
 
     argument: int
 
 
-Condition = Among | Set
+Condition = ArgumentAmong | ArgumentNotNull
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FilterRule:
     """A call that does not simply pass, where all conditions hold."""
 
     call: str
@@ -61,16 +61,20 @@ class Rule:
     conditions: Sequence[Condition] = ()
 
 
-def rules(*, addresses: bool) -> Sequence[Rule]:
+def rules(*, addresses: bool) -> Sequence[FilterRule]:
     """Return the rules; with `addresses`, calls that name a peer stop, too."""
     timed = TRACE | TIMED
     found = [
         *(
-            Rule(name, timed, (Among(2 if name == "poll" else 3, (0, 0xFFFFFFFF), negate=True),))
+            FilterRule(
+                name,
+                timed,
+                (ArgumentAmong(2 if name == "poll" else 3, (0, 0xFFFFFFFF), negate=True),),
+            )
             for name in ("poll", "epoll_wait", "epoll_pwait")
         ),
         *(
-            Rule(name, timed, (Set(index),))
+            FilterRule(name, timed, (ArgumentNotNull(index),))
             for name, index in (
                 ("ppoll", 2),
                 ("rt_sigtimedwait", 2),
@@ -84,13 +88,18 @@ def rules(*, addresses: bool) -> Sequence[Rule]:
                 ("mq_timedreceive", 4),
             )
         ),
-        Rule("futex", timed, (Among(1, FUTEX_WAITS, mask=FUTEX_COMMAND), Set(3))),
-        Rule("nanosleep", timed),
-        Rule("clock_nanosleep", timed, (Among(0, REAL_CLOCKS),)),
-        Rule("clock_gettime", timed, (Among(0, REAL_CLOCKS),)),
-        *(Rule(name, timed, (Among(0, (0,)),)) for name in ("setitimer", "getitimer")),
+        FilterRule(
+            "futex", timed, (ArgumentAmong(1, FUTEX_WAITS, mask=FUTEX_COMMAND), ArgumentNotNull(3))
+        ),
+        FilterRule("nanosleep", timed),
+        FilterRule("clock_nanosleep", timed, (ArgumentAmong(0, REAL_CLOCKS),)),
+        FilterRule("clock_gettime", timed, (ArgumentAmong(0, REAL_CLOCKS),)),
         *(
-            Rule(name, timed)
+            FilterRule(name, timed, (ArgumentAmong(0, (0,)),))
+            for name in ("setitimer", "getitimer")
+        ),
+        *(
+            FilterRule(name, timed)
             for name in (
                 "gettimeofday",
                 "time",
@@ -103,39 +112,39 @@ def rules(*, addresses: bool) -> Sequence[Rule]:
                 "timerfd_gettime",
             )
         ),
-        Rule(
+        FilterRule(
             "setsockopt",
             TRACE | REAL,
-            (Among(1, (SOL_SOCKET,)), Among(2, SOCKET_TIMEOUTS)),
+            (ArgumentAmong(1, (SOL_SOCKET,)), ArgumentAmong(2, SOCKET_TIMEOUTS)),
         ),
         *(
-            Rule(name, TRACE | REAL, (Set(4),))
+            FilterRule(name, TRACE | REAL, (ArgumentNotNull(4),))
             for name in ("recvmmsg", "io_getevents", "io_pgetevents")
         ),
         # Its time-outs are in memory that the kernel reads by itself. Programs fall back to epoll.
-        Rule("io_uring_setup", ERRNO | errno.ENOSYS),
+        FilterRule("io_uring_setup", ERRNO | errno.ENOSYS),
         # Whoever runs as root would set the machine's clock, not the virtual one.
         *(
-            Rule(name, ERRNO | errno.EPERM)
+            FilterRule(name, ERRNO | errno.EPERM)
             for name in ("settimeofday", "clock_settime", "adjtimex", "clock_adjtime")
         ),
     ]
     if addresses:
         found += [
-            Rule("connect", TRACE | ADDRESS),
-            Rule("sendto", TRACE | ADDRESS, (Set(4),)),
-            Rule("listen", TRACE | ADDRESS),
-            Rule("sendmsg", TRACE | ADDRESS),
-            Rule("sendmmsg", TRACE | ADDRESS),
+            FilterRule("connect", TRACE | ADDRESS),
+            FilterRule("sendto", TRACE | ADDRESS, (ArgumentNotNull(4),)),
+            FilterRule("listen", TRACE | ADDRESS),
+            FilterRule("sendmsg", TRACE | ADDRESS),
+            FilterRule("sendmmsg", TRACE | ADDRESS),
         ]
     return found
 
 
-def assemble(machine: Machine, rules: Sequence[Rule]) -> bytes:
+def assemble(machine: Machine, rules: Sequence[FilterRule]) -> bytes:
     """Return the filter as an array of struct sock_filter.
 
     >>> from dralab.virtualtime.machine import X86_64
-    >>> len(assemble(X86_64, [Rule("alarm", TRACE | TIMED)])) // 8
+    >>> len(assemble(X86_64, [FilterRule("alarm", TRACE | TIMED)])) // 8
     8
     """
     code: list[tuple[int, int, int, int]] = [
@@ -154,12 +163,12 @@ def assemble(machine: Machine, rules: Sequence[Rule]) -> bytes:
     return b"".join(_LENGTH.pack(operation, yes, no, k) for operation, yes, no, k in code)
 
 
-def _conditions(rule: Rule) -> list[tuple[int, int, int, int]]:
+def _conditions(rule: FilterRule) -> list[tuple[int, int, int, int]]:
     """Return the instructions for one call: its action if all conditions hold, else ALLOW."""
     tests: list[list[tuple[int, int, int, int]]] = []
     for condition in rule.conditions:
         low = _ARGS + 8 * condition.argument
-        if isinstance(condition, Set):
+        if isinstance(condition, ArgumentNotNull):
             # Either half is not zero: (low == 0 → look at high; else hold), (high == 0 → fail).
             tests.append(
                 [(_LOAD, 0, 0, low), (_JEQ, 0, 2, 0), (_LOAD, 0, 0, low + 4), (_JEQ, FAIL, 0, 0)]

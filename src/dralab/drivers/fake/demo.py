@@ -3,7 +3,7 @@
 The device names are those of the classic driver in lower case; a claim's opaque parameters
 `{"kind": "FakeClaimParameters", "spec": {"split": 2}}` split each of its devices.
 
->>> Fakes("fake-dra-driver-cluster-worker").devices()[0]["name"]
+>>> FakeDevices("fake-dra-driver-cluster-worker").devices()[0]["name"]
 'fake-4d6cc6e5-e22d-3807-f026-783d55841ea5'
 """
 
@@ -40,7 +40,7 @@ def model_of(node: str) -> str:
     return "ULTRA_100" if first >> 32 & 1 else "ULTRA_10"
 
 
-class Fakes(Driver):
+class FakeDevices(Driver):
     """Eight fake devices on one node."""
 
     name = DRIVER

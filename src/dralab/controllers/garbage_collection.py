@@ -23,7 +23,7 @@ IGNORED: Final = frozenset({"events", "events.k8s.io/events"})
 NEEDED: Final = frozenset({"list", "watch", "delete"})
 
 
-class Item(NamedTuple):
+class CollectedObject(NamedTuple):
     """One object anywhere in the cluster."""
 
     resource: Resource
@@ -39,8 +39,8 @@ class GarbageCollector:
         self.queue = manager.queue("garbage-collector", self.reconcile)
         self.caches: dict[Resource, Cache] = {}
         self._kinds: dict[tuple[str, str], Resource] = {}
-        self._by_uid: dict[str, Item] = {}
-        self._dependents: dict[str, set[Item]] = {}
+        self._by_uid: dict[str, CollectedObject] = {}
+        self._dependents: dict[str, set[CollectedObject]] = {}
         hubs: set[str] = set()
         for kind in kinds or Kinds.standard():
             if kind.hub in IGNORED or not NEEDED.issubset(kind.verbs):
@@ -76,7 +76,7 @@ class GarbageCollector:
         obj = new if new is not None else old
         if obj is None:
             return
-        item = Item(resource, key_of(obj))
+        item = CollectedObject(resource, key_of(obj))
         for reference in _owners(old):
             held = self._dependents.get(reference["uid"])
             if held is not None:
@@ -103,7 +103,7 @@ class GarbageCollector:
                 if owner is not None and is_deleting(new):
                     self.queue.add(owner)
 
-    def reconcile(self, item: Item) -> int | None:
+    def reconcile(self, item: CollectedObject) -> int | None:
         """Delete an object without owners; let one go on that waited for its dependents."""
         cache = self.caches.get(item.resource)
         obj = cache.get(item.key) if cache is not None else None
@@ -134,7 +134,7 @@ class GarbageCollector:
         self._delete(item, obj, policy)
         return None
 
-    def _is_there(self, item: Item, reference: Mapping[str, Any]) -> bool:
+    def _is_there(self, item: CollectedObject, reference: Mapping[str, Any]) -> bool:
         known = self._by_uid.get(reference["uid"])
         if known is not None:
             # A namespaced owner in another namespace is no owner.
@@ -163,7 +163,7 @@ class GarbageCollector:
             and FOREGROUND in (owner["metadata"].get("finalizers") or ())
         )
 
-    def _delete_dependents(self, item: Item, obj: JsonDict) -> None:
+    def _delete_dependents(self, item: CollectedObject, obj: JsonDict) -> None:
         blocking = False
         for dependent in sorted(self._dependents.get(uid_of(obj), ())):
             found = self.caches[dependent.resource].get(dependent.key)
@@ -179,14 +179,14 @@ class GarbageCollector:
         if not blocking:
             self._drop_finalizer(item, obj, FOREGROUND)
 
-    def _orphan_dependents(self, item: Item, obj: JsonDict) -> None:
+    def _orphan_dependents(self, item: CollectedObject, obj: JsonDict) -> None:
         for dependent in sorted(self._dependents.get(uid_of(obj), ())):
             found = self.caches[dependent.resource].get(dependent.key)
             if found is not None:
                 self._drop_references(dependent, found, {uid_of(obj)})
         self._drop_finalizer(item, obj, ORPHAN)
 
-    def _drop_references(self, item: Item, obj: JsonDict, uids: set[str]) -> None:
+    def _drop_references(self, item: CollectedObject, obj: JsonDict, uids: set[str]) -> None:
         def change(latest: JsonDict) -> bool:
             references = owners_of(latest)
             left = [reference for reference in references if reference["uid"] not in uids]
@@ -197,7 +197,7 @@ class GarbageCollector:
 
         self._amend(item, obj, change)
 
-    def _drop_finalizer(self, item: Item, obj: JsonDict, finalizer: str) -> None:
+    def _drop_finalizer(self, item: CollectedObject, obj: JsonDict, finalizer: str) -> None:
         def change(latest: JsonDict) -> bool:
             finalizers = latest["metadata"].get("finalizers") or []
             if finalizer not in finalizers:
@@ -207,14 +207,14 @@ class GarbageCollector:
 
         self._amend(item, obj, change)
 
-    def _amend(self, item: Item, obj: JsonDict, change: Any) -> None:
+    def _amend(self, item: CollectedObject, obj: JsonDict, change: Any) -> None:
         try:
             amend(self.client, item.resource, obj, change)
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
 
-    def _delete(self, item: Item, obj: JsonDict, policy: str) -> None:
+    def _delete(self, item: CollectedObject, obj: JsonDict, policy: str) -> None:
         options = {"propagationPolicy": policy, "preconditions": {"uid": uid_of(obj)}}
         try:
             self.client.delete(item.resource, item.key.name, item.key.namespace, options=options)
