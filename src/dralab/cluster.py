@@ -73,7 +73,8 @@ class Options:
     `accept_hosts` are names by which clients call the server, beside those of the loopback: where
     no token is asked for, requests for any other name are refused. Events are deleted `event_ttl`
     nanoseconds after their last write.
-    `authentication` says who is known beside the administrator.
+    `authentication` says who is known beside the administrator, `authorization` how is decided
+    what they may do: modes of `authorization.modes`, all of them allowed everything without one.
     """
 
     host: str = "127.0.0.1"
@@ -91,6 +92,7 @@ class Options:
     accept_hosts: Sequence[str] = ()
     event_ttl: int = TTL
     authentication: AuthenticationFlags = NO_FLAGS
+    authorization: Sequence[str] = ()
 
 
 class Cluster:
@@ -322,6 +324,7 @@ class Cluster:
             networks=[*LOOPBACK, *map(ipaddress.ip_network, self.options.node_networks)],
             accept_hosts=self.options.accept_hosts,
             event_ttl=self.options.event_ttl,
+            authorization=self.options.authorization,
         )
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dralab.cluster import Cluster, Component, Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+MODES: Final = "RBAC"
 # This port is free in every list of well-known ports.
 DEFAULT: Final = "127.0.0.1:55441"
 
@@ -77,6 +78,12 @@ def server_options(command: Command) -> Command:
                 default="",
                 help="Host names of the server beside localhost. Its certificate has them; with "
                 "--plain, requests for other names are refused.",
+            ),
+            click.option(
+                "--authorization-mode",
+                metavar="MODE[,MODE]",
+                help="How to decide who may do what: AlwaysAllow, AlwaysDeny, RBAC, in the order "
+                f"given.  [default: {MODES}; with --plain AlwaysAllow]",
             ),
             click.option(
                 "--token-file",
@@ -143,6 +150,7 @@ def serve(
     accept_hosts: str = "",
     token_file: Path | None = None,
     event_ttl: str | None = None,
+    authorization_mode: str | None = None,
     service_accounts: bool = True,
     all_versions: bool = True,
     profiles: Sequence[str] = ("v1", "k8srm"),
@@ -185,6 +193,7 @@ def serve(
         accept_hosts=[name.strip() for name in accept_hosts.split(",") if name.strip()],
         event_ttl=TTL if event_ttl is None else _ttl(event_ttl),
         authentication=flags_of(authentication),
+        authorization=_modes(authorization_mode, tls=tls),
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"
@@ -258,6 +267,24 @@ def _check_plain(host: str, token_file: Path | None) -> None:
             f"--plain listens on loopback only, not on {host}, where anyone would have full "
             f"access. Omit --plain"
         )
+
+
+def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
+    """Return the modes of authorization. BadParameter; UsageError where everybody is alike."""
+    from dralab.apiserver.authorization.modes import ModeError, parse_modes
+
+    if text is None:
+        return parse_modes(MODES) if tls else ()
+    try:
+        found = parse_modes(text)
+    except ModeError as error:
+        raise click.BadParameter(str(error), param_hint="--authorization-mode") from error
+    if not tls and found != ("AlwaysAllow",):
+        raise click.UsageError(
+            "--authorization-mode needs TLS: with --plain everybody is the administrator. Omit "
+            "--plain"
+        )
+    return found
 
 
 def _token_in(file: Path) -> str:

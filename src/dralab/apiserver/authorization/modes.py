@@ -22,7 +22,7 @@ from dralab.apiserver.authorization.rbac import COLLECTIONS, RbacAuthorizer, Rol
 from dralab.apiserver.storage import Change, Key, Store
 from dralab.apiserver.users import User
 
-MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
+MODES: Final = ("AlwaysAllow", "AlwaysDeny", "RBAC")
 
 
 class Union:
@@ -67,19 +67,17 @@ class ModeError(ValueError):
 def parse_modes(text: str) -> tuple[str, ...]:
     """Return the modes of a comma-separated list, as kube-apiserver's flag has them. ModeError.
 
-    >>> parse_modes("Node,RBAC")
-    ('Node', 'RBAC')
+    >>> parse_modes("RBAC,AlwaysAllow")
+    ('RBAC', 'AlwaysAllow')
     """
     found = tuple(mode.strip() for mode in text.split(",") if mode.strip())
     for mode in found:
         if mode not in MODES:
-            raise ModeError(
-                f'authorization-mode "{mode}" is not a valid mode: choose from {", ".join(MODES)}'
-            )
+            raise ModeError(f"{mode!r} is not a mode; the modes are {', '.join(MODES)}")
         if found.count(mode) > 1:
-            raise ModeError(f'authorization-mode "{mode}" is given twice')
+            raise ModeError(f"{mode!r} is given twice")
     if not found:
-        raise ModeError(f"at least one authorization-mode must be given: {', '.join(MODES)}")
+        raise ModeError(f"no mode is given; the modes are {', '.join(MODES)}")
     return found
 
 
@@ -106,7 +104,7 @@ def authorization_of(modes: Sequence[str], store: Store) -> Authorization:
         "AlwaysDeny": AlwaysDeny,
         "RBAC": lambda: RbacAuthorizer(index),
     }
-    union = Union([made[mode]() for mode in modes if mode in made])
+    union = Union([made[mode]() for mode in modes])
     admission = [RoleEscalation(index, union)] if "RBAC" in modes else []
     return Authorization(authorizer=union, admission=admission)
 

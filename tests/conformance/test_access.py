@@ -1,0 +1,46 @@
+"""Real kubectls against a server that asks roles who may do what."""
+
+from pathlib import Path
+
+import pytest
+
+from dralab.apiserver.authentication.settings import AuthenticationFlags
+from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
+from dralab.runtime.resources import CLUSTER_ROLES
+from transcripts import environment_for, kubectls, seen, steps_of
+
+TRANSCRIPT = Path(__file__).parent / "access/roles.txt"
+# Earlier ones word what they add by themselves in another way.
+KUBECTLS = [
+    path
+    for path in kubectls()
+    if not path.name.startswith("kubectl.1.") or int(path.name.rsplit(".", 1)[1]) >= 30
+]
+
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.skipif(
+        not KUBECTLS, reason="no kubectl on the PATH, and DRALAB_KUBECTL names none"
+    ),
+]
+
+
+@pytest.mark.parametrize("kubectl", KUBECTLS, ids=lambda path: path.name)
+def test_kubectl_shows_who_may_do_what(kubectl, tmp_path):
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text('jane,jane,u-1,"devs"\n')
+    options = Options(
+        tls=True,
+        authorization=("RBAC",),
+        authentication=AuthenticationFlags(token_auth_file=tokens),
+    )
+    with Cluster(options, components=[ControlPlane(without=["scheduler"])]) as cluster:
+        client = cluster.client
+        while not client.get(CLUSTER_ROLES, "admin").get("rules"):
+            pass  # soon: the controllers put it together
+        environment = environment_for(kubectl, cluster.kubeconfig, tmp_path)
+        for step in steps_of(TRANSCRIPT.read_text()):
+            found = seen(step, tmp_path, environment)
+            if step.command:
+                assert found == step.lines, f"$ {step.command} ({kubectl.name})"
