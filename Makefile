@@ -12,7 +12,7 @@ help: ## show the targets
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[grpc,optimal,parquet,picture,zeromq]' --group dev
+	@$(BIN)/python -m pip install --quiet --editable '.[etcd,grpc,optimal,parquet,picture,zeromq]' --group dev
 	@touch $(READY)
 
 demo: $(READY) ## a first pod that gets its device

@@ -31,13 +31,14 @@ from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.watching import Limits
 from dralab.components import profiles
-from dralab.kernel.clock import Clock, WallClock
+from dralab.kernel.clock import SECOND, Clock, WallClock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.local import LocalClient
 
 if TYPE_CHECKING:
     from dralab.apiserver.authentication.jwt import PrivateKey
     from dralab.apiserver.http.serving import HttpServer
+    from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.apiserver.storage.files import Durability
 
 MEMORY: Final = ":memory:"
@@ -75,6 +76,8 @@ class Options:
     nanoseconds after their last write.
     `authentication` says who is known beside the administrator, `authorization` how is decided
     what they may do: modes of `authorization.modes`, all of them allowed everything without one.
+    With `store` the objects are in that etcd, which other servers may share; `data` then has only
+    the CA, certificate and token.
     """
 
     host: str = "127.0.0.1"
@@ -93,6 +96,7 @@ class Options:
     event_ttl: int = TTL
     authentication: AuthenticationFlags = NO_FLAGS
     authorization: Sequence[str] = ()
+    store: "EtcdAddress | None" = None
 
 
 class Cluster:
@@ -271,7 +275,10 @@ class Cluster:
             raise ServingError(
                 f"without TLS and a token a server listens on the loopback, not on {options.host}"
             )
-        store = open_store(options.data, options.durability)
+        if options.store is not None:
+            store: Store = _shared_store(options.store, options.event_ttl)
+        else:
+            store = open_store(options.data, options.durability)
         try:
             listener = listen(options.host, options.port)
             try:
@@ -401,6 +408,13 @@ def open_store(data: str | Path, durability: "Durability" = "fsync") -> Store:
     from dralab.apiserver.storage.sqlite import SqliteStore
 
     return SqliteStore(Path(data), durability=durability)
+
+
+def _shared_store(address: "EtcdAddress", event_ttl: int) -> Store:
+    """Return the store in an etcd. StorageUnavailable."""
+    from dralab.apiserver.storage.etcd import EtcdStore
+
+    return EtcdStore(address, event_ttl=-(-event_ttl // SECOND))
 
 
 def kubeconfig(url: str, *, token: str = "", ca: Path | None = None) -> str:

@@ -115,6 +115,10 @@ class ApiServer:
             observe(request, answer)
         return answer
 
+    def reads_now(self, request: HttpRequest) -> bool:
+        """Whether a request reads what is so now, and not what was so at some time before."""
+        return self.application.reads_now(request)
+
     def tick(self) -> None:
         """Do what is due: bookmarks, the end of old events. Call it every few seconds."""
         self.hub.tick()
@@ -123,4 +127,7 @@ class ApiServer:
     def close(self) -> None:
         """End the watches and close the store."""
         self.hub.close()
+        following = self.resources.context.following
         self.store.close()
+        if following is not None:
+            following.close()

@@ -20,6 +20,7 @@ from dralab.cli.errors import Unusable
 from dralab.kernel.clock import SECOND
 
 if TYPE_CHECKING:
+    from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.cluster import Cluster, Component, Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -112,6 +113,24 @@ def server_options(command: Command) -> Command:
 @click.command()
 @server_options
 @click.option(
+    "--store",
+    metavar="etcd://HOST:PORT[,HOST:PORT]",
+    default="",
+    help="Store the objects in an etcd, which several servers may share, instead of in --data. "
+    "Needs the extra `etcd`.",
+)
+@click.option(
+    "--etcd-prefix", metavar="PATH", default="", help="Prefix of all keys.  [default: /registry]"
+)
+@click.option(
+    "--etcd-cafile",
+    metavar="FILE",
+    default="",
+    help="Use TLS: the authority that signed the certificates of etcd.",
+)
+@click.option("--etcd-certfile", metavar="FILE", default="", help="Client certificate for etcd.")
+@click.option("--etcd-keyfile", metavar="FILE", default="", help="Key of the client certificate.")
+@click.option(
     "--service-accounts/--no-service-accounts",
     default=True,
     show_default=True,
@@ -124,15 +143,34 @@ def server_options(command: Command) -> Command:
     show_default=True,
     help="Serve all API versions, or only those that a real server serves by default.",
 )
-def apiserver(*, service_accounts: bool, api_versions: str, **options: Any) -> None:
+def apiserver(
+    *,
+    service_accounts: bool,
+    api_versions: str,
+    store: str,
+    etcd_prefix: str,
+    etcd_cafile: str,
+    etcd_certfile: str,
+    etcd_keyfile: str,
+    **options: Any,
+) -> None:
     """Serve only the Kubernetes API: no scheduler, no controllers, no nodes.
 
     Prints `ready: URL` when it accepts clients. Stops on Ctrl-C or SIGTERM.
 
     Example: `dralab apiserver --data :memory: --kubeconfig lab.kubeconfig`
     """
+    if store and options["durability"] != "fsync":
+        raise click.UsageError("--durability is for --data: with --store, etcd's own holds")
+    given = {
+        "prefix": etcd_prefix,
+        "cafile": etcd_cafile,
+        "certfile": etcd_certfile,
+        "keyfile": etcd_keyfile,
+    }
     serve(
         **options,
+        store=_etcd(store, {name: text for name, text in given.items() if text}),
         service_accounts=service_accounts,
         all_versions=api_versions == "all",
     )
@@ -151,6 +189,7 @@ def serve(
     token_file: Path | None = None,
     event_ttl: str | None = None,
     authorization_mode: str | None = None,
+    store: "EtcdAddress | None" = None,
     service_accounts: bool = True,
     all_versions: bool = True,
     profiles: Sequence[str] = ("v1", "k8srm"),
@@ -185,6 +224,7 @@ def serve(
         durability=durability,  # type: ignore[arg-type]  # checked by click
         tls=tls,
         token=_token_in(token_file) if token_file else "",
+        store=store,
         service_accounts=service_accounts,
         all_versions=all_versions,
         profiles=profiles,
@@ -307,6 +347,33 @@ def _ttl(text: str) -> int:
     if found < SECOND:
         raise click.BadParameter(f"{text!r} is shorter than a second", param_hint="--event-ttl")
     return found
+
+
+def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
+    """Return the etcd that the options name. UsageError, Unusable."""
+    if not text:
+        if given:
+            raise click.UsageError(f"--etcd-{min(given)} needs --store etcd://HOST:PORT")
+        return None
+    try:
+        from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
+    except ImportError as error:
+        raise Unusable(
+            "--store needs grpcio, which is not installed: pip install 'dralab[etcd]'"
+        ) from error
+    try:
+        address = EtcdAddress.read(text, **given)
+    except AddressError as error:
+        raise click.BadParameter(str(error), param_hint="--store") from error
+    if not address.secure and not all(map(_is_near, address.endpoints)):
+        note("etcd is spoken to without TLS: whoever sees the network sees every Secret")
+    return address
+
+
+def _is_near(endpoint: str) -> bool:
+    from dralab.apiserver.http.browser_guard import is_loopback
+
+    return is_loopback(endpoint.rpartition(":")[0].strip("[]"))
 
 
 def _network(text: str) -> str:

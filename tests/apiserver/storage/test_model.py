@@ -22,6 +22,7 @@ from dralab.apiserver.storage import (
     Store,
 )
 from dralab.apiserver.storage.sqlite import SqliteStore
+from etcds import etcd_store, prefixes
 
 WINDOW = 12
 keys = st.builds(
@@ -202,6 +203,26 @@ class SqliteMachine(StoreMachine):
             self.check(store.list(resource).items, state, resource)
 
 
+class EtcdMachine(StoreMachine):
+    """The same in an etcd, under a new prefix each time; and now and then a server takes over."""
+
+    url = ""
+
+    def opened(self) -> Store:
+        self.prefix = next(prefixes)
+        return etcd_store(self.url, self.prefix, window=WINDOW)
+
+    @rule()
+    def take_over(self) -> None:
+        """Another server sees the present, and has a history from then on."""
+        old, self.store = self.store, etcd_store(self.url, self.prefix, window=WINDOW)
+        old.close()
+        self.past[self.store.revision] = self.past[old.revision]
+        self.heard = []
+        self.told = self.store.revision
+        self.store.subscribe(self.heard.extend)
+
+
 @pytest.mark.parametrize(("machine", "examples"), [(StoreMachine, 100), (SqliteMachine, 25)])
 def test_a_store_is_a_dictionary_with_a_past(machine: type[StoreMachine], examples: int) -> None:
     run_state_machine_as_test(
@@ -213,4 +234,12 @@ def test_a_store_is_a_dictionary_with_a_past(machine: type[StoreMachine], exampl
 def test_a_store_on_disk_is_a_dictionary_with_a_past() -> None:
     run_state_machine_as_test(
         SqliteMachine, settings=settings(max_examples=400, stateful_step_count=50, deadline=None)
+    )
+
+
+@pytest.mark.conformance
+def test_a_store_in_etcd_is_a_dictionary_with_a_past(etcd: str) -> None:
+    machine = type("Machine", (EtcdMachine,), {"url": etcd})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
     )

@@ -245,6 +245,8 @@ def test_what_a_listener_writes_is_heard_after_what_it_was_told(store: Store) ->
             if change.key.name == "question":
                 store.create(pod("answer"), value())
 
+    if store.shared:
+        pytest.skip("the listeners of a shared store may not write: see test_etcd")
     store.subscribe(answering)
     store.subscribe(lambda changes: heard.extend(("late", change.key.name) for change in changes))
     store.create(pod("question"), value())

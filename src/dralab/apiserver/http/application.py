@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
@@ -41,6 +42,7 @@ from dralab.apiserver.http.routing import (
     is_watch,
     query_of,
 )
+from dralab.apiserver.http.trying import JSON, refusal, tried, unavailable
 from dralab.apiserver.resources.context import key_of, shown
 from dralab.apiserver.resources.options import (
     ListOptions,
@@ -55,19 +57,18 @@ from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.server import Resources, success
 from dralab.apiserver.storage import (
-    Changed,
     Damaged,
     Key,
-    OptimisticStore,
     StorageUnavailable,
+    Store,
     Stored,
+    TooLarge,
 )
 from dralab.apiserver.users import User
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.tabular import TableEncoder
 
-JSON: Final = (("Content-Type", "application/json"),)
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 PATCHES: Final[Mapping[str, PatchType]] = {
     "application/json-patch+json": "json",
@@ -88,13 +89,14 @@ SHOWN_WHEN_DELETED: Final = frozenset(
 )  # fmt: skip
 WARNINGS: Final = 20  # damaged objects that a list names one by one
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
+DELETES: Final = WRITES | {"DELETE"}
 MANY: Final = 500  # objects that may be looked at one by one without a thought
 TYPICAL: Final = 1024  # bytes of one object
 DELETED: Final = 512  # bytes of JSON whose reading takes as long as a deletion
 COPIED: Final = 200  # times as fast as reading
 SAMPLES: Final = 16  # objects of a list whose size is guessed
 PRETTY: Final = 4  # times as fast as checking what was read
-TRIES: Final = 8  # of a write whose object others keep changing
+TURNS: Final = 256  # locks that objects of a shared store have between them
 # Kinds that are asked and never stored.
 ASKED: Final = ("create",)
 Connector = Callable[[HttpRequest, Route, User], Answer]
@@ -125,6 +127,7 @@ class Application:
         self.pages = Pages(resources, version or ServerVersion(), address)
         self.connectors: dict[tuple[str, str], Connector] = {}
         self._encoders: dict[int, ObjectEncoder] = {}
+        self._turns = [Lock() for _ in range(TURNS)]
         resources.on_kinds_changed(self._encoders.clear)
 
     def admit(self, request: HttpRequest) -> None:
@@ -145,10 +148,10 @@ class Application:
             answer = refusal(error)
         except NoSuchGroup:
             return HttpResponse(status=404, headers=TEXT, body=b"404 page not found\n")
+        except TooLarge as error:
+            return refusal(ApiError("RequestEntityTooLarge", f"Request entity too large: {error}"))
         except StorageUnavailable as error:
-            details = {"retryAfterSeconds": 1}
-            text = f"the store takes no writes: {error}"
-            return refusal(ApiError("ServiceUnavailable", text, details=details))
+            return unavailable(error)
         if wants_pretty(request) and isinstance(answer, HttpResponse):
             if request.method == "GET":
                 _check_brief(request, len(answer.content) // PRETTY)
@@ -161,28 +164,38 @@ class Application:
         What it writes is thought of outside of the store's lock, and thought of again where
         others have changed what it had read.
         """
-        if request.method not in WRITES:
-            return self.handle(request)
         below = self.resources.context.store
-        for _ in range(TRIES):
-            store = OptimisticStore(below)
-            found = copy(self)
-            found.resources = self.resources.over(store)
-            try:
-                self._keep_kind(request, store)
-                return found.handle(request)
-            except Changed:
-                continue
-        return refusal(
-            ApiError(
-                "ServerTimeout",
-                f"The {request.method} operation against {request.path} could not be completed at "
-                "this time, please try again.",
-                details={"retryAfterSeconds": 1},
-            )
-        )
+        if request.method not in (DELETES if below.shared else WRITES):
+            return self.handle(request)
+        route = self._route(request) if below.shared else None
+        if route is None or not route.name:
+            return tried(request, below, lambda store: self._attempt(request, store))
+        # Those who write to the same object would only make each other try again.
+        turn = (route.kind.hub, route.namespace, route.name)
+        with self._turns[hash(turn) % len(self._turns)]:
+            return tried(request, below, lambda store: self._attempt(request, store))
 
-    def _keep_kind(self, request: HttpRequest, store: OptimisticStore) -> None:
+    def _attempt(self, request: HttpRequest, store: Store) -> Answer:
+        """Answer a request over a view of the store. Changed."""
+        found = copy(self)
+        found.resources = self.resources.over(store)
+        self._keep_kind(request, store)
+        return found.handle(request)
+
+    def reads_now(self, request: HttpRequest) -> bool:
+        """Whether a request reads what is so now, and not what was so at some time before.
+
+        Source: k8s.io/apiserver `storage/cacher` (resourceVersion unset, or newer than known).
+        """
+        if not request.path.startswith(("/api/", "/apis/")) or self._route(request) is None:
+            return False
+        query = query_of(request.query)
+        revision = query.get("resourceVersion", [""])[0]
+        if revision == "0" or (revision.isdecimal() and is_watch(query)):
+            return False
+        return not (revision.isdecimal() and int(revision) <= self.resources.context.store.revision)
+
+    def _keep_kind(self, request: HttpRequest, store: Store) -> None:
         """Have a request see the definition of its kind: where that changes, all of it does."""
         route = self._route(request)
         if route is not None and route.kind.custom is not None:
@@ -609,15 +622,6 @@ def quoted(text: str) -> str:
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     shown = "".join(character if character.isprintable() else " " for character in plain)
     return f'"{shown}"'.encode(errors="replace").decode("latin-1")
-
-
-def refusal(error: ApiError) -> HttpResponse:
-    """Return an error as an answer."""
-    headers = list(JSON)
-    after = error.details.get("retryAfterSeconds")
-    if after:
-        headers.append(("Retry-After", str(after)))
-    return HttpResponse(status=error.code, headers=headers, body=orjson.dumps(error.status()))
 
 
 def wants_pretty(request: HttpRequest) -> bool:

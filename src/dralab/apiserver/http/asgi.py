@@ -43,6 +43,9 @@ BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
 LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
 HELD: Final = 0.05  # seconds of CPU time after which a batch lets the loop have a turn
+READS: Final = frozenset({"GET", "HEAD"})
+# Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
+LANES: Final = {"large-requests": 1, "heavy-requests": 1, "writes": 32, "refreshes": 1}
 EVENTS: Final = "/events"  # in the path of records, which nobody waits for
 Asked = tuple[HttpRequest, "asyncio.Future[Outcome]"]
 
@@ -65,6 +68,10 @@ class Served(Protocol):
         """Answer a request in a thread beside that of the loop, which may take seconds."""
         ...
 
+    def reads_now(self, request: HttpRequest) -> bool:
+        """Whether a request reads what is so now: asked where servers share the store."""
+        ...
+
     def tick(self) -> None:
         """Do what is due: bookmarks, the end of old events. StorageUnavailable."""
         ...
@@ -80,6 +87,8 @@ class AsgiApp(AsgiBase):
         self._bookmarks: asyncio.TimerHandle | None = None
         self._apart: dict[str, ThreadPoolExecutor] = {}
         self._under_way: set[asyncio.Future[Outcome]] = set()
+        self._outdated: list[Asked] = []
+        self._refreshing = False
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send bookmarks from now on."""
@@ -107,12 +116,23 @@ class AsgiApp(AsgiBase):
         loop = asyncio.get_running_loop()
         if request.body and (weight := request.weight) > HEAVY:
             return self._answered_apart(request, weight)
+        shared = self.served.store.shared
+        if shared and request.method not in READS:
+            return self._answered_in("writes", request)
         request.brief = True
         future: asyncio.Future[Outcome] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._turn)
-        self._waiting.append((request, future))
+        if shared and self.served.reads_now(request):
+            self._outdated.append((request, future))
+            if not self._refreshing:
+                self._refresh(loop)
+        else:
+            self._await_turn((request, future))
         return future
+
+    def _await_turn(self, *asked: Asked) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._waiting += asked
 
     def _answered_apart(self, request: HttpRequest, weight: int) -> asyncio.Future[Outcome]:
         """Have a request answered in a thread for such, while the loop has its turns.
@@ -120,21 +140,50 @@ class AsgiApp(AsgiBase):
         There are two: what takes seconds does not keep waiting what takes tenths of a second. They
         share the server with the loop through the store's lock, which they hold for moments.
         """
-        lane = "large-requests" if weight > LARGE else "heavy-requests"
-        if lane not in self._apart:
-            self._apart[lane] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=lane)
+        return self._answered_in("large-requests" if weight > LARGE else "heavy-requests", request)
+
+    def _answered_in(self, lane: str, request: HttpRequest) -> asyncio.Future[Outcome]:
         request.brief = False
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().run_in_executor(
-            self._apart[lane], self._answer_apart, request
+            self._lane(lane), self._answer_apart, request
         )
         self._under_way.add(answered)
         answered.add_done_callback(self._under_way.discard)
         return answered
 
+    def _lane(self, lane: str) -> ThreadPoolExecutor:
+        if lane not in self._apart:
+            self._apart[lane] = ThreadPoolExecutor(LANES[lane], thread_name_prefix=lane)
+        return self._apart[lane]
+
+    def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have a shared store catch up with other servers; then answer who has come by now."""
+        waiting, self._outdated, self._refreshing = self._outdated, [], True
+
+        def done(refreshed: asyncio.Future[None]) -> None:
+            self._refreshing = False
+            if refreshed.cancelled():
+                return
+            error = refreshed.exception()
+            if error is None:
+                self._await_turn(*waiting)
+            else:
+                refusal = _unread(error)
+                for _, future in waiting:
+                    if not future.done():
+                        future.set_result(refusal)
+            if self._outdated:
+                self._refresh(loop)
+
+        asked = loop.run_in_executor(self._lane("refreshes"), self.served.store.refresh)
+        asked.add_done_callback(done)
+
     @property
     def idle(self) -> bool:
         """Whether every request that was read has been answered, but for events."""
-        return not self._under_way and all(EVENTS in request.path for request, _ in self._waiting)
+        return not (self._under_way or self._outdated or self._refreshing) and all(
+            EVENTS in request.path for request, _ in self._waiting
+        )
 
     def _turn(self) -> None:
         waiting = self._next()
@@ -281,6 +330,15 @@ def _follow(future: asyncio.Future[Outcome], other: asyncio.Future[Outcome]) -> 
             future.set_result(other.result())
 
     other.add_done_callback(done)
+
+
+def _unread(error: BaseException) -> HttpResponse:
+    """Return what readers get where a shared store cannot be asked."""
+    if not isinstance(error, StorageUnavailable):
+        logger.error("the store could not be asked", exc_info=error)
+        return failed()
+    refusal = ApiError("ServiceUnavailable", f"the store cannot be read: {error}")
+    return refused(refusal, ("retry-after", "1"))
 
 
 def _unavailable(error: StorageUnavailable) -> HttpResponse:

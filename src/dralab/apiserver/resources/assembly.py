@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
+from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
@@ -111,4 +112,9 @@ def make_first_objects(resources: Resources) -> None:
             kind = resources.kind(group, version, plural)
             key = key_of(kind, "", value["metadata"]["name"])
             if key not in context.store.damaged(kind.hub) and context.store.get(key) is None:
-                resources.create(kind, value)
+                try:
+                    resources.create(kind, value)
+                except ApiError as error:
+                    # Another server of a shared store may start, too.
+                    if not (context.store.shared and error.reason == "AlreadyExists"):
+                        raise

@@ -16,6 +16,7 @@ from dralab.apiserver.authentication.service_accounts import (
     ServiceAccountTokens,
 )
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.resources.following import Following
 from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
@@ -64,6 +65,7 @@ class Context:
         self.below: Context | None = None
         # Make anew what was derived from objects, after writes were taken back.
         self.reloads: list[Callable[[], None]] = []
+        self.following = Following(self.store, self.rules) if self.store.shared else None
 
     def over(self, store: Store) -> "Context":
         """Return the same parts over another view of the store, for the verbs of one request."""
@@ -76,7 +78,10 @@ class Context:
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Tell whoever observes a collection that an object of it was written."""
         self.wrote()
-        self.rules.stored(kind, before, after)
+        if self.following is None:
+            self.rules.stored(kind, before, after)
+        else:
+            self.following.settle(kind.hub)
 
     def wrote(self) -> None:
         """Remember that there was a write."""

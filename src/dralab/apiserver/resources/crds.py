@@ -29,7 +29,7 @@ class CustomResources:
         self._busy: set[str] = set()
         self._watched: set[str] = set()
         self._own: dict[str, Mapping[str, Any]] = {}
-        context.rules.observe(HUB, self.definition_changed)
+        context.rules.observe(HUB, self.definition_changed, writes=True)
 
     def load(self) -> None:
         """Serve the definitions that are stored, and no others but the server's own."""
@@ -161,7 +161,9 @@ class CustomResources:
             self._migrate(hub, api_version)
         if name not in self._watched:
             self._watched.add(name)
-            context.rules.observe(hub, lambda _, after: self._object_changed(name, after))
+            context.rules.observe(
+                hub, lambda _, after: self._object_changed(name, after), writes=True
+            )
         self._tell()
 
     def _migrate(self, hub: str, api_version: str) -> None:

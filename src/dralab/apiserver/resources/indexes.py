@@ -40,18 +40,19 @@ class Indexes:
         path = INDEXED.get(hub, {}).get(field)
         if path is None or not value:
             return None
-        if self.store.revision < self._last.get(hub, 0):
-            self._found.pop(hub, None)
-        index = self._found.get(hub)
-        if index is None:
-            index = self._made(hub)
-        keys: Iterable[Key] = index.get((path, value), ())
-        if namespace:
-            keys = (key for key in keys if key.namespace == namespace)
-        # As the store orders them: by "namespace/name".
-        ordered = sorted(keys, key=lambda key: (f"{key.namespace}/", key.name))
-        stored = (self.store.get(key) for key in ordered)
-        return [each for each in stored if each is not None]
+        with self.store.lock:
+            if self.store.revision < self._last.get(hub, 0):
+                self._found.pop(hub, None)
+            index = self._found.get(hub)
+            if index is None:
+                index = self._made(hub)
+            keys: Iterable[Key] = index.get((path, value), ())
+            if namespace:
+                keys = (key for key in keys if key.namespace == namespace)
+            # As the store orders them: by "namespace/name".
+            ordered = sorted(keys, key=lambda key: (f"{key.namespace}/", key.name))
+            stored = (self.store.get(key) for key in ordered)
+            return [each for each in stored if each is not None]
 
     def _made(self, hub: str) -> dict[tuple[tuple[str, str], str], dict[Key, None]]:
         index: dict[tuple[tuple[str, str], str], dict[Key, None]] = {}

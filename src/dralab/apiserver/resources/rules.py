@@ -1,6 +1,6 @@
 """Which rules hold for which kind, and how the versions of one store become each other."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from dralab.api.core import definitions
@@ -33,6 +33,7 @@ class Rules:
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.hub_types: dict[str, tuple[str, str]] = {}
         self._observers: dict[str, list[Observer]] = {}
+        self._writers: dict[str, list[Observer]] = {}
 
     @classmethod
     def standard(cls, features: Features | None = None) -> "Rules":
@@ -65,13 +66,23 @@ class Rules:
         """Fill in what the client left out."""
         self.strategy_of(kind).default(value)
 
-    def observe(self, hub: str, observer: Observer) -> None:
-        """Call `observer` after each write to a collection, with the store's lock held."""
-        self._observers.setdefault(hub, []).append(observer)
+    def observe(self, hub: str, observer: Observer, *, writes: bool = False) -> None:
+        """Call `observer` after each write to a collection, with the store's lock held.
+
+        `writes` says that it may write, too: it is called after the others.
+        """
+        observers = self._writers if writes else self._observers
+        observers.setdefault(hub, []).append(observer)
+
+    def observers(self, hub: str, *, writing: bool) -> Sequence[Observer]:
+        """Return who observes a collection: those that may write, or the others."""
+        return tuple((self._writers if writing else self._observers).get(hub, ()))
 
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Tell the observers of a collection."""
         for observer in self._observers.get(kind.hub, ()):
+            observer(before, after)
+        for observer in self._writers.get(kind.hub, ()):
             observer(before, after)
 
     def hub_type(self, kind: Kind) -> tuple[str, str]:

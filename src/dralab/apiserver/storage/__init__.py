@@ -17,6 +17,8 @@ from dralab.apiserver.storage.errors import (
     StorageError,
     StorageUnavailable,
     StoreDamaged,
+    TooLarge,
+    Undecided,
     Unstorable,
 )
 from dralab.apiserver.storage.memory import MemoryStore
@@ -42,5 +44,7 @@ __all__ = [
     "Store",
     "StoreDamaged",
     "Stored",
+    "TooLarge",
+    "Undecided",
     "Unstorable",
 ]

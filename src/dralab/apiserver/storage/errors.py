@@ -5,11 +5,13 @@ StorageError
 ├── KeyMissing           update or delete, and there is nothing
 ├── RevisionConflict     the object is not at the revision that the writer expected
 ├── Unstorable           the object cannot be written as JSON: it nests too deeply
+│   └── TooLarge         the medium takes no value of that size
 ├── Damaged              what is stored under the key is not what was written
 ├── Compacted            the revision asked for has been forgotten
 ├── FutureRevision       the revision asked for has not happened yet
 └── StorageUnavailable   the medium failed: full disk, unreadable file, another server's lock
-    └── StoreDamaged     the store as a whole is not what was written
+    ├── StoreDamaged     the store as a whole is not what was written
+    └── Undecided        the medium did not answer in time: the write may have happened
 """
 
 from dralab.apiserver.storage.objects import Key, Stored
@@ -68,6 +70,10 @@ class Unstorable(StorageError):  # noqa: N818 - a fact about the object
         return f"{'/'.join(self.key)} cannot be stored: {self.why}"
 
 
+class TooLarge(Unstorable):
+    """The medium takes no value of that size."""
+
+
 class Damaged(StorageError):  # noqa: N818 - a fact about the object
     """What is stored under the key fails its checksum. It was last written at `revision`.
 
@@ -116,3 +122,7 @@ class StorageUnavailable(StorageError):  # noqa: N818 - a state, not a mistake o
 
 class StoreDamaged(StorageUnavailable):
     """The store is cut, gone, or torn; `str` is one line that says what to do."""
+
+
+class Undecided(StorageUnavailable):
+    """The medium did not answer in time: whether the write happened is unknown."""

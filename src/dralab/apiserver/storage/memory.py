@@ -24,7 +24,8 @@ from dralab.apiserver.storage.errors import (
     Unstorable,
 )
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, stamped
-from dralab.apiserver.storage.store import Filter, Listener
+from dralab.apiserver.storage.optimistic import OptimisticStore
+from dralab.apiserver.storage.store import Filter, Follower, Listener, Store
 from dralab.values.json_types import JsonDict
 
 # Changes kept per collection. kube-apiserver keeps five minutes of etcd history and a window of
@@ -152,6 +153,8 @@ class _Collection:
 class MemoryStore:
     """The `Store` of embedded clusters; the base of those that also write to a medium."""
 
+    shared = False
+
     def __init__(self, *, window: int = WINDOW) -> None:
         self.lock = RLock()
         self.window = window
@@ -163,6 +166,11 @@ class MemoryStore:
         self._open: list[Change] = []
         self._depth = 0
         self._closed = False
+
+    @property
+    def wrote(self) -> bool:
+        """Whether anything was written."""
+        return self._revision > 1
 
     @property
     def revision(self) -> int:
@@ -293,6 +301,16 @@ class MemoryStore:
         with self.lock:
             self._listeners.append(listener)
         return stop
+
+    def follow(self, follower: Follower) -> None:
+        """Do nothing: whoever writes tells."""
+
+    def refresh(self) -> None:
+        """Do nothing: reads see every write."""
+
+    def view(self) -> Store:
+        """Return the store of one request that thinks outside of the lock."""
+        return OptimisticStore(self)
 
     def compact(self, revision: int) -> None:
         """Forget the history up to a revision. FutureRevision."""

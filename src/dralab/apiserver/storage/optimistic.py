@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from dralab.apiserver.storage.errors import Compacted
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
-from dralab.apiserver.storage.store import Filter, Listener, Store
+from dralab.apiserver.storage.store import Filter, Follower, Listener, Store
 from dralab.values.json_types import JsonDict
 
 
@@ -31,6 +31,16 @@ class OptimisticStore:
         self.lock = _Steps(store)
         self._objects: dict[Key, int] = {}  # and their revisions; 0: there was none
         self._lists: dict[tuple[str, str], int] = {}  # and as of when
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers write to the store, too."""
+        return self.store.shared
+
+    @property
+    def wrote(self) -> bool:
+        """Whether the request has written."""
+        return self.lock.writes
 
     @property
     def revision(self) -> int:
@@ -103,6 +113,18 @@ class OptimisticStore:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every batch of changes; return how to stop."""
         return self.store.subscribe(listener)
+
+    def follow(self, follower: Follower) -> None:
+        """Call `follower` with each change of a shared store."""
+        self.store.follow(follower)
+
+    def refresh(self) -> None:
+        """Have reads see all that any server has acknowledged by now."""
+        self.store.refresh()
+
+    def view(self) -> Store:
+        """Return the store of one request."""
+        return self.store.view()
 
     def compact(self, revision: int) -> None:
         """Forget the history up to a revision."""

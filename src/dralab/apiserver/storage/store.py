@@ -9,6 +9,7 @@ from dralab.values.json_types import JsonDict
 
 Listener = Callable[[Sequence[Change]], None]
 Filter = Callable[[Stored], bool]
+Follower = Callable[[Change], None]
 
 
 class Store(Protocol):
@@ -20,6 +21,16 @@ class Store(Protocol):
     The protocol is cut along what etcd can do: compare-and-swap on the revision of one key,
     ranges at a revision, watches from a revision, compaction.
     """
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers write to it, too: then a write waits for others than the disk."""
+        ...
+
+    @property
+    def wrote(self) -> bool:
+        """Whether there was a write, in the store of one request."""
+        ...
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -99,8 +110,24 @@ class Store(Protocol):
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every batch of changes once it is durable; return how to stop.
 
-        It is called with the lock held, in the thread of the writer: hand over and return.
+        It is called with the lock held, in the thread of the writer: hand over and return. One of
+        a shared store may not write.
         """
+        ...
+
+    def follow(self, follower: Follower) -> None:
+        """Call `follower` with each change of a shared store in order, whoever wrote it.
+
+        Before the batch is announced, with the lock held; it may not write.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Have reads see all that any server has acknowledged by now. StorageUnavailable."""
+        ...
+
+    def view(self) -> "Store":
+        """Return the store of one request that thinks outside of the lock (`optimistic`)."""
         ...
 
     def compact(self, revision: int) -> None:

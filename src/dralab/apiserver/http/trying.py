@@ -1,0 +1,72 @@
+"""Answers of requests beside the loop: tried again where others changed what they had read.
+
+Also what a client gets where the store fails.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
+from dralab.apiserver.storage import Changed, StorageUnavailable, Store, Undecided
+
+JSON: Final = (("Content-Type", "application/json"),)
+TRIES: Final = 8  # of a write whose object others keep changing
+
+
+def tried(request: HttpRequest, store: Store, attempt: Callable[[Store], Answer]) -> Answer:
+    """Return what a request comes to over a view of the store; `attempt` is called for each try.
+
+    An answer that wrote to a shared store is right: the store has compared what was read. If
+    nothing was written, another server may have acknowledged what this one has not heard of yet:
+    the answer counts only if the state that it is about is as new as the request.
+    """
+    fresh = not store.shared
+    for _ in range(TRIES):
+        view, seen = store.view(), store.revision
+        try:
+            answer = attempt(view)
+        except Changed:
+            continue
+        if fresh or view.wrote or _failed(answer):
+            return answer
+        try:
+            store.refresh()
+        except StorageUnavailable as error:
+            return unavailable(error)
+        if store.revision == seen:
+            return answer
+        fresh = True
+    return refusal(
+        ApiError(
+            "ServerTimeout",
+            f"The {request.method} operation against {request.path} could not be completed at "
+            "this time, please try again.",
+            details={"retryAfterSeconds": 1},
+        )
+    )
+
+
+def _failed(answer: Answer) -> bool:
+    """Whether the store failed: then a write may have happened, and is not tried again."""
+    return isinstance(answer, HttpResponse) and answer.status >= 500
+
+
+def unavailable(error: StorageUnavailable) -> HttpResponse:
+    """Return what a writer gets where the store fails: without knowing, it may not try again."""
+    if isinstance(error, Undecided):
+        return refusal(ApiError("Timeout", f"whether it was written is unknown: {error}"))
+    details = {"retryAfterSeconds": 1}
+    text = f"the store takes no writes: {error}"
+    return refusal(ApiError("ServiceUnavailable", text, details=details))
+
+
+def refusal(error: ApiError) -> HttpResponse:
+    """Return an error as an answer."""
+    headers = list(JSON)
+    after = error.details.get("retryAfterSeconds")
+    if after:
+        headers.append(("Retry-After", str(after)))
+    return HttpResponse(status=error.code, headers=headers, body=orjson.dumps(error.status()))

@@ -1,0 +1,140 @@
+"""Where and how objects lie in etcd: as a kube-apiserver lays them out.
+
+An object is at `/registry/<plural>/<namespace>/<name>`, one of a custom kind at
+`/registry/<group>/<plural>/…`, as JSON without `metadata.resourceVersion`: that is the revision at
+which etcd says the key was written. What a kube-apiserver has written itself, as JSON or as
+protobuf, is read, too. Source: k8s.io/kubernetes `pkg/kubeapiserver` (the default storage factory),
+k8s.io/apiserver `storage/etcd3`.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.kinds import Kinds
+from dralab.apiserver.protobuf.decoding import MAGIC, ProtobufError, decode
+from dralab.apiserver.storage.errors import Unstorable
+from dralab.apiserver.storage.objects import Key, Stored
+from dralab.values.json_types import JsonDict
+
+# Collections that do not lie under their plural; the rest of the built-in ones do.
+PLACES: Final[Mapping[str, str]] = {
+    "apiextensions.k8s.io/customresourcedefinitions": (
+        "apiextensions.k8s.io/customresourcedefinitions"
+    ),
+    "apiregistration.k8s.io/apiservices": "apiregistration.k8s.io/apiservices",
+    "endpoints": "services/endpoints",
+    "networking.k8s.io/ingresses": "ingress",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+# Two parts long, though no group.
+DEEP: Final = frozenset({"services"})
+# What servers say to each other; no plural begins with a dot.
+OWN: Final = ".dralab"
+_HEAD: Final = re.compile(rb'\{(?:"kind":"([^"\\]*)","apiVersion":"([^"\\]*)",)?"metadata":\{')
+_REVISION: Final = b'"resourceVersion":'
+
+
+class Layout:
+    """The keys under a prefix, and what their values mean."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.start = f"{prefix}/".encode()
+        self.end = end_of(self.start)
+
+    @cached_property
+    def _types(self) -> Mapping[str, tuple[str, str]]:
+        """The kind and apiVersion in which each built-in collection is stored."""
+        found: dict[str, tuple[str, str]] = {}
+        for kind in Kinds.standard():
+            found.setdefault(kind.hub, (kind.kind, kind.api_version))
+        return found
+
+    @cached_property
+    def _places(self) -> Mapping[str, str]:
+        return {hub: PLACES.get(hub, hub.rpartition("/")[2]) for hub in self._types}
+
+    @cached_property
+    def _hubs(self) -> Mapping[str, str]:
+        return {place: hub for hub, place in self._places.items()}
+
+    def collection(self, resource: str, namespace: str = "") -> bytes:
+        """Return what the keys of a collection begin with, or those of one namespace."""
+        place = self._places.get(resource, resource)
+        inside = f"{namespace}/" if namespace else ""
+        return f"{self.prefix}/{place}/{inside}".encode()
+
+    def path(self, key: Key) -> bytes:
+        """Return where an object lies."""
+        return self.collection(key.resource, key.namespace) + key.name.encode()
+
+    def own(self, name: str) -> bytes:
+        """Return a key of the servers' own."""
+        return f"{self.prefix}/{OWN}/{name}".encode()
+
+    def key(self, path: bytes) -> Key | None:
+        """Return what lies at a path; None where it is not an object."""
+        try:
+            parts = path[len(self.start) :].decode().split("/")
+        except UnicodeDecodeError:
+            return None
+        depth = 2 if "." in parts[0] or parts[0] in DEEP else 1
+        place, rest = "/".join(parts[:depth]), parts[depth:]
+        if parts[0] == OWN or len(rest) not in {1, 2} or not all(parts):
+            return None
+        return Key(self._hubs.get(place, place), *(rest if len(rest) == 2 else ("", rest[0])))
+
+    def stored(self, key: Key, kv: Any) -> Stored | None:
+        """Return the object that a key has; None where it cannot be read."""
+        encoded = self._stamped(key, kv.value, kv.mod_revision)
+        if encoded is None:
+            return None
+        return Stored(key, None, kv.mod_revision, kv.create_revision, encoded)
+
+    def _stamped(self, key: Key, raw: bytes, revision: int) -> bytes | None:
+        """Return an object's JSON with its revision, kind and apiVersion first."""
+        wanted = self._types.get(key.resource)
+        head = _HEAD.match(raw)
+        if head is not None and _REVISION not in raw:
+            said = head.groups()
+            if wanted and said[0] is not None and said != (wanted[0].encode(), wanted[1].encode()):
+                return None  # a version that is not the one in which objects are stored here
+            at = head.end()
+            more = b"" if raw[at : at + 1] == b"}" else b","
+            return b'%b"resourceVersion":"%d"%b%b' % (raw[:at], revision, more, raw[at:])
+        try:
+            value = decode(raw) if raw.startswith(MAGIC) else orjson.loads(raw)
+        except (ProtobufError, orjson.JSONDecodeError, RecursionError):
+            return None
+        return _arranged(value, wanted, revision)
+
+
+def raw_of(key: Key, value: JsonDict) -> bytes:
+    """Return an object as it lies in etcd. Unstorable."""
+    metadata = {part: item for part, item in value["metadata"].items() if part != "resourceVersion"}
+    try:
+        return orjson.dumps({**value, "metadata": metadata})
+    except orjson.JSONEncodeError as error:
+        raise Unstorable(key, str(error).lower()) from error
+
+
+def end_of(prefix: bytes) -> bytes:
+    """Return the first key behind all that begin with a prefix."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def _arranged(value: Any, wanted: tuple[str, str] | None, revision: int) -> bytes | None:
+    if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
+        return None
+    said = value.get("kind"), value.get("apiVersion")
+    if wanted and said not in {(None, None), wanted}:
+        return None
+    value["metadata"]["resourceVersion"] = str(revision)
+    head = {part: value.pop(part) for part in ("kind", "apiVersion") if part in value}
+    return orjson.dumps({**head, **value})

@@ -1,0 +1,38 @@
+"""Events go some time after they were last written: by leases of etcd, as kube-apiserver's."""
+
+import threading
+from typing import Final
+
+from dralab.apiserver.storage.etcd.client import EtcdClient
+from dralab.apiserver.storage.objects import Key
+
+EVENTS: Final = "events"
+# So many events share a lease: one for each would cost etcd more than the events.
+# Source: k8s.io/apiserver `storage/etcd3/lease_manager.go`.
+SHARED: Final = 1000
+
+
+class EventLease:
+    """The lease of the events that are written now."""
+
+    def __init__(self, client: EtcdClient, seconds: int) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._lease = 0
+        self._left = 0
+
+    def of(self, key: Key) -> int:
+        """Return the lease that an object is written with; 0 where it stays. StorageUnavailable."""
+        if key.resource != EVENTS:
+            return 0
+        with self._lock:
+            if not self._left:
+                self._lease, self._left = self._client.lease(self._seconds), SHARED
+            self._left -= 1
+            return self._lease
+
+    def renew(self) -> None:
+        """Have the next event begin a lease: called every minute, by which events end early."""
+        with self._lock:
+            self._left = 0

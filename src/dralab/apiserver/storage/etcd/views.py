@@ -1,0 +1,129 @@
+"""The store of one request: it writes only if everything that it has read is still so.
+
+Nothing is locked meanwhile, here or in other servers: etcd compares what was read with what is
+there, in the transaction of the first write. Objects are compared by their revision (0: there was
+none), lists by that no key of theirs was written since.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Protocol
+
+from dralab.apiserver.storage.errors import KeyExists, KeyMissing, RevisionConflict
+from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
+from dralab.apiserver.storage.etcd.layout import Layout, end_of
+from dralab.apiserver.storage.objects import Key, Stored
+from dralab.apiserver.storage.optimistic import Changed, OptimisticStore
+from dralab.apiserver.storage.store import Store
+from dralab.values.json_types import JsonDict
+
+# etcd --max-txn-ops is 128. A request that reads more is compared by what it read first.
+MOST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What a request has read: objects with their revisions, lists with the store's."""
+
+    objects: Mapping[Key, int]
+    lists: Mapping[tuple[str, str], int]
+
+    def compares(self, layout: Layout, written: Key) -> list[pb.Compare]:
+        """Return what etcd has to find for the request to be right, but for the key it writes."""
+        found = []
+        for (resource, namespace), revision in self.lists.items():
+            start = layout.collection(resource, namespace)
+            found.append(
+                pb.Compare(
+                    result=pb.Compare.LESS,
+                    target=pb.Compare.MOD,
+                    key=start,
+                    range_end=end_of(start),
+                    mod_revision=revision + 1,
+                )
+            )
+        for key, revision in self.objects.items():
+            if key != written:
+                path = layout.path(key)
+                found.append(pb.Compare(target=pb.Compare.MOD, key=path, mod_revision=revision))
+        return list(islice(found, MOST))
+
+    def changed(self, key: Key) -> Changed:
+        """Return what makes the request be tried anew."""
+        return Changed(key)
+
+
+class GuardedStore(Store, Protocol):
+    """A store whose writes can be made to depend on what a request has read."""
+
+    def create(self, key: Key, value: JsonDict, guards: Guards | None = None) -> Stored:
+        """Store a new object. KeyExists, Damaged; Changed with guards."""
+        ...
+
+    def update(
+        self,
+        key: Key,
+        value: JsonDict,
+        *,
+        expect: int | None = None,
+        guards: Guards | None = None,
+    ) -> Stored:
+        """Replace an object. KeyMissing, RevisionConflict, Damaged; Changed with guards."""
+        ...
+
+    def delete(
+        self,
+        key: Key,
+        value: JsonDict | None = None,
+        *,
+        expect: int | None = None,
+        guards: Guards | None = None,
+    ) -> Stored:
+        """Remove an object. KeyMissing, RevisionConflict; Changed with guards."""
+        ...
+
+
+class EtcdView(OptimisticStore):
+    """The `Store` of one request."""
+
+    def __init__(self, store: GuardedStore) -> None:
+        super().__init__(store)
+        self.etcd = store
+
+    def create(self, key: Key, value: JsonDict) -> Stored:
+        """Store a new object. KeyExists, Damaged, Changed."""
+        with self._guarded() as guards:
+            return self.etcd.create(key, value, guards)
+
+    def update(self, key: Key, value: JsonDict, *, expect: int | None = None) -> Stored:
+        """Replace an object. KeyMissing, RevisionConflict, Damaged, Changed."""
+        seen = self._objects.get(key) if expect is None and not self.lock.writes else None
+        with self._guarded() as guards:
+            return self.etcd.update(key, value, expect=expect or seen, guards=guards)
+
+    def delete(
+        self, key: Key, value: JsonDict | None = None, *, expect: int | None = None
+    ) -> Stored:
+        """Remove an object and return its last state. KeyMissing, RevisionConflict, Changed."""
+        seen = self._objects.get(key) if expect is None and not self.lock.writes else None
+        with self._guarded() as guards:
+            return self.etcd.delete(key, value, expect=expect or seen, guards=guards)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[Guards]:
+        """Guard the first write with all that was read; later ones compare their own key."""
+        if self.lock.writes:
+            try:
+                yield Guards({}, {})
+            except (KeyMissing, RevisionConflict) as error:
+                raise Changed(error.key) from error
+            return
+        self._check()
+        try:
+            yield Guards(self._objects, self._lists)
+        except (KeyExists, KeyMissing, RevisionConflict):
+            self._check()  # it may be by what others have just written
+            raise
+        self.lock.writes = True
