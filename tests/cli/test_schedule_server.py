@@ -188,3 +188,19 @@ def test_a_profile_that_is_not_served_is_bad_input(tmp_path):
         result = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", "evolution")
     assert result.exit_code == 2
     assert "start it with --profile evolution" in result.stderr
+
+
+def test_pods_with_claims_of_today_are_left_to_todays_scheduler():
+    with Cluster(Options(profiles=("v1", "k8srm"))) as cluster:
+        pool, class_, pod = yaml.safe_load_all(K8SRM)
+        today = {"metadata": {"name": "today", "namespace": "default"}}
+        today |= {"apiVersion": "v1", "kind": "Pod"}
+        claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        today["spec"] = {"containers": [{"name": "c", "image": "i"}], "resourceClaims": claims}
+        apply(cluster.client, yaml.safe_dump_all([pool, class_, pod, today]), PLURALS)
+        everything = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
+        assert everything.exit_code == 0
+        assert "today" not in everything.stdout
+        named = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "today")
+        assert named.exit_code == 1
+        assert "spec.resourceClaims are not claims of k8srm" in named.stdout

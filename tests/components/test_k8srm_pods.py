@@ -7,7 +7,7 @@ from dralab.cli.schedule_server import Server
 from dralab.objects.conditions import condition_of
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
-from dralab.runtime.resources import DEVICE_CLAIMS, DEVICE_POOLS, PODS
+from dralab.runtime.resources import DEVICE_CLAIMS, DEVICE_CLASSES, DEVICE_POOLS, PODS
 
 OBJECTS = """\
 apiVersion: devmgmtproto.k8s.io/v1alpha1
@@ -98,3 +98,87 @@ def test_pods_go_with_the_last_pool_that_named_their_node(lab):
     lab.client.delete(DEVICE_POOLS, "toys")
     lab.wait(120)
     assert pod(lab) is None
+
+
+def status(lab, resource, name, namespace=""):
+    return lab.client.get(resource, name, namespace).get("status") or {}
+
+
+def ready(part):
+    [condition] = part["conditions"]
+    return condition["type"], condition["status"], condition["reason"]
+
+
+def test_pools_and_classes_say_what_is_free_and_who_serves(lab):
+    create(lab, "n1")
+    lab.create(
+        "apiVersion: devmgmtproto.k8s.io/v1alpha1\nkind: DeviceClass\n"
+        "metadata: {name: vlan}\nspec: {deviceType: vlan}\n"
+    )
+    assert status(lab, DEVICE_POOLS, "toys") == {"availableDevices": 1, "deviceStatuses": []}
+    assert status(lab, DEVICE_CLASSES, "toy")["drivers"] == ["toys"]
+    assert ready(status(lab, DEVICE_CLASSES, "toy")) == ("Ready", "True", "DriversFound")
+    assert ready(status(lab, DEVICE_CLASSES, "vlan")) == ("Ready", "False", "NoDriver")
+    scheduled(lab)
+    lab.wait(1)
+    [claim] = lab.client.list(DEVICE_CLAIMS).items
+    found = status(lab, DEVICE_POOLS, "toys")
+    assert found["availableDevices"] == 0
+    [device] = found["deviceStatuses"]
+    assert (device["name"], device["claimUIDs"]) == ("d0", [claim["metadata"]["uid"]])
+    assert ready(device) == ("Ready", "True", "Allocated")
+    before = lab.client.get(DEVICE_POOLS, "toys")["metadata"]["resourceVersion"]
+    lab.wait(600)
+    assert lab.client.get(DEVICE_POOLS, "toys")["metadata"]["resourceVersion"] == before
+
+
+def test_drivers_report_the_devices_of_a_claim_and_addresses_of_network_devices(lab):
+    lab.create(
+        "apiVersion: devmgmtproto.k8s.io/v1alpha1\nkind: DeviceDriver\n"
+        "metadata: {name: toys}\ndeviceTypes: [sriov-nic]\n"
+    )
+    create(lab, "n1")
+    assert scheduled(lab) == "n1"
+    lab.wait(1)
+    [claim] = lab.client.list(DEVICE_CLAIMS).items
+    [device] = claim["status"]["deviceStatuses"]
+    assert (device["devicePoolName"], device["deviceName"]) == ("toys", "d0")
+    assert ready(device) == ("Ready", "True", "Configured")
+    assert device["deviceIPs"] == [{"ip": device["deviceIP"]}] == [{"ip": "198.18.0.1"}]
+    assert device["deviceInfo"] == [{"driver": "toys", "attributes": {}}]
+
+
+def test_a_shared_claim_gives_its_devices_back_with_its_last_pod(lab):
+    lab.create(
+        OBJECTS.replace("NODE", "n1").replace("devices: [{name: toy, class: toy}]", "claimName: c"),
+        "apiVersion: devmgmtproto.k8s.io/v1alpha1\nkind: DeviceClaim\n"
+        "metadata: {name: c, namespace: default}\n"
+        "spec: {devices: [{name: toy, allOf: [{class: toy}]}]}\n",
+    )
+    assert scheduled(lab) == "n1"
+    lab.wait(5)
+    assert status(lab, DEVICE_CLAIMS, "c", "default")["podNames"] == ["p"]
+    lab.client.delete(PODS, "p", "default")
+    lab.wait(60)
+    assert status(lab, DEVICE_CLAIMS, "c", "default") == {}
+    assert status(lab, DEVICE_POOLS, "toys")["availableDevices"] == 1
+
+
+def test_two_claims_of_network_devices_have_different_addresses(lab):
+    lab.create(
+        "apiVersion: devmgmtproto.k8s.io/v1alpha1\nkind: DeviceDriver\n"
+        "metadata: {name: toys}\ndeviceTypes: [nic]\n",
+        OBJECTS.replace("NODE", "n1").replace("{name: d0}", "{name: d0}, {name: d1}"),
+        OBJECTS.partition("---\n")[2].partition("---\n")[2].replace("name: p,", "name: q,"),
+    )
+    # Both are allocated before the drivers hear of either.
+    server = Server(lab.client, GENERATIONS["k8srm"])
+    world = GENERATIONS["k8srm"].cluster(server.objects())
+    for each in world.pods():
+        placed = world.place(each)
+        world.apply(placed)
+        server.write(placed)
+    lab.wait(1)
+    claims = lab.client.list(DEVICE_CLAIMS).items
+    found = [claim["status"]["deviceStatuses"][0]["deviceIP"] for claim in claims]
+    assert sorted(found) == ["198.18.0.1", "198.18.0.2"]

@@ -27,11 +27,12 @@ def controllers(connection: Connection, without: str) -> None:
     from dralab.components.profiles import kinds_of
     from dralab.controllers import registry
     from dralab.controllers.classic_claims import ClassicClaims
+    from dralab.controllers.device_claims import DeviceClaims
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.client import serves
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
-    from dralab.runtime.resources import DEVICE_POOLS, SCHEDULING_CONTEXTS
+    from dralab.runtime.resources import DEVICE_POOLS, SCHEDULING_CONTEXTS, is_served
 
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     unknown = sorted(set(left_out) - set(registry.CONTROLLERS))
@@ -48,6 +49,8 @@ def controllers(connection: Connection, without: str) -> None:
     if classic or serves(client, DEVICE_POOLS):
         kinds = kinds_of(("v1", "classic") if classic else ("v1",))
     registry.assemble(manager, without=left_out, kinds=kinds, ca=client.access.ca or "")
+    if is_served(DEVICE_POOLS, kinds):
+        DeviceClaims(manager)
     if classic and registry.CLAIMS not in left_out:
         ClassicClaims(manager)
     try:

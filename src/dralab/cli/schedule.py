@@ -13,6 +13,7 @@ from dralab.cli._connection import Connection, optional_cluster
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli.allocate import others
 from dralab.cli.schedule_early import schedule_early
+from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import spec_of
 from dralab.objects.nodes import unavailable
 from dralab.prototypes.generations import GENERATIONS
@@ -92,6 +93,9 @@ def schedule(
         objects = [*server.objects(), *objects]
     world = generation.cluster(objects)
     wanted = _wanted(world, pods, namespace)
+    if api == "k8srm" and not pods:
+        # Beside today's pods: theirs is another scheduler.
+        wanted = [pod for pod in wanted if has_device_claims(pod) or not uses_claims(pod)]
     results: list[tuple[PlacementResult, str]] = []
     for pod in wanted:
         placement = world.place(pod)

@@ -8,12 +8,12 @@ import click
 from dralab.api.status import ApiError
 from dralab.cli.errors import Unusable
 from dralab.objects.claims import pod_claims
-from dralab.objects.metadata import annotations_of
+from dralab.objects.metadata import annotations_of, status_of
 from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import identity
 from dralab.prototypes.k8srm import kinds as k8srm
 from dralab.prototypes.placement import Generation, PlacedPod
-from dralab.runtime.client import Client, Resource
+from dralab.runtime.client import Client, Resource, amend
 from dralab.values.json_types import JsonDict
 
 TODAY: Final = (
@@ -81,7 +81,12 @@ class Server:
             made = self.client.create(resource, plain, item["metadata"]["namespace"])
             item["metadata"] = made["metadata"]
         stored = self.client.get(resource, item["metadata"]["name"], item["metadata"]["namespace"])
-        self.client.update(resource, {**stored, "status": item["status"]}, subresource="status")
+
+        def change(found: JsonDict) -> bool:
+            found["status"] = {**status_of(found), **item["status"]}
+            return True
+
+        amend(self.client, resource, stored, change, subresource="status")
 
     def _bind(self, placed: PlacedPod) -> None:
         metadata = placed.pod["metadata"]

@@ -15,6 +15,7 @@ from dralab.runtime.engine import Engine
 from dralab.runtime.leader_election import Leadership
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
+from dralab.runtime.resources import DEVICE_POOLS, is_served
 
 if TYPE_CHECKING:
     from dralab.api.kinds import Kinds
@@ -142,6 +143,10 @@ def assemble(
 
     if CONTROLLERS not in without:
         registry.assemble(manager, kinds=kinds, ca=ca)
+        if is_served(DEVICE_POOLS, kinds):
+            from dralab.controllers.device_claims import DeviceClaims
+
+            DeviceClaims(manager)
         if classic:
             from dralab.controllers.classic_claims import ClassicClaims
 

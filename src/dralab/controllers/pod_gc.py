@@ -13,7 +13,7 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import DEVICE_POOLS, NODES, PODS
+from dralab.runtime.resources import DEVICE_POOLS, NODES, PODS, is_served
 from dralab.values.json_types import JsonDict
 
 PERIOD: Final = 20 * SECOND
@@ -33,8 +33,7 @@ class PodGarbage:
         self.pods = manager.cache(PODS)
         self.nodes = manager.cache(NODES)
         self._device_pools: Iterable[JsonDict] = ()
-        path = (DEVICE_POOLS.group, DEVICE_POOLS.version, DEVICE_POOLS.plural)
-        if kinds is not None and kinds.get(*path) is not None:
+        if is_served(DEVICE_POOLS, kinds):
             device_pools = self._device_pools = manager.cache(DEVICE_POOLS)
             device_pools.subscribe(self._node)
         self._missing: dict[str, int] = {}

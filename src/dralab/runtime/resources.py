@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from dralab.api.kinds import Kinds
 from dralab.runtime.client import Resource
 
 BINDINGS: Final = "binding"
@@ -42,6 +43,12 @@ POOL_STATUS_REQUESTS: Final = Resource(
 )
 # k8srm, which every dralab serves and no other server.
 DEVICE_POOLS: Final = Resource("devmgmtproto.k8s.io", "v1alpha1", "devicepools", namespaced=False)
+DEVICE_CLASSES: Final = Resource(
+    "devmgmtproto.k8s.io", "v1alpha1", "deviceclasses", namespaced=False
+)
+DEVICE_DRIVERS: Final = Resource(
+    "devmgmtproto.k8s.io", "v1alpha1", "devicedrivers", namespaced=False
+)
 DEVICE_CLAIMS: Final = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclaims")
 # Classic DRA, where a cluster serves that profile.
 CLASSIC_CLASSES: Final = Resource(
@@ -61,3 +68,9 @@ FAKE_PARAMETERS: Final = Resource("fake.resource.3-shake.com", "v1alpha1", "fake
 FAKE_CLASS_PARAMETERS: Final = Resource(
     "fake.resource.3-shake.com", "v1alpha1", "deviceclassparameters", namespaced=False
 )
+
+
+def is_served(resource: Resource, kinds: Kinds | None) -> bool:
+    """Return whether a server with these kinds has a collection; None stands for unknown kinds."""
+    path = (resource.group, resource.version, resource.plural)
+    return kinds is not None and kinds.get(*path) is not None

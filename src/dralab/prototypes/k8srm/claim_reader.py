@@ -196,7 +196,7 @@ class Classes:
         """Return the selector of some leaf classes."""
         leaves = tuple(
             Leaf(
-                self._drivers(each),
+                self.drivers_of(each),
                 self.expressions.get(each.constraints) if each.constraints else None,
             )
             for each in classes
@@ -207,7 +207,8 @@ class Classes:
                 reads |= leaf.constraints.reads
         return ClassCondition(reads, leaves)
 
-    def _drivers(self, each: K8srmClass) -> frozenset[str] | None:
+    def drivers_of(self, each: K8srmClass) -> frozenset[str] | None:
+        """Return the drivers that serve a leaf class; None: any."""
         if each.driver:
             return frozenset({each.driver})
         if each.device_type:

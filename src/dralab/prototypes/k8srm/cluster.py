@@ -1,13 +1,14 @@
 """Classes, pools and claims of k8srm as one allocation problem, and its result as their status."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import orjson
 
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
+from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm import claim_reader, pool_reader, reading
 from dralab.prototypes.k8srm.claim_reader import AskedClaim, UnallocatableError
@@ -63,6 +64,8 @@ class K8srmCluster(SearchedCluster):
     def place(self, pod: JsonDict) -> PlacementResult:
         """Return where a pod can run: the first node by name, with the first devices."""
         self.expressions.failures.clear()
+        if uses_claims(pod) and not has_device_claims(pod):
+            return UnplacedPod(pod=pod, reason="spec.resourceClaims are not claims of k8srm")
         try:
             asked = self._asked(pod)
             configs = {claim.name: self._configs(claim) for claim in asked}
@@ -160,16 +163,21 @@ class K8srmCluster(SearchedCluster):
     def _in_use(self) -> InUse:
         numbers = {pool.name: number for number, pool in enumerate(self.pools)}
         held: dict[DeviceId, tuple[str, ...]] = {}
-        for item in self._of("DeviceClaim"):
+        for item in self.holding_claims():
             claim = reading.read_claim(item)
-            details = [d for i in claim.spec.instances for d in (*i.all_of, *i.one_of)]
-            if details and all(self.catalog.is_admin(detail) for detail in details):
-                continue  # Administrative access uses nothing up.
             for part in claim.status.get("allocations") or ():
                 if part["devicePoolName"] in numbers and part.get("deviceName"):
                     number = numbers[part["devicePoolName"]]
                     held[pool_reader.device_id(number, part["deviceName"])] = (str(claim),)
         return InUse(exclusive=frozenset(held), holders=held)
+
+    def holding_claims(self) -> Iterator[JsonDict]:
+        """Yield the claims that hold their devices: not those with administrative access alone."""
+        for item in self._of("DeviceClaim"):
+            spec = reading.read_claim(item).spec
+            details = [d for i in spec.instances for d in (*i.all_of, *i.one_of)]
+            if not details or not all(self.catalog.is_admin(detail) for detail in details):
+                yield item
 
     def _nodes_of(self, claim: K8srmClaim) -> set[str]:
         nodes = {pool.name: pool.node for pool in self.pools}

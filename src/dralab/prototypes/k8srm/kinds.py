@@ -232,7 +232,11 @@ KINDS: Final[tuple[Schema, ...]] = (
             "spec": CLASS_SPEC,
             "status": struct({"conditions": array(CONDITION), "drivers": array(text())}),
         },
-        columns=(("Driver", "string", ".spec.definition.driver"), AGE),
+        columns=(
+            ("Drivers", "string", ".status.drivers[*]"),
+            ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+            AGE,
+        ),
     ),
     kind(
         "DeviceClaim",
@@ -269,14 +273,25 @@ KINDS: Final[tuple[Schema, ...]] = (
             "spec": POOL_SPEC,
             "status": struct(
                 {
-                    "availableDevices": integer(),
-                    "deviceStatuses": array(anything()),
+                    "availableDevices": integer("Devices that no claim holds."),
+                    "deviceStatuses": array(
+                        struct(
+                            {
+                                "name": text(),
+                                "conditions": array(CONDITION),
+                                "claimUIDs": array(text(), "The claims that hold the device."),
+                            },
+                            ("name",),
+                        ),
+                        "The devices that claims hold.",
+                    ),
                 }
             ),
         },
         columns=(
             ("Driver", "string", ".spec.driver"),
             ("Node", "string", ".spec.nodeName"),
+            ("Available", "integer", ".status.availableDevices"),
             AGE,
         ),
     ),

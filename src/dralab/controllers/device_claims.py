@@ -1,0 +1,159 @@
+"""k8srm: claims whose pods are gone give their devices back, and every status says what is so.
+
+Stands for two: the prototype's controller of pools and classes, and the drivers, which report the
+devices of a claim as ready, network devices with an address. Choosing devices is left to
+`dralab schedule`.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from dralab.api.status import ApiError
+from dralab.objects.claims import has_device_claims
+from dralab.objects.metadata import Key, key_of, status_of
+from dralab.objects.pods import is_finished
+from dralab.runtime.client import Resource, amend
+from dralab.runtime.manager import Manager
+from dralab.runtime.resources import (
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_DRIVERS,
+    DEVICE_POOLS,
+    PODS,
+)
+from dralab.values.json_types import JsonDict, JsonObject
+
+if TYPE_CHECKING:
+    from dralab.prototypes.k8srm.cluster import K8srmCluster
+
+KINDS: Final = {
+    DEVICE_DRIVERS: "DeviceDriver",
+    DEVICE_CLASSES: "DeviceClass",
+    DEVICE_POOLS: "DevicePool",
+    DEVICE_CLAIMS: "DeviceClaim",
+}
+OF_ALLOCATION: Final = ("allocations", "classConfigs", "claimConfigs", "deviceStatuses", "podNames")
+EVERYTHING: Final = "everything"
+# From what a status says to what it is to say.
+Status = Callable[[JsonObject], JsonDict]
+
+
+class DeviceClaims:
+    """Looks at all of k8srm's objects whenever one of them changes: prototypes are small."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.client = manager.client
+        self.caches = {resource: manager.cache(resource) for resource in KINDS}
+        self.pods = manager.cache(PODS)
+        self.queue = manager.queue("deviceclaims", self.reconcile)
+        for cache in self.caches.values():
+            cache.subscribe(self._changed)
+        self.pods.subscribe(self._pod)
+
+    def _changed(self, _old: JsonDict | None, _new: JsonDict | None) -> None:
+        self.queue.add(EVERYTHING)
+
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
+        pod = new if new is not None else old
+        if pod is not None and has_device_claims(pod):
+            self.queue.add(EVERYTHING)
+
+    def reconcile(self, _: str) -> int | None:
+        """Give back what nobody uses, then bring every status up to date."""
+        if not any(len(cache) for cache in self.caches.values()):
+            return None
+        from dralab.prototypes.k8srm import statuses  # with the first objects: large
+
+        for claim in list(self.caches[DEVICE_CLAIMS]):
+            self._release(claim)
+        cluster, now = self._cluster(), self.manager.now()
+        for pool in cluster.pools:
+            self._write(DEVICE_POOLS, pool.name, partial(statuses.pool_status, cluster, pool, now))
+        for name in cluster.catalog.by_name:
+            self._write(DEVICE_CLASSES, name, partial(statuses.class_status, cluster, name, now))
+        taken = statuses.addresses(self.caches[DEVICE_CLAIMS])
+        for claim in list(self.caches[DEVICE_CLAIMS]):
+            if any(self._is_bound(pod) for pod in self._users(claim)):
+                status = partial(statuses.claim_status, cluster, taken, now)
+                taken |= statuses.addresses([self._amend(DEVICE_CLAIMS, claim, status)])
+        return None
+
+    def _cluster(self) -> "K8srmCluster":
+        from dralab.prototypes.k8srm.cluster import K8srmCluster
+        from dralab.prototypes.k8srm.normalize import normalize
+
+        api_version = f"{DEVICE_POOLS.group}/{DEVICE_POOLS.version}"
+        reports = [
+            normalize({**item, "apiVersion": api_version, "kind": kind})
+            for resource, kind in KINDS.items()
+            for item in self.caches[resource]
+        ]
+        return K8srmCluster(each.document for each in reports if each.state != "invalid")
+
+    # --- users of a claim
+
+    def _users(self, claim: JsonDict) -> Iterable[Key]:
+        namespace = key_of(claim).namespace
+        return [Key(namespace, name) for name in status_of(claim).get("podNames") or ()]
+
+    def _is_bound(self, pod: Key) -> bool:
+        found = self.pods.get(pod)
+        return found is not None and bool(found["spec"].get("nodeName"))
+
+    def _is_gone(self, pod: Key) -> bool:
+        """Return whether a pod is no more; the cache may not have heard of a new one yet."""
+        found = self.pods.get(pod)
+        if found is None:
+            try:
+                found = self.client.get(PODS, pod.name, pod.namespace)
+            except ApiError as error:
+                if error.reason != "NotFound":
+                    raise
+                return True
+        return is_finished(found)
+
+    def _release(self, claim: JsonDict) -> None:
+        users = list(self._users(claim))
+        if not users or not all(self._is_gone(pod) for pod in users):
+            return
+        kept = status_of(claim).get("podNames")
+
+        def change(item: JsonDict) -> bool:
+            if status_of(item).get("podNames") != kept:
+                return False  # somebody uses it again
+            item["status"] = {
+                key: value for key, value in item["status"].items() if key not in OF_ALLOCATION
+            }
+            return True
+
+        self._try(DEVICE_CLAIMS, claim, change)
+
+    # --- writing
+
+    def _write(self, resource: Resource, name: str, status: Status) -> None:
+        found = self.caches[resource].get(Key("", name))
+        if found is not None:
+            self._amend(resource, found, status)
+
+    def _amend(self, resource: Resource, obj: JsonDict, status: Status) -> JsonDict:
+        def change(item: JsonDict) -> bool:
+            wanted = {**status_of(item), **status(status_of(item))}
+            if wanted == status_of(item):
+                return False
+            item["status"] = wanted
+            return True
+
+        return self._try(resource, obj, change)
+
+    def _try(
+        self, resource: Resource, obj: JsonDict, change: Callable[[JsonDict], bool]
+    ) -> JsonDict:
+        """Change a status; what is gone meanwhile needs none."""
+        try:
+            return amend(self.client, resource, obj, change, subresource="status")
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return obj
