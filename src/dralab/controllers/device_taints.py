@@ -7,7 +7,7 @@ allocation result whose effect is exactly NoExecute count.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dralab.api.status import ApiError
+from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, consumers_of, results_of
 from dralab.objects.conditions import with_condition
@@ -152,32 +152,12 @@ class DeviceTaintEviction:
                 yield taint
 
     def _evict(self, pod: JsonDict) -> None:
-        key = key_of(pod)
         now = self.manager.now()
         self.recorder.event(pod, "Pod", "DeviceTaintManagerEviction", "Marking for deletion")
         rules = [rule for rule in self.rules if self._evicts(rule, pod)]
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByDeviceTaintManager",
-            "message": "Device Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": now,
-        }
-        try:
-            self.client.patch(
-                PODS,
-                key.name,
-                {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}},
-                key.namespace,
-                type="strategic",
-                subresource="status",
-            )
-            self.client.delete(
-                PODS, key.name, key.namespace, options={"preconditions": {"uid": uid_of(pod)}}
-            )
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        why = "Device Taint manager: deleting due to NoExecute taint"
+        condition = disruptions.target("DeletionByDeviceTaintManager", why, now)
+        if not disruptions.evict(self.client, pod, condition):
             rules = []
         for rule in rules:
             self._evicted[uid_of(rule)] = self._evicted.get(uid_of(rule), 0) + 1

@@ -7,10 +7,10 @@ lease never had a kubelet: its conditions are believed as they stand.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.api.status import ApiError
+from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, condition_status, with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import covers
@@ -143,7 +143,6 @@ class NodeLifecycle:
     def _mark_pod(self, pod: JsonDict) -> None:
         if is_finished(pod) or not is_ready(pod):
             return
-        key = key_of(pod)
         condition = {
             "type": "Ready",
             "status": "False",
@@ -151,18 +150,7 @@ class NodeLifecycle:
             "message": "",
             "lastTransitionTime": self.manager.now(),
         }
-        try:
-            self.client.patch(
-                PODS,
-                key.name,
-                {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}},
-                key.namespace,
-                type="strategic",
-                subresource="status",
-            )
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        disruptions.mark(self.client, pod, condition)
 
     def _taint(self, node: JsonDict) -> None:
         wanted = _wanted(node)
@@ -206,27 +194,9 @@ class NodeLifecycle:
         if left > 0:
             return left
         self.recorder.event(pod, "Pod", "TaintManagerEviction", f"Marking for deletion Pod {key}")
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": self.manager.now(),
-        }
-        try:
-            self.client.patch(
-                PODS,
-                key.name,
-                {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}},
-                key.namespace,
-                type="strategic",
-                subresource="status",
-            )
-            options = {"preconditions": {"uid": uid_of(pod)}}
-            self.client.delete(PODS, key.name, key.namespace, options=options)
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        why = "Taint manager: deleting due to NoExecute taint"
+        condition = disruptions.target("DeletionByTaintManager", why, self.manager.now())
+        disruptions.evict(self.client, pod, condition)
         return None
 
 

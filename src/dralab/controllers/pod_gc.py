@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from dralab.api.kinds import Kinds
-from dralab.api.status import ApiError
+from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import Key, is_deleting, key_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DEVICE_POOLS, NODES, PODS, is_served
@@ -92,36 +92,11 @@ class PodGarbage:
                 self._delete(pod)
 
     def _delete(self, pod: JsonDict, *, orphaned: bool = False) -> None:
-        key = key_of(pod)
-        try:
-            if orphaned and not is_finished(pod):
-                condition = {
-                    "type": "DisruptionTarget",
-                    "status": "True",
-                    "reason": "DeletionByPodGC",
-                    "message": "PodGC: node no longer exists",
-                    "lastTransitionTime": self.manager.now(),
-                }
-                self.client.patch(
-                    PODS,
-                    key.name,
-                    {
-                        "metadata": {"uid": uid_of(pod)},
-                        "status": {"phase": "Failed", "conditions": [condition]},
-                    },
-                    key.namespace,
-                    type="strategic",
-                    subresource="status",
-                )
-            self.client.delete(
-                PODS,
-                key.name,
-                key.namespace,
-                options={"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(pod)}},
-            )
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        condition = None
+        if orphaned and not is_finished(pod):
+            why = "PodGC: node no longer exists"
+            condition = disruptions.target("DeletionByPodGC", why, self.manager.now())
+        disruptions.evict(self.client, pod, condition, phase="Failed", grace=0)
 
 
 def _age(pod: JsonDict) -> tuple[str, Key]:

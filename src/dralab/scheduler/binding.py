@@ -20,7 +20,6 @@ from dralab.values.json_types import JsonDict
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 BINDING_TIMEOUT: Final = 600 * SECOND
-POLL: Final = 5 * SECOND
 
 
 def write_claims(client: Client, placement: PodPlacement, now: str) -> list[JsonDict]:

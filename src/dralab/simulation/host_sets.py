@@ -4,7 +4,7 @@ Bit i stands for machine i. Intersection, union and counting are one machine-wor
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 INTERVAL: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -14,14 +14,6 @@ LARGEST: Final = 1 << 22
 def all_machines(count: int) -> int:
     """Return the set of machines 0 to count - 1."""
     return (1 << count) - 1
-
-
-def from_members(members: Iterable[int]) -> int:
-    """Return the set of the given machines."""
-    mask = 0
-    for member in members:
-        mask |= 1 << member
-    return mask
 
 
 def members(mask: int) -> Iterator[int]:

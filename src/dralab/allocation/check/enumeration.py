@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.search.backtracking import Effort, solutions
-from dralab.allocation.search.node_devices import DeviceState, NodeDevices
+from dralab.allocation.search.node_devices import NodeDevices
 from dralab.allocation.search.setup import prepare
 
 Assignment = tuple[tuple[str, tuple[DeviceId, ...]], ...]
@@ -29,24 +29,3 @@ def assignments(problem: Problem, node: Node, *, budget: int) -> Iterator[Assign
             )
             for each in picked
         )
-
-
-def device_sets(
-    node_devices: NodeDevices, state: DeviceState, numbers: tuple[int, ...], effort: Effort
-) -> Iterator[tuple[int, ...]]:
-    """Yield every set of these devices that can be in use together, the empty one first.
-
-    Whole devices only: each is taken once, whatever it could share.
-    """
-
-    def extended(
-        start: int, state: DeviceState, chosen: tuple[int, ...]
-    ) -> Iterator[tuple[int, ...]]:
-        yield chosen
-        for position in range(start, len(numbers)):
-            effort.spend()
-            after = node_devices.take_device(state, numbers[position], None)
-            if after is not None:
-                yield from extended(position + 1, after, (*chosen, numbers[position]))
-
-    yield from extended(0, state, ())

@@ -1,9 +1,39 @@
 """What has become of a pod so far, in the same words for every engine."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dralab.kernel.events import Event
 from dralab.simulation.lifecycle.model import Pod, PodState
+from dralab.simulation.results.result import Task
+
+
+def pod_task(
+    pod: Pod,
+    *,
+    state: str,
+    bound: int | None,
+    started: int | None,
+    ended: int | None,
+    lanes: Sequence[int] = (),
+    reason: str = "",
+    evictions: int = 0,
+) -> Task:
+    """Return what results say of a pod; times are nanoseconds since the run began."""
+    return Task(
+        id=pod.name if pod.namespace == "default" else pod.key,
+        user=pod.user,
+        state=state,
+        submitted=pod.arrives,
+        bound=bound,
+        started=started,
+        ended=ended,
+        width=max(1, -(-pod.request.cpu // 1000)),
+        lanes=tuple(lanes),
+        gpu_milli=pod.request.demand,
+        reason=reason,
+        evictions=evictions,
+    )
 
 
 @dataclass(slots=True)
@@ -44,6 +74,23 @@ class TaskRecord:
         self.state, self.ended = "Failed" if failed else "Succeeded", now
         if failed:
             self.reason = "failed while running"
+
+    def task(self, lanes: Sequence[int], *, begin: int = 0, reason: str = "") -> Task:
+        """Return what results say of the pod; the run began at `begin` of the engine's clock."""
+        bound, started, ended = (
+            None if when is None else when - begin
+            for when in (self.bound, self.started, self.ended)
+        )
+        return pod_task(
+            self.pod,
+            state=self.state,
+            bound=bound,
+            started=started,
+            ended=ended,
+            lanes=lanes,
+            reason=self.reason or reason,
+            evictions=self.evictions,
+        )
 
     def wait_again(self, reason: str) -> None:
         """It has lost its node, and waits for another."""

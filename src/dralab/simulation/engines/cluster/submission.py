@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.components.simulated import SimulatedCluster
-from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import CLAIM_TEMPLATES, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.cluster.containers import annotation
@@ -18,7 +17,6 @@ from dralab.values.json_types import JsonDict
 
 SCHEDULER: Final = "default-scheduler"
 GATE: Final = "simulation.dralab.dev/quota"
-LONGEST_GRACE: Final = 30 * SECOND
 
 
 class TaskObjects:

@@ -114,27 +114,10 @@ class ClusterTasks:
         """Yield the tasks as results have them; lanes are those of their devices, or their node."""
         place = {lane: index for index, lane in enumerate(lanes)}
 
-        def since(when: int | None) -> int | None:
-            return None if when is None else when - begin
-
         for task in self.records:
-            pod = task.pod
             devices = [name for name in task.devices if name in place]
             used = devices or ([task.node] if task.node in place else [])
-            yield Task(
-                id=pod.name if pod.namespace == "default" else pod.key,
-                user=pod.user,
-                state=task.state,
-                submitted=pod.arrives,
-                bound=since(task.bound),
-                started=since(task.started),
-                ended=since(task.ended),
-                width=max(1, -(-pod.request.cpu // 1000)),
-                lanes=tuple(sorted(place[name] for name in used)),
-                gpu_milli=pod.request.demand,
-                reason=task.reason,
-                evictions=task.evictions,
-            )
+            yield task.task(sorted(place[name] for name in used), begin=begin)
 
 
 class GpuUsage:

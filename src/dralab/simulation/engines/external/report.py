@@ -73,21 +73,6 @@ def notes(report: PacingReport, served: ServedCluster) -> list[str]:
 
 
 def _task(item: ServedTask, served: ServedCluster, place: dict[str, int]) -> Task:
-    def since(when: int | None) -> int | None:
-        return None if when is None else when - served.begin
-
-    pod = item.pod
-    return Task(
-        id=pod.name if pod.namespace == "default" else pod.key,
-        user=pod.user,
-        state=item.state,
-        submitted=pod.arrives,
-        bound=since(item.bound),
-        started=since(item.started),
-        ended=since(item.ended),
-        width=max(1, -(-pod.request.cpu // 1000)),
-        lanes=(place[item.node],) if item.node in place else (),
-        gpu_milli=pod.request.demand,
-        reason=item.reason or (served.refusal(item) if item.state == "Pending" else ""),
-        evictions=item.evictions,
-    )
+    lanes = [place[item.node]] if item.node in place else []
+    refusal = served.refusal(item) if item.state == "Pending" else ""
+    return item.task(lanes, begin=served.begin, reason=refusal)

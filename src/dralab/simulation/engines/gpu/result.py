@@ -52,22 +52,8 @@ def capacity_of(nodes: Iterable[GpuNode]) -> tuple[dict[str, int], dict[str, int
 
 
 def _task(task: GpuTask, place: Mapping[str, int]) -> Task:
-    pod = task.pod
-    lanes: tuple[int, ...] = ()
+    lanes: list[int] = []
     if task.node:
         base = place[task.node]
-        lanes = tuple(sorted({base + 1 + gpu for gpu in task.gpus})) or (base,)
-    return Task(
-        id=pod.name if pod.namespace == "default" else pod.key,
-        user=pod.user,
-        state=task.state,
-        submitted=pod.arrives,
-        bound=task.bound,
-        started=task.started,
-        ended=task.ended,
-        width=max(1, -(-pod.request.cpu // 1000)),
-        lanes=lanes,
-        gpu_milli=pod.request.demand,
-        reason=task.reason,
-        evictions=task.evictions,
-    )
+        lanes = sorted({base + 1 + gpu for gpu in task.gpus}) or [base]
+    return task.task(lanes)

@@ -25,6 +25,7 @@ from dralab.simulation.engines.ticks.schedulers import GenericScheduler
 from dralab.simulation.engines.ticks.simulator import Metrics, TickSimulator
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.lifecycle.tasks import pod_task
 from dralab.simulation.results.result import Result, Task
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
@@ -131,17 +132,13 @@ class TickRun:
                 state = "Running"
             else:
                 state, ended = "Succeeded", at + phases.total(bound.pod.phases) * SECOND
-        return Task(
-            id=pod.name if pod.namespace == "default" else pod.key,
-            user=pod.user,
+        return pod_task(
+            pod,
             state=state,
-            submitted=pod.arrives,
             bound=at,
             started=at,
             ended=ended,
-            width=max(1, -(-pod.request.cpu // 1000)),
-            lanes=() if bound is None else (lanes.index(bound.node),),
-            gpu_milli=pod.request.demand,
+            lanes=[] if bound is None else [lanes.index(bound.node)],
             reason=reason,
             evictions=int(reason == "Deleted"),
         )

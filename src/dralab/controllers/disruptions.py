@@ -1,0 +1,69 @@
+"""How a controller ends a pod for the cluster's sake: a condition says why, then it is deleted.
+
+Source: KEP-3329; `tainteviction`, `devicetainteviction` and `podgc` of kube-controller-manager. A
+pod that is gone, or another one of that name, is left alone.
+"""
+
+from dralab.api.status import ApiError
+from dralab.objects.metadata import key_of, uid_of
+from dralab.runtime.client import Client
+from dralab.runtime.resources import PODS
+from dralab.values.json_types import JsonDict, JsonObject
+
+
+def target(reason: str, message: str, now: str) -> JsonDict:
+    """Return the condition DisruptionTarget."""
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
+
+def mark(client: Client, pod: JsonObject, condition: JsonObject) -> bool:
+    """Write a condition of a pod; False: the pod is gone.
+
+    ApiError: the server refuses for another reason.
+    """
+    try:
+        _write(client, pod, {"conditions": [condition]})
+    except ApiError as error:
+        if error.reason not in {"NotFound", "Conflict"}:
+            raise
+        return False
+    return True
+
+
+def evict(
+    client: Client,
+    pod: JsonObject,
+    condition: JsonObject | None,
+    *,
+    phase: str = "",
+    grace: int | None = None,
+) -> bool:
+    """Delete a pod, after the condition (and phase) that says why; False: the pod is gone.
+
+    ApiError as `mark`.
+    """
+    key = key_of(pod)
+    options: JsonDict = {"preconditions": {"uid": uid_of(pod)}}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    try:
+        if condition is not None:
+            _write(client, pod, {"conditions": [condition]} | ({"phase": phase} if phase else {}))
+        client.delete(PODS, key.name, key.namespace, options=options)
+    except ApiError as error:
+        if error.reason not in {"NotFound", "Conflict"}:
+            raise
+        return False
+    return True
+
+
+def _write(client: Client, pod: JsonObject, status: JsonDict) -> None:
+    key = key_of(pod)
+    patch: JsonDict = {"metadata": {"uid": uid_of(pod)}, "status": status}
+    client.patch(PODS, key.name, patch, key.namespace, type="strategic", subresource="status")
