@@ -1,8 +1,14 @@
+from contextlib import suppress
+from types import SimpleNamespace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import ask as asking
 from builders import claim, first_of, pod, request
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.quotas import QuotaLimits
 from dralab.objects import quota
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS, RESOURCE_QUOTAS
 from labs import Lab
@@ -110,3 +116,65 @@ def test_a_quota_that_is_gone_limits_nothing(lab):
 )
 def test_a_claim_counts_for_the_most_that_it_may_get(requests, devices):
     assert quota.usage("resourceclaims", "resource.k8s.io", named("c", *requests))[GPUS] == devices
+
+
+def account(lab, name="q"):
+    (limits,) = (
+        each for each in lab.api.resources.context.admission if isinstance(each, QuotaLimits)
+    )
+    return limits.accounts["default"][name]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "end", "delete", "relabel"]), st.integers(0, 4))))
+def test_what_was_counted_once_is_what_counting_all_would_give(steps):
+    lab = Lab()
+    hard = {"pods": "9", "requests.cpu": "9", "count/configmaps": "9"}
+    limit(lab, hard, scopes=["NotTerminating"])
+    lab.add(PODS, pod("first", requests={"cpu": "100m"}))
+    for what, number in steps:
+        name = f"p{number}"
+        with suppress(ApiError):
+            match what:
+                case "add":
+                    lab.add(PODS, pod(name, requests={"cpu": "250m"}))
+                case "end":
+                    lab.set_status(PODS, name, phase="Succeeded")
+                case "delete":
+                    lab.delete(PODS, name)
+                case _:
+                    lab.patch(PODS, name, {"spec": {"activeDeadlineSeconds": 5}})
+    pods = [("pods", "", obj) for obj in lab.all(PODS)]
+    kept = account(lab)
+    assert kept.sums == {
+        "count/configmaps": 0,
+        **quota.total(kept.spec, pods, ["pods", "requests.cpu"]),
+    }
+
+
+def test_what_is_written_while_pods_are_counted_counts_once(lab):
+    for name in ("a", "b", "c"):
+        lab.add(PODS, pod(name))
+    limit(lab, {"pods": "9"})
+    context = lab.api.resources.context
+    kind = context.kinds.find("", "v1", "pods")
+
+    def meanwhile(hub, namespace):
+        found = context.all_of(hub, namespace)
+        lab.delete(PODS, "a")
+        lab.set_status(PODS, "b", phase="Succeeded")
+        lab.client.create(PODS, pod("d"), "default")
+        return found
+
+    review = SimpleNamespace(
+        kind=kind, namespace="default", all_of=meanwhile, count_of=lambda *_: 0
+    )
+    assert account(lab).used(review) == {"pods": 2}
+
+
+def test_a_quota_that_changes_counts_anew_and_one_that_was_not_written_is_forgotten(lab):
+    limit(lab, {"pods": "1"})
+    lab.add(PODS, pod("a"))
+    lab.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"count/pods": "1"}}})
+    assert "count/pods=1" in refused(lab, PODS, pod("b"))
+    lab.delete(RESOURCE_QUOTAS, "q")
+    lab.add(PODS, pod("b"))

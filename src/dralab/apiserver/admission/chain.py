@@ -18,7 +18,8 @@ class Review:
     `value` is the object to be stored (None for DELETE); a mutating admission changes it in
     place. `old` is the object that is there (None for CREATE, and for the
     DELETE of one that cannot be read); it may not be changed. `find`
-    reads any object of the store, `all_of` those of a collection in a namespace.
+    reads any object of the store, `all_of` those of a collection in a namespace, `count_of` tells
+    how many they are.
     """
 
     operation: Operation
@@ -32,6 +33,7 @@ class Review:
     dry_run: bool
     find: Callable[[Key], Stored | None]
     all_of: Callable[[str, str], Sequence[Stored]]
+    count_of: Callable[[str, str], int]
     warnings: list[str] = field(default_factory=list)
 
 

@@ -1,17 +1,20 @@
 """Nothing is made beyond a namespace's ResourceQuotas, devices by class included (ResourceQuota).
 
 What is used is counted from the objects that are there, not from the quota's status, which its
-controller writes a moment later.
+controller writes a moment later. Each object is looked into once, and again when it is written.
 """
 
-from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from threading import Lock
 from typing import Final
 
+from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.storage import Key
 from dralab.objects import quota
 from dralab.objects.metadata import spec_of
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import Number, form_of, parse_any, render
 
 HUB: Final = "resourcequotas"
@@ -19,49 +22,88 @@ PODS, CLAIMS = "pods", "resource.k8s.io/resourceclaims"
 COMPUTE: Final = frozenset(
     f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")
 )
+Collection = tuple[str, str, str]  # hub, plural and group
 
 
 class QuotaLimits:
-    """Refuses what a quota does not allow; tell it of every stored quota by `stored`."""
+    """Refuses what a quota does not allow; tell it of every write by `written`."""
 
     name = "ResourceQuota"
 
     def __init__(self) -> None:
-        self.namespaces: Counter[str] = Counter()
+        self.accounts: dict[str, dict[str, _Account]] = {}  # by namespace and quota
 
-    def stored(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Take note of a quota that came or went."""
-        for obj, change in ((before, -1), (after, 1)):
-            if obj is not None:
-                self.namespaces[obj["metadata"]["namespace"]] += change
+    def reset(self, quotas: Iterable[JsonDict]) -> None:
+        """Forget everything but these quotas."""
+        self.accounts = {}
+        for each in quotas:
+            self._open(each)
+
+    def written(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
+        """Take note of a write of any object."""
+        if kind.hub == HUB:
+            self._open(after) if after is not None else self._close(before or {})
+        if not self.accounts:
+            return
+        metadata = (after or before or {})["metadata"]
+        namespace = metadata.get("namespace", "")
+        for account in self.accounts.get(namespace, {}).values():
+            account.count(Key(kind.hub, namespace, metadata["name"]), kind, after)
+
+    def unknown(self, kind: Kind, namespace: str) -> Iterator[Collection]:
+        """Yield the collections of a namespace that a create of a kind has to look into first."""
+        for account in self.accounts.get(namespace, {}).values():
+            yield from account.unknown(kind)
 
     def admit(self, review: Review) -> None:
         """Raise Forbidden where a quota would be exceeded."""
         if review.operation != "CREATE" or review.subresource or review.value is None:
             return
-        if not self.namespaces.get(review.namespace):
+        accounts = self.accounts.get(review.namespace)
+        if not accounts:
             return
         kind = review.kind
         asked = quota.usage(kind.plural, kind.group, review.value)
         for stored in review.all_of(HUB, review.namespace):
             spec = spec_of(stored.value)
             if quota.selects(spec, kind.plural, kind.group, review.value):
-                self._check(review, stored.value, spec.get("hard") or {}, asked)
+                self._check(review, stored.value, accounts.get(stored.key.name), asked)
+
+    def _open(self, limits: JsonDict) -> None:
+        metadata, spec = limits["metadata"], spec_of(limits)
+        accounts = self.accounts.setdefault(metadata["namespace"], {})
+        had = accounts.get(metadata["name"])
+        if had is None or had.spec != spec:
+            accounts[metadata["name"]] = _Account(spec)
+
+    def _close(self, limits: JsonDict) -> None:
+        metadata = limits["metadata"]
+        accounts = self.accounts.get(metadata["namespace"], {})
+        accounts.pop(metadata["name"], None)
+        if not accounts:
+            self.accounts.pop(metadata["namespace"], None)
 
     def _check(
-        self, review: Review, limits: JsonDict, hard: JsonDict, asked: dict[str, Number]
+        self,
+        review: Review,
+        limits: JsonDict,
+        account: "_Account | None",
+        asked: dict[str, Number],
     ) -> None:
-        name = limits["metadata"]["name"]
+        name, spec = limits["metadata"]["name"], spec_of(limits)
+        hard = spec.get("hard") or {}
         if review.kind.hub == PODS:
             self._must_say(review, name, hard)
         names = sorted(item for item in asked if item in hard and asked[item])
         if not names:
             return
-        used = quota.total(limits["spec"], self._objects(review, names), names)
+        if account is None or account.spec != spec:  # the quota was written a moment ago
+            account = _Account(spec)
+        used = account.used(review)
         over = [item for item in names if used[item] + asked[item] > parse_any(hard[item])]
         if over:
 
-            def told(amounts: dict[str, Number]) -> str:
+            def told(amounts: Mapping[str, Number]) -> str:
                 texts = (f"{item}={render(amounts[item], form_of(hard[item]))}" for item in over)
                 return ",".join(texts)
 
@@ -73,16 +115,6 @@ class QuotaLimits:
                 f"limited: {told(limited)}",
                 group=review.kind.group,
             )
-
-    def _objects(self, review: Review, names: list[str]) -> list[tuple[str, str, JsonDict]]:
-        hubs = {review.kind.hub: (review.kind.plural, review.kind.group)}
-        if any(quota.is_device(item) for item in names):
-            hubs |= {PODS: ("pods", ""), CLAIMS: ("resourceclaims", "resource.k8s.io")}
-        return [
-            (plural, group, stored.value)
-            for hub, (plural, group) in sorted(hubs.items())
-            for stored in review.all_of(hub, review.namespace)
-        ]
 
     def _must_say(self, review: Review, name: str, hard: JsonDict) -> None:
         """Every container says what it needs of the computing resources that a quota limits."""
@@ -104,3 +136,72 @@ def _name(review: Review) -> str:
     """Return the name of what is made, as far as it has one yet."""
     metadata = (review.value or {}).get("metadata") or {}
     return review.name or metadata.get("name") or metadata.get("generateName") or ""
+
+
+class _Account:
+    """What one quota has counted: the share of each object, and the sums.
+
+    A collection is looked into once, outside of the store's lock, while others write: what they
+    tell meanwhile is newer than what was found.
+    """
+
+    def __init__(self, spec: JsonObject) -> None:
+        self.spec = spec
+        self.sums: dict[str, Number] = dict.fromkeys(spec.get("hard") or (), 0)
+        self._shares: dict[Key, dict[str, Number]] = {}
+        self._known: set[str] = set()
+        self._told: dict[str, set[Key]] = {}  # of collections that are being looked into
+        self._lock = Lock()
+
+    def used(self, review: Review) -> Mapping[str, Number]:
+        """Return what is used of each name in the quota, as far as a kind's creates concern it."""
+        for hub, plural, group in self.unknown(review.kind):
+            with self._lock:
+                told = self._told.setdefault(hub, set())
+            found = review.all_of(hub, review.namespace)
+            shares = [(each.key, self._share(plural, group, each.value)) for each in found]
+            with self._lock:
+                if hub not in self._known:
+                    for key, share in shares:
+                        if key not in told:
+                            self._add(key, share)
+                    self._known.add(hub)
+                    self._told.pop(hub)
+        for hub, _, _ in self._concerned(review.kind):
+            review.count_of(hub, review.namespace)  # what is used depends on all of them
+        return self.sums
+
+    def unknown(self, kind: Kind) -> list[Collection]:
+        """Return the collections that a kind's creates concern and that are not known yet."""
+        return [each for each in self._concerned(kind) if each[0] not in self._known]
+
+    def _concerned(self, kind: Kind) -> Iterable[Collection]:
+        wanted = {kind.hub: (kind.hub, kind.plural, kind.group)}
+        if any(map(quota.is_device, self.sums)):
+            wanted[PODS] = (PODS, "pods", "")
+            wanted[CLAIMS] = (CLAIMS, "resourceclaims", "resource.k8s.io")
+        return wanted.values()
+
+    def count(self, key: Key, kind: Kind, obj: JsonDict | None) -> None:
+        """Take note of a write."""
+        share = {} if obj is None else self._share(kind.plural, kind.group, obj)
+        with self._lock:
+            if kind.hub in self._told:
+                self._told[kind.hub].add(key)
+            elif kind.hub not in self._known:
+                return
+            for name, amount in self._shares.pop(key, {}).items():
+                self.sums[name] -= amount
+            self._add(key, share)
+
+    def _share(self, plural: str, group: str, obj: JsonObject) -> dict[str, Number]:
+        if not quota.selects(self.spec, plural, group, obj):
+            return {}
+        used = quota.usage(plural, group, obj)
+        return {name: amount for name, amount in used.items() if amount and name in self.sums}
+
+    def _add(self, key: Key, share: dict[str, Number]) -> None:
+        if share:
+            self._shares[key] = share
+        for name, amount in share.items():
+            self.sums[name] += amount

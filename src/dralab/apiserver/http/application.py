@@ -399,6 +399,9 @@ class Application:
         kind = route.kind
         form = form_for(request, listing=False)
         _check_brief(request, len(request.body) * _times(form))
+        if request.brief:
+            found = self.resources.context.looked_into
+            _check_brief(request, TYPICAL * sum(each(kind, route.namespace) for each in found))
         options = write_options(query, "CreateOptions", user=user, agent=agent_of(request))
         value = self._body(request, route, options)
         if kind.verbs == ASKED:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dralab.api.kinds import Kinds
+from dralab.api.kinds import Kind, Kinds
 from dralab.api.resource.features import Features
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Admission
@@ -54,7 +54,7 @@ def new_resources(
     addresses = ServiceAddresses(randomness.stream("services"))
     rules.observe("services", addresses.stored)
     limits = QuotaLimits()
-    rules.observe(QUOTAS, limits.stored)
+    rules.observe_all(limits.written)
     plugins = built_in_admission() if admission is None else list(admission)
     context = Context(
         store=store,
@@ -69,10 +69,18 @@ def new_resources(
     def count_addresses() -> None:
         addresses.reset(service.value for service in store.list("services").items)
 
-    count_addresses()
-    context.reloads.append(count_addresses)
-    for quota in store.list(QUOTAS).items:
-        limits.stored(None, quota.value)
+    def count_quotas() -> None:
+        limits.reset(limit.value for limit in store.list(QUOTAS).items)
+
+    def weigh_quotas(kind: Kind, namespace: str) -> int:
+        return sum(
+            context.store.count(hub, namespace) for hub, _, _ in limits.unknown(kind, namespace)
+        )
+
+    for count in (count_addresses, count_quotas):
+        count()
+        context.reloads.append(count)
+    context.looked_into.append(weigh_quotas)
     resources = Resources(context)
     if bootstrap:
         make_first_objects(resources)

@@ -66,6 +66,8 @@ class Context:
         # Make anew what was derived from objects, after writes were taken back.
         self.reloads: list[Callable[[], None]] = []
         self.following = Following(self.store, self.rules) if self.store.shared else None
+        # How many objects have to be looked into before one of a kind is made in a namespace.
+        self.looked_into: list[Callable[[Kind, str], int]] = []
 
     def over(self, store: Store) -> "Context":
         """Return the same parts over another view of the store, for the verbs of one request."""

@@ -108,6 +108,7 @@ def _admit(
         dry_run=options.dry_run,
         find=context.find,
         all_of=context.all_of,
+        count_of=context.store.count,
     )
     for admission in context.admission:
         admission.admit(review)

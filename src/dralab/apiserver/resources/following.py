@@ -56,8 +56,7 @@ class Following:
 
     def _take(self, change: Change) -> None:
         hub = change.key.resource
-        for observer in self.rules.observers(hub, writing=False):
-            observer(_value(change.before), _value(change.after))
+        self.rules.tell(hub, _value(change.before), _value(change.after))
         if self.rules.observers(hub, writing=True):
             self._waiting.append(change)
             self._taken += 1

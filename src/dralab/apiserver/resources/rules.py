@@ -18,6 +18,7 @@ from dralab.values.json_types import JsonDict
 Conversion = Callable[[Kind, JsonDict], JsonDict]
 # (state before, state after) of a stored object; None where there is none.
 Observer = Callable[[JsonDict | None, JsonDict | None], None]
+ObserverOfAll = Callable[[str, JsonDict | None, JsonDict | None], None]  # with the collection
 PLAIN: Final = Strategy()
 
 
@@ -34,6 +35,7 @@ class Rules:
         self.hub_types: dict[str, tuple[str, str]] = {}
         self._observers: dict[str, list[Observer]] = {}
         self._writers: dict[str, list[Observer]] = {}
+        self._of_all: list[ObserverOfAll] = []
 
     @classmethod
     def standard(cls, features: Features | None = None) -> "Rules":
@@ -78,10 +80,20 @@ class Rules:
         """Return who observes a collection: those that may write, or the others."""
         return tuple((self._writers if writing else self._observers).get(hub, ()))
 
-    def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Tell the observers of a collection."""
-        for observer in self._observers.get(kind.hub, ()):
+    def observe_all(self, observer: ObserverOfAll) -> None:
+        """Call `observer` after each write, with the store's lock held; it may not write."""
+        self._of_all.append(observer)
+
+    def tell(self, hub: str, before: JsonDict | None, after: JsonDict | None) -> None:
+        """Tell the observers that only remember."""
+        for observe in self._of_all:
+            observe(hub, before, after)
+        for observer in self._observers.get(hub, ()):
             observer(before, after)
+
+    def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
+        """Tell the observers of a collection, and those of all."""
+        self.tell(kind.hub, before, after)
         for observer in self._writers.get(kind.hub, ()):
             observer(before, after)
 
