@@ -27,6 +27,7 @@ from dralab.kernel.times import (
     rfc3339_micro,
 )
 from dralab.values.quantity import QuantityError, canonical
+from dralab.values.remembering import remembered
 
 Decode = Callable[[Any, "DecodingNotes"], Any]
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
@@ -102,7 +103,7 @@ class _Slow(Exception):  # noqa: N818 - no error yet: a second look will tell
     """The fast way found something to complain about."""
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def decoder_of(api_version: str, kind: str) -> Decoder | None:
     """Return the decoder of a built-in kind; None where nothing is known of it."""
     schema = Schemas.standard().schema_of(api_version, kind)

@@ -4,12 +4,12 @@ Source: k8s.io/apimachinery `api/validation/objectmeta.go`.
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.values import names
+from dralab.values.remembering import remembered
 
 Metadata = Mapping[str, Any]
 MAX_ANNOTATIONS: Final = 256 * 1024
@@ -62,13 +62,13 @@ def label_problems(labels: Mapping[str, str], path: str) -> list[FieldError]:
     return errors
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def _is_label(key: str, value: str) -> bool:
     """Return whether a label is good: the same few come again and again."""
     return not names.qualified_problems(key) and not names.label_value_problems(value)
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def _is_annotation(key: str) -> bool:
     return not names.qualified_problems(key.lower())
 

@@ -8,7 +8,6 @@ left to the caller; a whole CustomResourceDefinition, to the API server.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from dralab.api.fields import (
@@ -20,6 +19,7 @@ from dralab.api.fields import (
     too_many,
 )
 from dralab.kernel.times import is_date
+from dralab.values.remembering import remembered
 
 Schema = Mapping[str, Any]
 
@@ -323,7 +323,7 @@ def pattern_problem(pattern: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _pattern(pattern: str) -> Any:
     """Return the pattern with RE2's meaning: schemas come from outside, and `re` backtracks."""
     import re2

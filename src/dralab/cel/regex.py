@@ -1,17 +1,18 @@
 """Regular expressions with the meaning of RE2: linear time, no look-around, no back-references."""
 
-from functools import lru_cache
 from typing import Any, Final
 
 import re2
 
 from dralab.cel.errors import CelError
+from dralab.values.remembering import remembered
 
 OPTIONS: Final = re2.Options()
 OPTIONS.log_errors = False
 # Attribute values repeat over a fleet; answering from a dictionary is ten times faster than
 # calling the library. The bound keeps a hostile stream of values from growing it.
 REMEMBERED: Final = 4096
+LONGEST: Final = 256  # characters of a text that is remembered
 
 
 class Pattern:
@@ -30,7 +31,8 @@ class Pattern:
             answer = self.compiled.search(_encodable(text)) is not None
             if len(self._answers) >= REMEMBERED:
                 self._answers = {}
-            self._answers[text] = answer
+            if len(text) <= LONGEST:
+                self._answers[text] = answer
         return answer
 
     def found(self, text: str) -> list[str]:
@@ -38,7 +40,7 @@ class Pattern:
         return [match.group(0) for match in self.compiled.finditer(_encodable(text))]
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def compiled(pattern: str) -> Pattern:
     """Return a compiled pattern; raise CelError where it is none."""
     try:

@@ -6,8 +6,9 @@ Grammar and meaning: k8s.io/apimachinery `labels` and k8s.io/component-helpers `
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
+
+from dralab.values.remembering import remembered
 
 TOKEN: Final = re.compile(r"\s*(?:(?P<op>==|!=|[=!,()<>])|(?P<word>[^\s=!,()<>]+))\s*")
 MAX_LENGTH: Final = 1 << 16
@@ -66,10 +67,51 @@ class Selector:
         return all(requirement.accepts(labels) for requirement in self.requirements)
 
 
+class LargeSelector(Selector):
+    """A selector with many conditions or values, found by key instead of tried one by one.
+
+    An object costs about as much as it has labels, whatever the selector; it takes longer to make.
+    """
+
+    __slots__ = ("_refused", "_required")
+    _required: Sequence[tuple[Requirement, frozenset[str] | None]]
+    _refused: Mapping[str, Sequence[frozenset[str] | None]]
+
+    def __init__(self, requirements: tuple[Requirement, ...]) -> None:
+        super().__init__(requirements)
+        required: list[tuple[Requirement, frozenset[str] | None]] = []
+        refused: dict[str, list[frozenset[str] | None]] = {}  # None: any value
+        for each in requirements:
+            values = frozenset(each.values)
+            if each.operator in {"NotIn", "DoesNotExist"}:
+                refused.setdefault(each.key, []).append(
+                    values if each.operator == "NotIn" else None
+                )
+            else:
+                required.append((each, values if each.operator == "In" else None))
+        object.__setattr__(self, "_required", required)
+        object.__setattr__(self, "_refused", refused)
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet every condition."""
+        for each, values in self._required:
+            value = labels.get(each.key)
+            if value is None or (
+                value not in values if values is not None else not each.accepts(labels)
+            ):
+                return False
+        for key, value in labels.items():
+            for values in self._refused.get(key, ()):
+                if values is None or value in values:
+                    return False
+        return True
+
+
 EVERYTHING: Final = Selector()
+FEW: Final = 8
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, longest=2048)
 def parse(text: str) -> Selector:
     """Return the selector of a query such as `app=web,tier in (a,b),!old`.
 
@@ -81,7 +123,9 @@ def parse(text: str) -> Selector:
     tokens = _tokens(text)
     if not tokens:
         return EVERYTHING
-    return Selector(tuple(_Parser(tokens).requirements()))
+    found = tuple(_Parser(tokens).requirements())
+    many = len(found) > FEW or any(len(each.values) > FEW for each in found)
+    return LargeSelector(found) if many else Selector(found)
 
 
 def from_mapping(selector: Mapping[str, Any] | None) -> Selector:

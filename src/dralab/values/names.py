@@ -5,8 +5,9 @@ answers; an empty list means that the name is good.
 """
 
 import re
-from functools import lru_cache
 from typing import Final
+
+from dralab.values.remembering import remembered
 
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 SUBDOMAIN: Final = re.compile(
@@ -75,13 +76,13 @@ def qualified_problems(name: str) -> list[str]:
     return problems
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def is_label(name: str) -> bool:
     """Return whether a text is a DNS label; the same few come again and again."""
     return not label_problems(name)
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def is_qualified(name: str) -> bool:
     """Return whether a text is a qualified name; the same few come again and again."""
     return not qualified_problems(name)

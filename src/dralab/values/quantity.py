@@ -10,6 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal
 
+from dralab.values.remembering import remembered
+
 Number = int | Fraction
 Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
@@ -68,7 +70,7 @@ def is_quantity(text: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def is_decimal_integer(text: str) -> bool:
     """Return whether a text is an integer as people write it: `-7`, not `+7`, `07` or `7.0`.
 

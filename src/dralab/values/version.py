@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 from typing import Final
+
+from dralab.values.remembering import remembered
 
 PATTERN: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
@@ -58,7 +60,7 @@ class Version:
         return text + (f"+{self.build}" if self.build else "")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _parse(text: str) -> Version:
     found = PATTERN.fullmatch(text)
     if found is None:

@@ -91,6 +91,7 @@ WARNINGS: Final = 20  # damaged objects that a list names one by one
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 DELETES: Final = WRITES | {"DELETE"}
 MANY: Final = 500  # objects that may be looked at one by one without a thought
+TERMS: Final = 8  # terms of a selector that take as long as reading a byte
 TYPICAL: Final = 1024  # bytes of one object
 DELETED: Final = 512  # bytes of JSON whose reading takes as long as a deletion
 COPIED: Final = 200  # times as fast as reading
@@ -334,7 +335,9 @@ class Application:
         count = store.count(kind.hub, within)
         if count > MANY:
             raise TakesLong(count * TYPICAL)
-        _check_brief(request, sum(len(each.encoded) for each in store.list(kind.hub, within).items))
+        terms = count * (options.label_selector + options.field_selector).count(",") // TERMS
+        found = sum(len(each.encoded) for each in store.list(kind.hub, within).items)
+        _check_brief(request, terms + found)
 
     def _check_page(
         self, request: HttpRequest, route: Route, form: AnswerForm, page: ListPage

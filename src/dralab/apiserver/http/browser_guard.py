@@ -7,12 +7,12 @@ where it comes from: Host, Origin, Sec-Fetch-Site and Content-Type, which pages 
 
 import ipaddress
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import HttpRequest
+from dralab.values.remembering import remembered
 
 # Of https://www.w3.org/TR/fetch-metadata: a page of another port of this machine is same-site.
 FOREIGN: Final = frozenset({"cross-site", "same-site"})
@@ -77,7 +77,7 @@ def has_body(request: HttpRequest) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "").strip("0") != ""
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def name_of(host: str) -> str:
     """Return the name or address in a Host header, without its port; empty if it is malformed.
 
@@ -94,7 +94,7 @@ def name_of(host: str) -> str:
     return _plain(name) if not port or port.isdigit() else ""
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def is_loopback(host: str) -> bool:
     """Return whether a name or an address can lead to this machine alone.
 

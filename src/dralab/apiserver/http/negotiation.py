@@ -5,10 +5,10 @@ asks for a form we do not have must not get another one under its name.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, Literal
 
 from dralab.api.status import ApiError
+from dralab.values.remembering import remembered
 
 Encoding = Literal["json", "yaml"]
 As = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
@@ -51,7 +51,7 @@ class Clause:
     quality: float
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def clauses(accept: str) -> tuple[Clause, ...]:
     """Return the media types of an Accept header, the most wanted first."""
     found = []
@@ -74,7 +74,7 @@ def clauses(accept: str) -> tuple[Clause, ...]:
     return tuple(sorted(found, key=lambda clause: -clause.quality))
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def form_of(accept: str, *, listing: bool) -> AnswerForm | None:
     """Return the form for an object, list or watch; None where no clause can be met."""
     if not accept:
@@ -118,7 +118,7 @@ def _form(clause: Clause, *, listing: bool) -> AnswerForm | None:
             return None
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def discovery_form(accept: str) -> Literal["aggregated", "json", "yaml", ""]:
     """Return the form of discovery; nothing where no clause can be met."""
     if not accept:

@@ -1,13 +1,13 @@
 """Paths and queries of the API: which kind, which object, which subresource, which verb."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources.options import Query
+from dralab.values.remembering import remembered
 
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 NO_QUERY: Final[Query] = {}
@@ -95,7 +95,7 @@ def route(parts: list[str], kinds: Kinds) -> Route:
     return Route(kind, namespace, name, subresource, "/".join(rest[3:]), watch)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096, longest=2048)
 def query_of(text: str) -> Query:
     """Return the parameters of a query; values are kept as lists."""
     return parse_qs(text, keep_blank_values=True) if text else NO_QUERY

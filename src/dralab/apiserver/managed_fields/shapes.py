@@ -12,7 +12,8 @@ from typing import Any, Final
 from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.managed_fields.paths import FieldSet
 
-LIMIT: Final = 4096
+LIMIT: Final = 400_000  # parts of all shapes together; one takes some 200 bytes with its fields
+LONG: Final = 32  # characters of a name that count as one part
 LARGEST: Final = 2000  # parts of a shape: larger ones are not likely to come again
 Shape = tuple[Any, ...]
 
@@ -22,6 +23,7 @@ class FieldSetCache:
 
     def __init__(self) -> None:
         self._found: dict[tuple[Form, Shape], FieldSet] = {}
+        self._size = 0
 
     def get(self, form: Form, shape: Shape) -> FieldSet | None:
         """Return the set of an object of that shape; it may not be changed."""
@@ -29,9 +31,14 @@ class FieldSetCache:
 
     def keep(self, form: Form, shape: Shape, fields: FieldSet) -> None:
         """Remember a set."""
-        if len(self._found) >= LIMIT:
+        size = len(shape) + sum(len(part) // LONG for part in shape if type(part) is str)
+        if size > LARGEST:
+            return
+        if self._size + size > LIMIT:
             self._found.clear()
+            self._size = 0
         self._found[form, shape] = fields
+        self._size += size
 
 
 def shape_of(value: Mapping[str, Any], form: Form) -> Shape | None:

@@ -10,6 +10,7 @@ from dralab.api import fields
 from dralab.api.fields import OMITTED, FieldError
 from dralab.cel import types
 from dralab.cel.values import Map
+from dralab.values.remembering import remembered
 
 OLD: Final = re.compile(r"\boldSelf\b")
 # Cost units for one rule and for all rules of one write (k8s.io/apiserver `pkg/apis/cel`).
@@ -133,7 +134,7 @@ def _failure(where: str, rule: Mapping[str, Any], message: str, value: Any) -> F
             return fields.invalid_value(where, value, message)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, longest=2048)
 def _program(expression: str) -> cel.Program:
     return cel.compile_expression(expression, _environment())
 

@@ -7,7 +7,6 @@ Sources: k8s.io/apimachinery `fields`, and the registry strategies for the field
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from dralab.api.kinds import Kind
@@ -16,10 +15,12 @@ from dralab.apiserver.storage import Stored
 from dralab.objects.metadata import status_of
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
+from dralab.values.remembering import remembered
 
 Getter = Callable[[JsonObject], str]
 # Values that JSON writes as they are, and that no field has by default (as "0" and "false").
 LITERAL: Final = re.compile(r"(?!(?:true|false)$)[A-Za-z][A-Za-z0-9._/-]*")
+PARTS: Final = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
 TERM: Final = re.compile(r"(?P<field>[^=!]+?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
 
 
@@ -49,7 +50,7 @@ class Selection:
 EVERYTHING: Final = Selection(accepts=None)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, longest=2048)
 def parse_fields(text: str) -> tuple[Term, ...]:
     r"""Return the terms of a field selector; `\,`, `\=` and `\\` stand for themselves.
 
@@ -67,23 +68,11 @@ def parse_fields(text: str) -> tuple[Term, ...]:
 
 
 def _split(text: str) -> list[str]:
-    parts, current, escaped = [], "", False
-    for character in text:
-        if escaped:
-            current += "\\" + character
-            escaped = False
-        elif character == "\\":
-            escaped = True
-        elif character == ",":
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    parts.append(current + ("\\" if escaped else ""))
-    return [part for part in parts if part]
+    """Return what stands between commas, but for escaped ones."""
+    return [part for part in PARTS.findall(text) if part]
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096, longest=2048)
 def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection:
     """Return what both selectors of a request mean for objects of a kind, as they are stored.
 

@@ -7,13 +7,13 @@ Understands the paths that CRDs use: fields, `[0]`, `[*]`, `['name']`, and filte
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from dralab.apiserver.tables.ages import age, human
 from dralab.apiserver.tables.printers import Column, Printer, name_of
 from dralab.kernel.clock import from_rfc3339
 from dralab.values.json_types import JsonObject
+from dralab.values.remembering import remembered
 
 Step = Callable[[Any], Iterable[Any]]
 TOKEN: Final = re.compile(
@@ -52,7 +52,7 @@ def custom_printer(columns: Sequence[Mapping[str, Any]] | None) -> Printer:
     return Printer((NAME, *shown), cells)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def steps_of(path: str) -> tuple[Step, ...]:
     """Return the steps of a JSON path; none where it cannot be read."""
     steps: list[Step] = []

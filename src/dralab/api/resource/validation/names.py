@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final
 
 from dralab.api.fields import FieldError, invalid_value, required, too_long
@@ -13,6 +12,7 @@ from dralab.values.names import (
     qualified_problems,
     subdomain_problems,
 )
+from dralab.values.remembering import remembered
 
 MAX_DRIVER: Final = 63
 MAX_POOL: Final = 253
@@ -27,8 +27,8 @@ ANY_UUID: Final = re.compile(
 
 # The same few names come again with every object: whether one is good is worth remembering,
 # the sentences about a bad one are not.
-_good_label: Final = lru_cache(1 << 16)(lambda name: not label_problems(name))
-_good_qualified: Final = lru_cache(1 << 14)(lambda name: not _qualified_name("", name))
+_good_label: Final = remembered(1 << 16)(lambda name: not label_problems(name))
+_good_qualified: Final = remembered(1 << 14)(lambda name: not _qualified_name("", name))
 
 
 def label_errors(path: str, name: str) -> list[FieldError]:
