@@ -5,6 +5,7 @@ loop needs. The loop's thread waits then and uses no time itself, so the holder'
 """
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -74,7 +75,11 @@ def watched(*stores: MemoryStore) -> Iterator[Watchdog]:
         run(handle)
         watchdog.saw(time.thread_time() - began, repr(handle))
 
-    # Timers run as other handles do; only loops in Python call this.
-    with patch.object(asyncio.Handle, "_run", measured):
-        yield watchdog
+    gc.freeze()  # the garbage collector has nothing to do with what other tests have left
+    try:
+        # Timers run as other handles do; only loops in Python call this.
+        with patch.object(asyncio.Handle, "_run", measured):
+            yield watchdog
+    finally:
+        gc.unfreeze()
     watchdog.check()
