@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Final
 
-from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Key
@@ -22,7 +21,6 @@ PODS, CLAIMS = "pods", "resource.k8s.io/resourceclaims"
 COMPUTE: Final = frozenset(
     f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")
 )
-Collection = tuple[str, str, str]  # hub, plural and group
 
 
 class QuotaLimits:
@@ -39,21 +37,21 @@ class QuotaLimits:
         for each in quotas:
             self._open(each)
 
-    def written(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
+    def written(self, hub: str, before: JsonDict | None, after: JsonDict | None) -> None:
         """Take note of a write of any object."""
-        if kind.hub == HUB:
+        if hub == HUB:
             self._open(after) if after is not None else self._close(before or {})
         if not self.accounts:
             return
         metadata = (after or before or {})["metadata"]
         namespace = metadata.get("namespace", "")
         for account in self.accounts.get(namespace, {}).values():
-            account.count(Key(kind.hub, namespace, metadata["name"]), kind, after)
+            account.count(Key(hub, namespace, metadata["name"]), after)
 
-    def unknown(self, kind: Kind, namespace: str) -> Iterator[Collection]:
-        """Yield the collections of a namespace that a create of a kind has to look into first."""
+    def unknown(self, hub: str, namespace: str) -> Iterator[str]:
+        """Yield the collections of a namespace that a create in one has to look into first."""
         for account in self.accounts.get(namespace, {}).values():
-            yield from account.unknown(kind)
+            yield from account.unknown(hub)
 
     def admit(self, review: Review) -> None:
         """Raise Forbidden where a quota would be exceeded."""
@@ -155,11 +153,11 @@ class _Account:
 
     def used(self, review: Review) -> Mapping[str, Number]:
         """Return what is used of each name in the quota, as far as a kind's creates concern it."""
-        for hub, plural, group in self.unknown(review.kind):
+        for hub in self.unknown(review.kind.hub):
             with self._lock:
                 told = self._told.setdefault(hub, set())
             found = review.all_of(hub, review.namespace)
-            shares = [(each.key, self._share(plural, group, each.value)) for each in found]
+            shares = [(each.key, self._share(hub, each.value)) for each in found]
             with self._lock:
                 if hub not in self._known:
                     for key, share in shares:
@@ -167,34 +165,33 @@ class _Account:
                             self._add(key, share)
                     self._known.add(hub)
                     self._told.pop(hub)
-        for hub, _, _ in self._concerned(review.kind):
+        for hub in self._concerned(review.kind.hub):
             review.count_of(hub, review.namespace)  # what is used depends on all of them
         return self.sums
 
-    def unknown(self, kind: Kind) -> list[Collection]:
-        """Return the collections that a kind's creates concern and that are not known yet."""
-        return [each for each in self._concerned(kind) if each[0] not in self._known]
+    def unknown(self, hub: str) -> list[str]:
+        """Return the collections that creates in one concern and that are not known yet."""
+        return [each for each in self._concerned(hub) if each not in self._known]
 
-    def _concerned(self, kind: Kind) -> Iterable[Collection]:
-        wanted = {kind.hub: (kind.hub, kind.plural, kind.group)}
-        if any(map(quota.is_device, self.sums)):
-            wanted[PODS] = (PODS, "pods", "")
-            wanted[CLAIMS] = (CLAIMS, "resourceclaims", "resource.k8s.io")
-        return wanted.values()
+    def _concerned(self, hub: str) -> Iterable[str]:
+        devices = (PODS, CLAIMS) if any(map(quota.is_device, self.sums)) else ()
+        return dict.fromkeys((hub, *devices))
 
-    def count(self, key: Key, kind: Kind, obj: JsonDict | None) -> None:
+    def count(self, key: Key, obj: JsonDict | None) -> None:
         """Take note of a write."""
-        share = {} if obj is None else self._share(kind.plural, kind.group, obj)
+        hub = key.resource
+        share = {} if obj is None else self._share(hub, obj)
         with self._lock:
-            if kind.hub in self._told:
-                self._told[kind.hub].add(key)
-            elif kind.hub not in self._known:
+            if hub in self._told:
+                self._told[hub].add(key)
+            elif hub not in self._known:
                 return
             for name, amount in self._shares.pop(key, {}).items():
                 self.sums[name] -= amount
             self._add(key, share)
 
-    def _share(self, plural: str, group: str, obj: JsonObject) -> dict[str, Number]:
+    def _share(self, hub: str, obj: JsonObject) -> dict[str, Number]:
+        group, _, plural = hub.rpartition("/")
         if not quota.selects(self.spec, plural, group, obj):
             return {}
         used = quota.usage(plural, group, obj)

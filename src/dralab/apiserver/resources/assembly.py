@@ -74,7 +74,7 @@ def new_resources(
 
     def weigh_quotas(kind: Kind, namespace: str) -> int:
         return sum(
-            context.store.count(hub, namespace) for hub, _, _ in limits.unknown(kind, namespace)
+            context.store.count(hub, namespace) for hub in limits.unknown(kind.hub, namespace)
         )
 
     for count in (count_addresses, count_quotas):

@@ -36,7 +36,7 @@ class Following:
 
     def settle(self, hub: str) -> None:
         """Wait until those that may write have seen what was written, and what they wrote."""
-        if not self.rules.observers(hub, writing=True) or self._is_own_thread():
+        if not self.rules.writers(hub) or self._is_own_thread():
             return
         with self._moved:
             for _ in range(2):
@@ -57,7 +57,7 @@ class Following:
     def _take(self, change: Change) -> None:
         hub = change.key.resource
         self.rules.tell(hub, _value(change.before), _value(change.after))
-        if self.rules.observers(hub, writing=True):
+        if self.rules.writers(hub):
             self._waiting.append(change)
             self._taken += 1
             if self._thread is None:
@@ -74,7 +74,7 @@ class Following:
                 if self._over:
                     return
                 change = self._waiting.popleft()
-            for observer in self.rules.observers(change.key.resource, writing=True):
+            for observer in self.rules.writers(change.key.resource):
                 for _ in range(TRIES):
                     try:
                         with self.store.lock:

@@ -76,9 +76,9 @@ class Rules:
         observers = self._writers if writes else self._observers
         observers.setdefault(hub, []).append(observer)
 
-    def observers(self, hub: str, *, writing: bool) -> Sequence[Observer]:
-        """Return who observes a collection: those that may write, or the others."""
-        return tuple((self._writers if writing else self._observers).get(hub, ()))
+    def writers(self, hub: str) -> Sequence[Observer]:
+        """Return those observers of a collection that may write."""
+        return tuple(self._writers.get(hub, ()))
 
     def observe_all(self, observer: ObserverOfAll) -> None:
         """Call `observer` after each write, with the store's lock held; it may not write."""
