@@ -37,6 +37,7 @@ from dralab.runtime.local import LocalClient
 
 if TYPE_CHECKING:
     from dralab.apiserver.authentication.jwt import PrivateKey
+    from dralab.apiserver.http.auditing import AuditSettings
     from dralab.apiserver.http.serving import HttpServer
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.apiserver.storage.files import Durability
@@ -76,6 +77,7 @@ class Options:
     nanoseconds after their last write.
     `authentication` says who is known beside the administrator, `authorization` how is decided
     what they may do: modes of `authorization.modes`, all of them allowed everything without one.
+    `audit` opens the audit log.
     With `store` the objects are in that etcd, which other servers may share; `data` then has only
     the CA, certificate and token.
     """
@@ -97,6 +99,7 @@ class Options:
     authentication: AuthenticationFlags = NO_FLAGS
     authorization: Sequence[str] = ()
     store: "EtcdAddress | None" = None
+    audit: "Callable[[], AuditSettings] | None" = None
 
 
 class Cluster:
@@ -332,6 +335,7 @@ class Cluster:
             accept_hosts=self.options.accept_hosts,
             event_ttl=self.options.event_ttl,
             authorization=self.options.authorization,
+            audit=None if self.options.audit is None else self.options.audit(),
         )
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)

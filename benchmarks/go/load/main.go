@@ -36,6 +36,7 @@ var (
 	clients  = flag.Int("c", 16, "connections")
 	rate     = flag.Float64("rate", 0, "requests per second; 0 = as many as can be")
 	token    = flag.String("token", "", "bearer token")
+	agent    = flag.String("agent", "load", "User-Agent")
 	watch    = flag.String("watch", "", "path to watch meanwhile")
 	watchers = flag.Int("watchers", 0, "connections that watch")
 	events   = flag.Int("events", 0, "events that each of them waits for")
@@ -66,7 +67,7 @@ func dial(target *url.URL) *client {
 
 func head(target *url.URL, verb, where string, length int) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n", verb, where, target.Host)
+	fmt.Fprintf(&out, "%s %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\nUser-Agent: %s\r\n", verb, where, target.Host, *agent)
 	if *token != "" {
 		fmt.Fprintf(&out, "Authorization: Bearer %s\r\n", *token)
 	}

@@ -1,21 +1,30 @@
 """One API server, without its sockets: a store, its watches, the verbs, and their HTTP form."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
+from dralab.api.status import ApiError
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.settings import AuthenticationSettings
+from dralab.apiserver.fairness.flow_control import FLOW_OBJECTS, Flow, FlowControl
+from dralab.apiserver.http import access
 from dralab.apiserver.http.application import Application
-from dralab.apiserver.http.messages import Answer, HttpRequest
+from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
 from dralab.apiserver.storage import Store
+from dralab.apiserver.storage.following import follow
+from dralab.apiserver.users import User
 from dralab.apiserver.watching import Hub, Limits
 from dralab.kernel.clock import Clock, WallClock
 from dralab.kernel.randomness import Randomness
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.auditing import Auditing, AuditSettings
 
 
 class ApiServer:
@@ -45,7 +54,9 @@ class ApiServer:
         accept_hosts: Sequence[str] = (),
         event_ttl: int = TTL,
         authorization: Sequence[str] = (),
+        audit: "AuditSettings | None" = None,
     ) -> None:
+        chance = randomness or Randomness.from_system()
         clock = clock or WallClock()
         settings = authentication or AuthenticationSettings()
         self.store = store
@@ -53,7 +64,7 @@ class ApiServer:
         self.resources = new_resources(
             store,
             clock,
-            randomness or Randomness.from_system(),
+            chance,
             kinds=kinds,
             admission=built_in_admission(service_accounts=service_accounts),
             features=features,
@@ -67,6 +78,8 @@ class ApiServer:
                 "needs an authorization mode such as RBAC: without one, whoever reaches the server "
                 "could do everything",
             )
+        self.flows = FlowControl()
+        follow(store, FLOW_OBJECTS, self.flows.put)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(
@@ -82,6 +95,9 @@ class ApiServer:
             address=address,
             accept_hosts=accept_hosts,
         )
+        self.audit: Auditing | None = None
+        if audit is not None:
+            self.audit = self._audited(audit, chance)
         self.nodes = NodeProxy(self.resources, networks)
         self.application.connectors.update(self.nodes.connectors())
 
@@ -98,17 +114,59 @@ class ApiServer:
         context.authorizer = found.authorizer
         context.admission.extend(found.admission)
 
+    def _audited(self, audit: "AuditSettings", chance: Randomness) -> "Auditing":
+        from dralab.apiserver.audit.events import Auditor
+        from dralab.apiserver.http.auditing import Auditing
+
+        clock = self.resources.context.clock
+        auditor = Auditor(audit.policy, audit.sink, clock, lambda: chance.uuid("audit"))
+        return Auditing(auditor, self.resources.kinds, self.application.user_of)
+
     def admit(self, request: HttpRequest) -> None:
         """Look at a request from a socket before its body is read. ApiError: it is refused."""
-        self.application.admit(request)
+        try:
+            self.application.admit(request)
+        except ApiError as error:
+            if self.audit is not None:
+                self.audit.refused(request, error)
+            raise
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request."""
-        return self._observed(request, self.application.handle(request))
+        return self._observed(request, self._answer(request, self.application.handle))
 
     def handle_apart(self, request: HttpRequest) -> Answer:
         """Answer a request in a thread beside that of the loop, which may take seconds."""
-        return self._observed(request, self.application.handle_apart(request))
+        return self._observed(request, self._answer(request, self.application.handle_apart))
+
+    def began(self, request: HttpRequest, status: int) -> None:
+        """A long answer begins."""
+        if self.audit is not None:
+            self.audit.began(request, status)
+
+    def ended(self, request: HttpRequest, status: int) -> None:
+        """An answer that was not there at once has been given."""
+        if self.audit is not None:
+            self.audit.ended(request, status)
+
+    def flow_of(self, request: HttpRequest) -> Flow:
+        """Return for which flow and priority level a request is counted."""
+        user = request.user or User()
+        found = self.flows.flow_of_user(user)
+        if found is not None:
+            return found
+        return self.flows.flow_of(access.attributes_of(request, self.resources.kinds, user))
+
+    def _answer(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
+        answer = handle(request) if self.audit is None else self.audit.answer(request, handle)
+        if self.flows.configured:
+            flow = self.flow_of(request)
+            uids = (
+                ("X-Kubernetes-PF-FlowSchema-UID", flow.schema_uid),
+                ("X-Kubernetes-PF-PriorityLevel-UID", flow.level_uid),
+            )
+            return with_headers(answer, uids)
+        return answer
 
     def _observed(self, request: HttpRequest, answer: Answer) -> Answer:
         for observe in self.observers:
@@ -131,3 +189,5 @@ class ApiServer:
         self.store.close()
         if following is not None:
             following.close()
+        if self.audit is not None:
+            self.audit.close()

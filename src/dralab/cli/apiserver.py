@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from dralab.cli._audit import audit_of, audit_options
 from dralab.cli._authentication import authentication_options, check_plain, flags_of
 from dralab.cli._components import address_of, duration_of
 from dralab.cli.errors import Unusable
@@ -107,7 +108,7 @@ def server_options(command: Command) -> Command:
         ]
     ):
         command = option(command)
-    return authentication_options(command)
+    return authentication_options(audit_options(command))
 
 
 @click.command()
@@ -190,6 +191,10 @@ def serve(
     event_ttl: str | None = None,
     authorization_mode: str | None = None,
     store: "EtcdAddress | None" = None,
+    audit_policy_file: Path | None = None,
+    audit_log_path: str = "",
+    audit_log_maxsize: int = 100,
+    audit_log_maxbackup: int = 10,
     service_accounts: bool = True,
     all_versions: bool = True,
     profiles: Sequence[str] = ("v1", "k8srm"),
@@ -234,6 +239,7 @@ def serve(
         event_ttl=TTL if event_ttl is None else _ttl(event_ttl),
         authentication=flags_of(authentication),
         authorization=_modes(authorization_mode, tls=tls),
+        audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"

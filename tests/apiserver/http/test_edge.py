@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from dralab.api.status import ApiError
+from dralab.apiserver.fairness.flow_control import DEFAULT_LEVEL, Flow
 from dralab.apiserver.http.asgi import AsgiApp, AsgiLimits
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
@@ -35,6 +36,7 @@ class Lines:
 
 
 LINES = Lines()
+ONE_FLOW = Flow(DEFAULT_LEVEL, "")
 
 
 class Tiny:
@@ -50,6 +52,15 @@ class Tiny:
     def admit(self, request: HttpRequest) -> None:
         if "refused" in request.headers:
             raise ApiError("Forbidden", "not you", details={})
+
+    def flow_of(self, request: HttpRequest) -> Flow:
+        return ONE_FLOW
+
+    def began(self, request: HttpRequest, status: int) -> None:
+        pass
+
+    def ended(self, request: HttpRequest, status: int) -> None:
+        pass
 
     def handle_apart(self, request: HttpRequest) -> Answer:
         return self.handle(request)

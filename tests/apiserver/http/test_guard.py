@@ -172,7 +172,7 @@ def test_with_a_token_there_is_no_guard_and_without_it_nothing_at_all() -> None:
 class Certified(Application):
     """Knows everybody by what a browser adds to the requests of every page: a certificate."""
 
-    def _user(self, request: HttpRequest) -> User:
+    def user_of(self, request: HttpRequest) -> User:
         return ADMIN
 
 

@@ -4,9 +4,9 @@ Source: k8s.io/apiserver `authorization/union`, `authorization/authorizerfactory
 k8s.io/kubernetes `pkg/kubeapiserver/authorizer`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.authorization.always import AlwaysAllow, AlwaysDeny
@@ -19,7 +19,8 @@ from dralab.apiserver.authorization.attributes import (
 )
 from dralab.apiserver.authorization.escalation import RoleEscalation
 from dralab.apiserver.authorization.rbac import COLLECTIONS, RbacAuthorizer, RoleIndex
-from dralab.apiserver.storage import Change, Key, Store
+from dralab.apiserver.storage import Store
+from dralab.apiserver.storage.following import follow
 from dralab.apiserver.users import User
 
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "RBAC")
@@ -107,23 +108,3 @@ def authorization_of(modes: Sequence[str], store: Store) -> Authorization:
     union = Union([made[mode]() for mode in modes])
     admission = [RoleEscalation(index, union)] if "RBAC" in modes else []
     return Authorization(authorizer=union, admission=admission)
-
-
-def follow(
-    store: Store,
-    resources: Sequence[str],
-    put: Callable[[Key, Mapping[str, Any] | None], None],
-) -> None:
-    """Tell `put` of the objects of some collections, and of every change once it is durable."""
-    wanted = frozenset(resources)
-
-    def tell(changes: Sequence[Change]) -> None:
-        for change in changes:
-            if change.key.resource in wanted:
-                put(change.key, None if change.after is None else change.after.value)
-
-    with store.lock:
-        store.subscribe(tell)
-        for resource in resources:
-            for stored in store.list(resource).items:
-                put(stored.key, stored.value)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
 from dralab.apiserver.http.messages import HttpRequest
@@ -18,9 +19,13 @@ from dralab.apiserver.http.routing import (
     NAMESPACE_SUBRESOURCES,
     OBJECT_VERBS,
     SUBRESOURCE_VERBS,
+    NoSuchGroup,
     Route,
     is_watch,
+    leads_to_resource,
     query_of,
+    route,
+    segments_of,
 )
 from dralab.apiserver.resources.selectors import parse_fields
 from dralab.apiserver.users import User
@@ -32,26 +37,42 @@ STREAMS: Final = frozenset({"exec", "attach", "portforward"})
 def check_route(authorizer: Authorizer, request: HttpRequest, route: Route, user: User) -> None:
     """Raise Forbidden where a user may not do what a request asks of a resource. ApiError."""
     wanted = of_route(request, route, user)
-    check(authorizer, wanted)
+    check(authorizer, request, wanted)
     if wanted.verb == "get" and wanted.resource == "pods" and wanted.subresource in STREAMS:
-        check(authorizer, replace(wanted, verb="create"))
+        check(authorizer, request, replace(wanted, verb="create"))
 
 
 def check_path(
     authorizer: Authorizer, request: HttpRequest, parts: Sequence[str], user: User
 ) -> None:
     """Raise Forbidden where a user may not use a path that leads to no resource. ApiError."""
-    check(
-        authorizer,
-        Attributes(user=user, verb=request.method.lower(), path="/" + "/".join(parts)),
-    )
+    check(authorizer, request, of_path(request, parts, user))
 
 
-def check(authorizer: Authorizer, wanted: Attributes) -> None:
+def check(authorizer: Authorizer, request: HttpRequest, wanted: Attributes) -> None:
     """Raise Forbidden where something may not be done. ApiError."""
     decision = authorizer.authorize(wanted)
+    if request.record is not None:
+        request.record.decided(decision)
     if not decision.allowed:
         raise forbidden(wanted, decision)
+
+
+def attributes_of(request: HttpRequest, kinds: Kinds, user: User) -> Attributes:
+    """Return what a request wants to do, wherever its path leads."""
+    parts = segments_of(request.path)
+    if not leads_to_resource(parts):
+        return of_path(request, parts, user)
+    try:
+        found = route(parts, kinds)
+    except (ApiError, NoSuchGroup):
+        return of_unknown(request, parts, user)
+    return of_route(request, found, user)
+
+
+def of_path(request: HttpRequest, parts: Sequence[str], user: User) -> Attributes:
+    """Return what a request wants to do with a path that leads to no resource."""
+    return Attributes(user=user, verb=request.method.lower(), path="/" + "/".join(parts))
 
 
 def of_route(request: HttpRequest, route: Route, user: User) -> Attributes:
@@ -89,6 +110,11 @@ def check_unknown(
     authorizer: Authorizer, request: HttpRequest, parts: Sequence[str], user: User
 ) -> None:
     """Raise Forbidden for a resource that there is not: who may do all hears that. ApiError."""
+    check(authorizer, request, of_unknown(request, parts, user))
+
+
+def of_unknown(request: HttpRequest, parts: Sequence[str], user: User) -> Attributes:
+    """Return what a request wants to do with a resource that there is not."""
     group, rest = ("", parts[1:]) if parts[0] == "api" else (parts[1], parts[2:])
     version, rest = rest[0], rest[1:]
     watch = rest[0] == "watch" and len(rest) > 1
@@ -103,18 +129,15 @@ def check_unknown(
     verb = "watch" if watch else verbs.get(request.method, "")
     if verb == "list" and is_watch(query_of(request.query)):
         verb = "watch"
-    check(
-        authorizer,
-        Attributes(
-            user=user,
-            verb=verb,
-            group=group,
-            version=version,
-            resource=resource,
-            subresource=subresource,
-            namespace=namespace,
-            name=name,
-        ),
+    return Attributes(
+        user=user,
+        verb=verb,
+        group=group,
+        version=version,
+        resource=resource,
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
     )
 
 

@@ -135,7 +135,7 @@ class Application:
         """Find out by its head who sends a request from a socket. ApiError: it is refused."""
         if self.authentication.is_open:
             self.guard.check(request)
-        request.user = self._user(request)
+        request.user = self.user_of(request)
         if not self.authentication.is_open and is_added_by_browsers(request):
             # Which name is the server's the browser knows by the server's certificate.
             self.guard.check_page(request)
@@ -143,7 +143,7 @@ class Application:
     def handle(self, request: HttpRequest) -> Answer:
         """Answer one request; every refusal is a Status."""
         try:
-            user = request.user or self._user(request)
+            user = request.user or self.user_of(request)
             answer = self._answer(request, user)
         except ApiError as error:
             answer = refusal(error)
@@ -206,13 +206,13 @@ class Application:
     def _route(self, request: HttpRequest) -> Route | None:
         """Return where a request goes; None where it is not for a resource."""
         parts = routing.segments_of(request.path)
-        depth = len(parts)
-        if (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis"):
+        if routing.leads_to_resource(parts):
             with suppress(ApiError, NoSuchGroup):
                 return routing.route(parts, self.resources.kinds)
         return None
 
-    def _user(self, request: HttpRequest) -> User:
+    def user_of(self, request: HttpRequest) -> User:
+        """Return who sends a request, or whom it acts as. ApiError: 401, 403."""
         user = self.authentication.user_of(request)
         if impersonation.is_wanted(request):
             request.impersonator = user
@@ -224,8 +224,7 @@ class Application:
         context.catch_up()
         authorizer = None if user.is_superuser else context.authorizer
         parts = routing.segments_of(request.path)
-        depth = len(parts)
-        if (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis"):
+        if routing.leads_to_resource(parts):
             try:
                 route = routing.route(parts, self.resources.kinds)
             except (ApiError, NoSuchGroup):

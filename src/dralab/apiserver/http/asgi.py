@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
+from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.http.asgi_base import (
     AsgiBase,
     AsgiLimits,
@@ -33,6 +34,7 @@ from dralab.apiserver.http.messages import (
     TakesLong,
     WatchStream,
 )
+from dralab.apiserver.http.turns import EVENTS, Turns
 from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 
@@ -42,11 +44,10 @@ SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a re
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
 LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
-HELD: Final = 0.05  # seconds of CPU time after which a batch lets the loop have a turn
+HELD: Final = 0.02  # seconds of CPU time after which a batch lets the loop have a turn
 READS: Final = frozenset({"GET", "HEAD"})
 # Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
 LANES: Final = {"large-requests": 1, "heavy-requests": 1, "writes": 32, "refreshes": 1}
-EVENTS: Final = "/events"  # in the path of records, which nobody waits for
 Asked = tuple[HttpRequest, "asyncio.Future[Outcome]"]
 
 
@@ -72,6 +73,18 @@ class Served(Protocol):
         """Whether a request reads what is so now: asked where servers share the store."""
         ...
 
+    def began(self, request: HttpRequest, status: int) -> None:
+        """A long answer begins."""
+        ...
+
+    def ended(self, request: HttpRequest, status: int) -> None:
+        """An answer that was not there at once has been given."""
+        ...
+
+    def flow_of(self, request: HttpRequest) -> Flow:
+        """Return for which flow and priority level a request is counted."""
+        ...
+
     def tick(self) -> None:
         """Do what is due: bookmarks, the end of old events. StorageUnavailable."""
         ...
@@ -83,12 +96,19 @@ class AsgiApp(AsgiBase):
     def __init__(self, served: Served, limits: AsgiLimits | None = None) -> None:
         super().__init__(limits)
         self.served = served
-        self._waiting: list[Asked] = []
+        self._turns: Turns[asyncio.Future[Outcome]] = Turns(
+            self._flow_of,
+            batch=self.limits.batch,
+            records=self.limits.records,
+        )
         self._bookmarks: asyncio.TimerHandle | None = None
         self._apart: dict[str, ThreadPoolExecutor] = {}
         self._under_way: set[asyncio.Future[Outcome]] = set()
         self._outdated: list[Asked] = []
         self._refreshing = False
+
+    def _flow_of(self, request: HttpRequest) -> Flow:
+        return self.served.flow_of(request)  # of the server that is served now
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send bookmarks from now on."""
@@ -108,6 +128,14 @@ class AsgiApp(AsgiBase):
     def admit(self, request: HttpRequest) -> None:
         """Look at a request before its body is read. ApiError: it is refused."""
         self.served.admit(request)
+
+    def began(self, request: HttpRequest, status: int) -> None:
+        """A long answer begins."""
+        self.served.began(request, status)
+
+    def ended(self, request: HttpRequest, status: int) -> None:
+        """An answer that was not there at once has been given."""
+        self.served.ended(request, status)
 
     # --- one batch per turn of the loop ---------------------------------------------------
 
@@ -130,9 +158,10 @@ class AsgiApp(AsgiBase):
         return future
 
     def _await_turn(self, *asked: Asked) -> None:
-        if not self._waiting:
+        if not self._turns:
             asyncio.get_running_loop().call_soon(self._turn)
-        self._waiting += asked
+        for one in asked:
+            self._turns.add(one)
 
     def _answered_apart(self, request: HttpRequest, weight: int) -> asyncio.Future[Outcome]:
         """Have a request answered in a thread for such, while the loop has its turns.
@@ -182,11 +211,14 @@ class AsgiApp(AsgiBase):
     def idle(self) -> bool:
         """Whether every request that was read has been answered, but for events."""
         return not (self._under_way or self._outdated or self._refreshing) and all(
-            EVENTS in request.path for request, _ in self._waiting
+            EVENTS in request.path for request in self._turns
         )
 
     def _turn(self) -> None:
-        waiting = self._next()
+        waiting, too_many = self._turns.take()
+        for _, future in too_many:
+            if not future.done():
+                future.set_result(_too_many())
         answered = self._batch([one for one in waiting if "watch" not in one[0].query])
         answered += [(one, self._open(one[0])) for one in waiting if "watch" in one[0].query]
         for (request, future), outcome in answered:
@@ -198,23 +230,8 @@ class AsgiApp(AsgiBase):
             else:
                 future.set_result(outcome)
         # After the answers: they are sent before the next batch begins.
-        if self._waiting:
+        if self._turns:
             asyncio.get_running_loop().call_soon(self._turn)
-
-    def _next(self) -> list[Asked]:
-        """Take the requests of the next batch, in their order, but for events.
-
-        A scheduler records an event for each decision, hundreds at a time, and decides one by one:
-        each decision would wait behind records that nobody waits for. Some are taken each time.
-        """
-        waiting, limits = self._waiting, self.limits
-        if len(waiting) == 1:
-            self._waiting = []
-            return waiting
-        records = [one for one in waiting if EVENTS in one[0].path]
-        others = [one for one in waiting if EVENTS not in one[0].path] if records else waiting
-        self._waiting = others[limits.batch :] + records[limits.records :]
-        return others[: limits.batch] + records[: limits.records]
 
     def _batch(self, waiting: Sequence[Asked]) -> list[tuple[Asked, Outcome | TakesLong]]:
         """Answer requests, as many as there is time for; the others are taken first next time."""
@@ -234,7 +251,7 @@ class AsgiApp(AsgiBase):
                 for one, _ in answered
             ]
         if len(answered) < len(waiting):
-            self._waiting[:0] = waiting[len(answered) :]
+            self._turns.put_back(waiting[len(answered) :])
         return answered
 
     def _answer(self, request: HttpRequest) -> Outcome | TakesLong:
@@ -339,6 +356,15 @@ def _unread(error: BaseException) -> HttpResponse:
         return failed()
     refusal = ApiError("ServiceUnavailable", f"the store cannot be read: {error}")
     return refused(refusal, ("retry-after", "1"))
+
+
+def _too_many() -> HttpResponse:
+    """Return what a client gets that has too many requests waiting, as kube-apiserver says it."""
+    return HttpResponse(
+        status=429,
+        headers=(("content-type", "text/plain; charset=utf-8"), ("retry-after", "1")),
+        body=b"Too many requests, please try again later.\n",
+    )
 
 
 def _unavailable(error: StorageUnavailable) -> HttpResponse:

@@ -104,6 +104,12 @@ class AsgiBase(ABC):
         """End what goes on and forget the loop."""
         self.loop = None
 
+    def began(self, request: HttpRequest, status: int) -> None:  # noqa: B027 - few need it
+        """A long answer begins: a stream, a connection."""
+
+    def ended(self, request: HttpRequest, status: int) -> None:  # noqa: B027 - few need it
+        """An answer that was not there at once has been given."""
+
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
@@ -135,17 +141,24 @@ class AsgiBase(ABC):
                 outcome = await _compressed(request, outcome)
             await _respond(outcome, send)
         elif isinstance(outcome, ByteStream):
-            await self.stream(
-                started(outcome.status, outcome.headers),
-                outcome.source,
-                receive=receive,
-                send=send,
-            )
+            self.began(request, outcome.status)
+            try:
+                await self.stream(
+                    started(outcome.status, outcome.headers),
+                    outcome.source,
+                    receive=receive,
+                    send=send,
+                )
+            finally:
+                self.ended(request, outcome.status)
         elif isinstance(outcome, Upgrade):
             outcome.source.close()
             await _respond(_upgrade_required(), send)
         else:
-            await outcome.answer(self, receive, send)
+            try:
+                await outcome.answer(self, receive, send)
+            finally:
+                self.ended(request, HTTPStatus.OK)
 
     async def _outcome(self, request: HttpRequest) -> HttpResponse | ByteStream | Upgrade | Opened:
         """Answer a request, also where somebody else has to be asked for the answer."""
@@ -153,12 +166,15 @@ class AsgiBase(ABC):
         if not isinstance(outcome, Proxied):
             return outcome
         try:
-            return await outcome.ask()
+            answer = await outcome.ask()
         except ApiError as error:
-            return refused(error)
+            answer = refused(error)
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
-            return failed()
+            answer = failed()
+        if isinstance(answer, HttpResponse):
+            self.ended(request, answer.status)
+        return answer
 
     async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes | HttpResponse:
         limit = self.limits.body
@@ -264,6 +280,7 @@ class AsgiBase(ABC):
         # Nothing is named that the client has not: some speak a protocol and name none.
         named = outcome.protocol if outcome.protocol in scope["subprotocols"] else None
         await send({"type": "websocket.accept", "subprotocol": named})
+        self.began(request, HTTPStatus.SWITCHING_PROTOCOLS)
         listening = asyncio.get_running_loop().create_task(_listen(receive, outcome.receive))
         listening.add_done_callback(lambda _: source.close())
 
@@ -277,6 +294,7 @@ class AsgiBase(ABC):
                 await send({"type": "websocket.close", "code": 1000 if whole else 1011})
         finally:
             listening.cancel()
+            self.ended(request, HTTPStatus.SWITCHING_PROTOCOLS)
 
     def _wake(self, news: asyncio.Event) -> None:
         if threading.get_ident() == self._thread:

@@ -4,12 +4,15 @@ The application is a pure function of these; sockets, TLS and fan-out belong to 
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.users import User
 from dralab.apiserver.watching.interfaces import Spelling
+
+if TYPE_CHECKING:
+    from dralab.apiserver.audit.events import Record
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message
 
@@ -39,7 +42,7 @@ class HttpRequest:
     where the edge has found out before it read the body, and `impersonator` who acts as that user;
     `repeated` are all values of headers that came more than once; `certificate` (DER) is the
     client's, which TLS has verified. Where others wait, `brief` is set: what would take long raises
-    TakesLong instead, and has not begun.
+    TakesLong instead, and has not begun. `record` is the audit log's.
     """
 
     method: str
@@ -53,6 +56,7 @@ class HttpRequest:
     repeated: Mapping[str, Sequence[str]] | None = None
     certificate: bytes = b""
     brief: bool = False
+    record: "Record | None" = None
 
     @property
     def weight(self) -> int:
@@ -156,3 +160,14 @@ class Proxied:
 
 
 Answer = HttpResponse | WatchStream | ByteStream | Upgrade | Proxied
+
+
+def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
+    """Return an answer with more headers; what others will answer keeps its own."""
+    if isinstance(answer, HttpResponse):
+        return HttpResponse(
+            status=answer.status, headers=(*answer.headers, *headers), body=answer.body
+        )
+    if isinstance(answer, (WatchStream, ByteStream)):
+        return replace(answer, headers=(*answer.headers, *headers))
+    return answer

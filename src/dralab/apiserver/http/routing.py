@@ -56,6 +56,12 @@ def segments_of(path: str) -> list[str]:
     return [unquote(part) for part in parts] if "%" in path else parts
 
 
+def leads_to_resource(parts: list[str]) -> bool:
+    """Whether a path is below a group and version, and `route` knows more about it."""
+    depth = len(parts)
+    return (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis")
+
+
 def route(parts: list[str], kinds: Kinds) -> Route:
     """Return where a path leads, which begins with `api` or `apis` and has a resource.
 

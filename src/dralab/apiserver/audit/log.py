@@ -1,0 +1,105 @@
+"""Where audit records go: lines of JSON in a file that is rotated by size, or standard output.
+
+Source of flags and names: kube-apiserver `--audit-log-path`, `--audit-log-maxsize`,
+`--audit-log-maxbackup`. Rotated files get a number, not a time: two equal runs leave equal files.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+logger = logging.getLogger(__name__)
+
+MEGABYTE = 1024 * 1024
+MODE = 0o600
+
+
+class AuditSink(Protocol):
+    """Takes lines in the order in which they come."""
+
+    def write(self, line: bytes) -> None:
+        """Keep a line; it ends with a newline. Never fails: a request is not refused for it."""
+        ...
+
+    def close(self) -> None:
+        """Keep what is there, and take nothing more."""
+        ...
+
+
+class AuditFile:
+    """A file of records; `-` is standard output. OSError where it cannot be opened.
+
+    When it has grown to `max_size` megabytes, it becomes `NAME.1`, and what was `NAME.1` becomes
+    `NAME.2`; more than `max_backups` of these are removed (0: none is). The file is readable for
+    its owner alone: at the levels Request and RequestResponse it holds Secrets.
+    """
+
+    def __init__(self, path: str, *, max_size: int = 100, max_backups: int = 10) -> None:
+        self._path = None if path == "-" else Path(path)
+        self._max_size = max_size * MEGABYTE
+        self._max_backups = max_backups
+        self._lock = threading.Lock()
+        self._failed = False
+        self._file = self._open()
+        self._size = self._path.stat().st_size if self._path is not None else 0
+
+    def write(self, line: bytes) -> None:
+        """Keep a line; a full disk is told once."""
+        with self._lock:
+            try:
+                if self._path is not None and 0 < self._max_size < self._size + len(line):
+                    self._rotate()
+                self._file.write(line)
+                self._file.flush()
+                self._size += len(line)
+                self._failed = False
+            except (OSError, ValueError) as error:
+                if not self._failed:
+                    logger.warning("cannot write to the audit log %s: %s", self._path or "-", error)
+                self._failed = True
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock, contextlib.suppress(OSError):
+            if self._path is not None:
+                self._file.close()
+
+    def _open(self) -> BinaryIO:
+        if self._path is None:
+            return sys.stdout.buffer
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        return os.fdopen(os.open(self._path, flags, MODE), "ab")
+
+    def _rotate(self) -> None:
+        if self._path is None or not self._size:
+            return
+        self._file.close()
+        numbers = sorted(self._numbers(), reverse=True)
+        for number in numbers:
+            old = self._backup(number)
+            if self._max_backups and number >= self._max_backups:
+                old.unlink()
+            else:
+                old.rename(self._backup(number + 1))
+        self._path.rename(self._backup(1))
+        self._file = self._open()
+        self._size = 0
+
+    def _backup(self, number: int) -> Path:
+        assert self._path is not None  # noqa: S101 - standard output is not rotated
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _numbers(self) -> list[int]:
+        assert self._path is not None  # noqa: S101 - the same
+        prefix = f"{self._path.name}."
+        ends = (
+            path.name.removeprefix(prefix)
+            for path in self._path.parent.iterdir()
+            if path.name.startswith(prefix)
+        )
+        return [int(end) for end in ends if end.isascii() and end.isdecimal()]

@@ -1,0 +1,170 @@
+"""Requests that wait, and whose turn it is: levels by their shares, then users, then programs.
+
+Upstream gives each priority level seats and shuffles flows into queues, because its requests run
+side by side. Here they are answered one after the other, in batches; so a level gets its share of
+each batch, every flow of the level has a queue of its own, and flows take turns. Within a flow the
+programs of one user take turns as well: upstream does not tell them apart.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+Item = TypeVar("Item")
+
+PROGRAMS: Final = 32  # queues of one flow; programs beyond share the last one
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A priority level: its share of each batch, and how much may wait.
+
+    `per_flow` and `in_all` bound the requests that wait; None: there is no bound. An exempt level
+    is served before all others.
+    """
+
+    name: str
+    shares: int = 1
+    exempt: bool = False
+    per_flow: int | None = None
+    in_all: int | None = None
+
+
+class QueueFull(Exception):  # noqa: N818 - an answer: 429
+    """Too much of one flow, or of one level, waits already."""
+
+
+@dataclass(slots=True)
+class _Flow(Generic[Item]):
+    """What one user waits for: a queue for each program."""
+
+    programs: OrderedDict[str, deque[Item]] = field(default_factory=OrderedDict)
+    count: int = 0
+
+    def push(self, program: str, item: Item, *, first: bool) -> None:
+        queue = self.programs.get(program)
+        if queue is None:
+            if len(self.programs) >= PROGRAMS:
+                program = next(reversed(self.programs))
+            queue = self.programs.setdefault(program, deque())
+        if first:
+            queue.appendleft(item)
+            self.programs.move_to_end(program, last=False)
+        else:
+            queue.append(item)
+        self.count += 1
+
+    def pop(self) -> Item:
+        program, queue = self.programs.popitem(last=False)
+        item = queue.popleft()
+        if queue:
+            self.programs[program] = queue
+        self.count -= 1
+        return item
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[Item]):
+    """What waits at one level."""
+
+    level: Level
+    flows: OrderedDict[Hashable, _Flow[Item]] = field(default_factory=OrderedDict)
+    count: int = 0
+    credit: float = 0.0
+
+    def pop(self) -> Item:
+        name, flow = self.flows.popitem(last=False)
+        item = flow.pop()
+        if flow.count:
+            self.flows[name] = flow
+        self.count -= 1
+        return item
+
+
+class FairQueue(Generic[Item]):
+    """Items that wait, taken level by level and flow by flow. Not for several threads.
+
+    >>> queue = FairQueue()
+    >>> low = Level("low")
+    >>> for item in ("a1", "a2", "a3"):
+    ...     queue.push(item, low, flow="a")
+    >>> queue.push("b1", low, flow="b")
+    >>> queue.take(3)
+    ['a1', 'b1', 'a2']
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[str, _Waiting[Item]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Item]:
+        for waiting in self._levels.values():
+            for flow in waiting.flows.values():
+                for queue in flow.programs.values():
+                    yield from queue
+
+    def push(self, item: Item, level: Level, flow: Hashable, program: str = "") -> None:
+        """Let an item wait behind those of its program. QueueFull."""
+        waiting = self._at(level)
+        found = waiting.flows.get(flow)
+        if (level.in_all is not None and waiting.count >= level.in_all) or (
+            level.per_flow is not None and found is not None and found.count >= level.per_flow
+        ):
+            raise QueueFull(level.name)
+        self._add(waiting, item, flow, program, first=False)
+
+    def put_back(self, item: Item, level: Level, flow: Hashable, program: str = "") -> None:
+        """Let an item that was taken be the next one again; of several, the last first."""
+        self._add(self._at(level), item, flow, program, first=True)
+
+    def _at(self, level: Level) -> _Waiting[Item]:
+        waiting = self._levels.get(level.name)
+        if waiting is None:
+            waiting = self._levels[level.name] = _Waiting(level)
+        waiting.level = level
+        return waiting
+
+    def _add(
+        self, waiting: _Waiting[Item], item: Item, flow: Hashable, program: str, *, first: bool
+    ) -> None:
+        found = waiting.flows.get(flow)
+        if found is None:
+            found = waiting.flows[flow] = _Flow()
+        if first:
+            waiting.flows.move_to_end(flow, last=False)
+        found.push(program, item, first=first)
+        waiting.count += 1
+        self._count += 1
+
+    def take(self, most: int) -> list[Item]:
+        """Take up to so many items: exempt levels first, then each level by its shares."""
+        taken: list[Item] = []
+        while self._count and len(taken) < most:
+            waiting = self._next_level()
+            taken.append(waiting.pop())
+            self._count -= 1
+            if not waiting.count:
+                del self._levels[waiting.level.name]
+        return taken
+
+    def _next_level(self) -> _Waiting[Item]:
+        """Return the level whose turn it is: smooth weighted round robin."""
+        if len(self._levels) == 1:
+            return next(iter(self._levels.values()))
+        for waiting in self._levels.values():
+            if waiting.level.exempt:
+                return waiting
+        total, best = 0, None
+        for waiting in self._levels.values():
+            weight = max(waiting.level.shares, 1)
+            waiting.credit += weight
+            total += weight
+            if best is None or waiting.credit > best.credit:
+                best = waiting
+        assert best is not None  # noqa: S101 - there is one: something waits
+        best.credit -= total
+        return best

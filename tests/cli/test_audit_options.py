@@ -1,0 +1,40 @@
+"""The options of the audit log, as `dralab apiserver` takes them."""
+
+import pytest
+from click.testing import CliRunner
+
+from dralab.cli._audit import audit_of
+from dralab.cli.main import main
+
+POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
+
+
+def test_a_policy_opens_a_log(tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    opened = audit_of(policy, str(tmp_path / "audit.log"), 100, 10)
+    sink = opened().sink
+    sink.write(b"{}\n")
+    sink.close()
+    assert (tmp_path / "audit.log").read_bytes() == b"{}\n"
+    assert audit_of(None, "", 100, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--audit-log-path", "-"], "--audit-log-path needs --audit-policy-file"),
+        (["--audit-policy-file", "policy.yaml"], "--audit-policy-file needs --audit-log-path"),
+        (
+            ["--audit-policy-file", "broken.yaml", "--audit-log-path", "-"],
+            "broken.yaml: rules[0].level: 'All' must be one of",
+        ),
+    ],
+)
+def test_half_of_it_is_refused(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "broken.yaml").write_text(POLICY.replace("Metadata", "All"))
+    found = CliRunner().invoke(main, ["apiserver", "--data", ":memory:", *words])
+    assert found.exit_code == 2
+    assert message in found.stderr
