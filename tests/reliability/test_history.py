@@ -116,11 +116,11 @@ class Client(threading.Thread):
 
 
 class Watcher(threading.Thread):
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, since: int = 1) -> None:
         super().__init__()
         self.seen: list[Seen] = []
         self.connection = Connection(host)
-        self.stream = self.connection.stream(f"{PATH}?watch=1&resourceVersion=1")
+        self.stream = self.connection.stream(f"{PATH}?watch=1&resourceVersion={since}")
 
     def run(self) -> None:
         while line := self.stream.readline():
@@ -201,21 +201,27 @@ def check(history: list[Operation], watches: list[list[Seen]]) -> None:
 
 def record(options: Options, clients: int, count: int, seed: int) -> tuple[Any, Any]:
     with Cluster(options) as cluster:
-        host = cluster.url.removeprefix("http://")
-        watchers = [Watcher(host) for _ in range(3)]
-        threads = [Client(number, host, count, seed) for number in range(clients)]
-        for thread in (*watchers, *threads):
-            thread.start()
-        for client in threads:
-            client.join(60)
-        connection = Connection(host)
-        connection.ask("POST", PATH, {"metadata": {"name": "end"}, "data": {"c": ""}})
-        connection.close()
-        for watcher in watchers:
-            watcher.join(60)
-        history = [one for client in threads for one in client.history]
-        assert len(history) == clients * count
-        return history, [watcher.seen for watcher in watchers]
+        return recorded([cluster], clients, count, seed)
+
+
+def recorded(clusters: list[Cluster], clients: int, count: int, seed: int) -> tuple[Any, Any]:
+    """Return what clients did and watchers saw; they are spread over servers of one store."""
+    hosts = [cluster.url.removeprefix("http://") for cluster in clusters]
+    since = max(cluster.server.store.compacted for cluster in clusters) or 1
+    watchers = [Watcher(hosts[number % len(hosts)], since) for number in range(3)]
+    threads = [Client(number, hosts[number % len(hosts)], count, seed) for number in range(clients)]
+    for thread in (*watchers, *threads):
+        thread.start()
+    for client in threads:
+        client.join(60)
+    connection = Connection(hosts[0])
+    connection.ask("POST", PATH, {"metadata": {"name": "end"}, "data": {"c": ""}})
+    connection.close()
+    for watcher in watchers:
+        watcher.join(60)
+    history = [one for client in threads for one in client.history]
+    assert len(history) == clients * count
+    return history, [watcher.seen for watcher in watchers]
 
 
 def test_the_history_of_many_clients_is_linear_for_each_object() -> None:
