@@ -22,7 +22,7 @@ from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
-from dralab.objects.metadata import Key
+from dralab.objects.metadata import NamespacedName
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
@@ -118,7 +118,7 @@ def bare(nodes, devices, *, claimed=True):
         if claimed:
             wire = claim(name)
             wire["metadata"]["uid"] = f"claim-{number}"
-            claims[Key("default", name)] = wire
+            claims[NamespacedName("default", name)] = wire
         made = pod(name, claimed=claimed)
         made["metadata"]["uid"] = f"pod-{number}"
         pods.append(pod_info(made))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dralab.objects.metadata import Key, key_of
+from dralab.objects.metadata import NamespacedName, key_of
 from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS
@@ -19,7 +19,7 @@ class ReadyDevices:
         self.queue = manager.queue(f"conditions/{driver}", self.sync)
         self.claims.subscribe(lambda _, new: self.queue.add(key_of(new)) if new else None)
 
-    def sync(self, key: Key) -> int | None:
+    def sync(self, key: NamespacedName) -> int | None:
         """Write what is missing of a claim's conditions, all at once."""
         claim = self.claims.get(key)
         if claim is not None and "allocation" in (claim.get("status") or {}):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from dralab.api.status import ApiError
 from dralab.kernel.randomness import Randomness
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import Key
+from dralab.objects.metadata import NamespacedName
 from dralab.runtime.cache import Caches
 from dralab.runtime.client import amend
 from dralab.runtime.events import shortened
@@ -124,7 +124,7 @@ def test_what_a_write_returned_is_known_before_the_watch_tells_it(engine, server
     caches.start()
     engine.settle()
     cache.learn(server.create(THINGS, thing("a")))
-    assert cache.get(Key("default", "a")) is not None
+    assert cache.get(NamespacedName("default", "a")) is not None
     engine.settle()
     assert seen == [(None, "a")]
 
@@ -252,4 +252,4 @@ def test_a_server_that_began_anew_is_believed_although_its_revisions_are_lower(e
     watch.expire()
     engine.settle()
     assert [obj["metadata"]["name"] for obj in cache] == ["both"]
-    assert [cache.get(Key("default", "both"))] == stored(server)
+    assert [cache.get(NamespacedName("default", "both"))] == stored(server)

@@ -10,7 +10,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from dralab.cluster import Cluster
     from dralab.components.example import PodOutcome
-    from dralab.objects.metadata import Key
+    from dralab.objects.metadata import NamespacedName
 
 PATIENCE: Final = 30.0
 PAUSE: Final = 0.05
@@ -57,7 +57,7 @@ def demo(show: bool) -> None:
         cluster.__exit__(None, None, None)
 
 
-def _wait(cluster: "Cluster", pods: "list[Key]") -> bool:
+def _wait(cluster: "Cluster", pods: "list[NamespacedName]") -> bool:
     """Wait until every pod has a node or a reason, and nothing changes any more."""
     from dralab.components import example
 

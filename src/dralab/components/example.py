@@ -12,7 +12,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.api.yaml_documents import documents
 from dralab.objects.conditions import condition_of
-from dralab.objects.metadata import Key, key_of
+from dralab.objects.metadata import NamespacedName, key_of
 from dralab.runtime.client import Client, Resource, amend
 from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
 from dralab.values.json_types import JsonDict
@@ -56,7 +56,7 @@ def is_empty(client: Client) -> bool:
     return not any(client.list(resource).items for resource in (NODES, PODS, SLICES))
 
 
-def load(client: Client) -> list[Key]:
+def load(client: Client) -> list[NamespacedName]:
     """Create the example's objects; what is there already stays. Return the keys of its pods."""
     kinds = Kinds.standard()
     pods = []
@@ -82,7 +82,7 @@ def load(client: Client) -> list[Key]:
     return pods
 
 
-def settled(client: Client, pods: list[Key]) -> bool:
+def settled(client: Client, pods: list[NamespacedName]) -> bool:
     """Return whether every pod has a node or a reason why it has none."""
     return all(
         pod["spec"].get("nodeName") or condition_of(pod, "PodScheduled") is not None
@@ -90,7 +90,7 @@ def settled(client: Client, pods: list[Key]) -> bool:
     )
 
 
-def placements(client: Client, pods: list[Key]) -> list[PodOutcome]:
+def placements(client: Client, pods: list[NamespacedName]) -> list[PodOutcome]:
     """Return what became of the pods, in their order."""
     claims = client.list(CLAIMS).items
     found = []

@@ -22,7 +22,7 @@ from dralab.objects.claims import (
 )
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import (
-    Key,
+    NamespacedName,
     controller_of,
     is_deleting,
     key_of,
@@ -70,7 +70,7 @@ class ResourceClaims:
                 return
         names = {name for each in (old, new) if each is not None for name in claim_names(each)}
         for name in sorted(names):
-            self.claim_queue.add(Key(key.namespace, name))
+            self.claim_queue.add(NamespacedName(key.namespace, name))
 
     def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
@@ -79,7 +79,7 @@ class ResourceClaims:
         # A generated claim that was deleted is made again while its pod wants it.
         owner = controller_of(old or {"metadata": {}})
         if old is not None and owner is not None:
-            key = Key(key_of(old).namespace, owner["name"])
+            key = NamespacedName(key_of(old).namespace, owner["name"])
             queue = self.pod_queue if owner["kind"] == "Pod" else self.group_queue
             queue.add(key)
 
@@ -90,11 +90,11 @@ class ResourceClaims:
         if new is not None:
             self.group_queue.add(key_of(new))
         for name in claims_by_entry(group).values():
-            self.claim_queue.add(Key(key_of(group).namespace, name))
+            self.claim_queue.add(NamespacedName(key_of(group).namespace, name))
 
     # --- from templates
 
-    def sync_pod(self, key: Key) -> int | None:
+    def sync_pod(self, key: NamespacedName) -> int | None:
         """Make the claims that a pod still lacks, and reserve those it was bound with."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
@@ -121,7 +121,7 @@ class ResourceClaims:
             self._reserve(pod, group)
         return None
 
-    def sync_group(self, key: Key) -> int | None:
+    def sync_group(self, key: NamespacedName) -> int | None:
         """Make the claims of a pod group, and tell its members their names."""
         group = self.groups.get(key)
         if group is None or is_deleting(group):
@@ -144,19 +144,19 @@ class ResourceClaims:
     def _has_claim(self, owner: JsonDict, item: PodClaim) -> bool:
         if not item.made:
             return item.made is not None
-        claim = self.claims.get(Key(key_of(owner).namespace, item.made))
+        claim = self.claims.get(NamespacedName(key_of(owner).namespace, item.made))
         return claim is not None and not is_deleting(claim)
 
     def _group_with_claims(self, pod: JsonDict) -> JsonDict | None:
         name = group_of(pod)
-        return self.groups.get(Key(key_of(pod).namespace, name)) if name else None
+        return self.groups.get(NamespacedName(key_of(pod).namespace, name)) if name else None
 
     def _reserve(self, pod: JsonDict, group: JsonDict | None) -> None:
         """Reserve allocated claims for a pod that was bound without them being reserved."""
         for item in pod_claims(pod):
             if not item.name:
                 continue
-            claim = self.claims.get(Key(key_of(pod).namespace, item.name))
+            claim = self.claims.get(NamespacedName(key_of(pod).namespace, item.name))
             if claim is None or is_deleting(claim):
                 continue
             status = status_of(claim)
@@ -177,7 +177,7 @@ class ResourceClaims:
 
     # --- release
 
-    def sync_claim(self, key: Key) -> int | None:
+    def sync_claim(self, key: NamespacedName) -> int | None:
         """Release a claim from users that are done, and delete it where it was made for them."""
         claim = self.claims.get(key)
         if claim is None:
@@ -238,7 +238,7 @@ class ResourceClaims:
 
     def _exists(self, resource: Resource, namespace: str, consumer: JsonObject) -> JsonDict | None:
         cache = self.pods if resource == PODS else self.groups
-        obj = cache.get(Key(namespace, consumer["name"]))
+        obj = cache.get(NamespacedName(namespace, consumer["name"]))
         if obj is None or uid_of(obj) != consumer["uid"]:
             # The cache may be behind the scheduler's: ask before devices are taken away.
             try:
@@ -264,4 +264,4 @@ class ResourceClaims:
 
 def _group_key(pod: JsonDict) -> Iterable[str]:
     name = group_of(pod)
-    return [str(Key(key_of(pod).namespace, name))] if name else []
+    return [str(NamespacedName(key_of(pod).namespace, name))] if name else []

@@ -11,7 +11,7 @@ from typing import Any
 from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import GeneratedClaims
 from dralab.objects.claims import classic_claims_by_entry, classic_pod_claims, consumers_of
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.metadata import NamespacedName, controller_of, is_deleting, key_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import IMMEDIATE
 from dralab.prototypes.classic.structured import FINALIZER
@@ -43,7 +43,7 @@ class ClassicClaims:
             self.pod_queue.add(key_of(new))
         if new is None or is_deleting(new) or is_finished(new):
             for name in classic_claims_by_entry(pod).values():
-                self.claim_queue.add(Key(key_of(pod).namespace, name))
+                self.claim_queue.add(NamespacedName(key_of(pod).namespace, name))
 
     def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
         claim = new if new is not None else old
@@ -52,7 +52,7 @@ class ClassicClaims:
         self.claim_queue.add(key_of(claim))
         owner = controller_of(claim)
         if new is None and owner is not None and owner["kind"] == "Pod":
-            self.pod_queue.add(Key(key_of(claim).namespace, owner["name"]))
+            self.pod_queue.add(NamespacedName(key_of(claim).namespace, owner["name"]))
 
     def _template(self, _old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
@@ -60,7 +60,7 @@ class ClassicClaims:
                 if classic_pod_claims(pod):
                     self.pod_queue.add(key_of(pod))
 
-    def sync_pod(self, key: Key) -> int | None:
+    def sync_pod(self, key: NamespacedName) -> int | None:
         """Make the claims that a pod still lacks."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
@@ -69,7 +69,7 @@ class ClassicClaims:
         fresh = False
         generated = [item for item in classic_pod_claims(pod) if item.template]
         for item in generated:
-            held = self.claims.get(Key(key.namespace, known.get(item.entry, "")))
+            held = self.claims.get(NamespacedName(key.namespace, known.get(item.entry, "")))
             if held is None or is_deleting(held):
                 made = self.generated.made(pod, item.entry, item.template)
                 known[item.entry] = made["metadata"]["name"]
@@ -82,7 +82,7 @@ class ClassicClaims:
         self.generated.write_claim_statuses(self.pods, pod, statuses)
         return None
 
-    def sync_claim(self, key: Key) -> int | None:
+    def sync_claim(self, key: NamespacedName) -> int | None:
         """Release a claim from pods that are done; delete it where it was made for one of them."""
         claim = self.claims.get(key)
         if claim is None:

@@ -4,7 +4,7 @@ Source: k8s.io/kubernetes `pkg/controller/clusterroleaggregation`.
 """
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import Key, key_of, labels_of
+from dralab.objects.metadata import NamespacedName, key_of, labels_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLUSTER_ROLES
 from dralab.values.json_types import JsonDict
@@ -35,7 +35,7 @@ class ClusterRoleAggregation:
             ):
                 self.queue.add(key_of(role))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Give a role the rules of all that it selects, in the order of their names."""
         role = self.roles.get(key)
         if role is None or not (selectors := _selectors(role)):

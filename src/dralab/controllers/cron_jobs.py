@@ -11,7 +11,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import OwnedObjects, each, enqueue_owner, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
-from dralab.objects.metadata import Key, is_deleting, key_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
 from dralab.objects.workloads import job_end
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRON_JOBS, JOBS
@@ -35,7 +35,7 @@ class CronJobs:
         self.cron_jobs.subscribe(each(self.queue.add))
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.cron_jobs))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Start what is due; return when the next is."""
         cron_job = self.cron_jobs.get(key)
         if cron_job is None or is_deleting(cron_job):

@@ -20,7 +20,14 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, is_deleting, key_of, labels_of, spec_of, status_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    is_deleting,
+    key_of,
+    labels_of,
+    spec_of,
+    status_of,
+)
 from dralab.objects.nodes import required_affinity, selects
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import NO_EXECUTE, REPELLING, untolerated
@@ -65,7 +72,7 @@ class DaemonSets:
         for daemon_set in self.sets:
             self.queue.add(key_of(daemon_set))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Bring a set's pods to the nodes that take them, and say how it stands."""
         daemon_set = self.sets.get(key)
         if daemon_set is None:

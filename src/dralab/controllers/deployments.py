@@ -19,7 +19,7 @@ from dralab.controllers.workloads import (
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import (
-    Key,
+    NamespacedName,
     annotations_of,
     controller_of,
     is_deleting,
@@ -62,12 +62,14 @@ class Deployments:
         if old is None or new is not None:
             return
         owner = controller_of(old)
-        replica_set = self.sets.get(Key(key_of(old).namespace, owner["name"])) if owner else None
+        replica_set = (
+            self.sets.get(NamespacedName(key_of(old).namespace, owner["name"])) if owner else None
+        )
         key = self.owned.owner_key(replica_set) if replica_set is not None else None
         if key is not None:
             self.queue.add(key)
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Take one step of a deployment's rollout."""
         deployment = self.deployments.get(key)
         if deployment is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from dralab.api.status import ApiError
 from dralab.objects.claims import has_device_claims
-from dralab.objects.metadata import Key, key_of, status_of
+from dralab.objects.metadata import NamespacedName, key_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
@@ -94,15 +94,15 @@ class DeviceClaims:
 
     # --- users of a claim
 
-    def _users(self, claim: JsonDict) -> Iterable[Key]:
+    def _users(self, claim: JsonDict) -> Iterable[NamespacedName]:
         namespace = key_of(claim).namespace
-        return [Key(namespace, name) for name in status_of(claim).get("podNames") or ()]
+        return [NamespacedName(namespace, name) for name in status_of(claim).get("podNames") or ()]
 
-    def _is_bound(self, pod: Key) -> bool:
+    def _is_bound(self, pod: NamespacedName) -> bool:
         found = self.pods.get(pod)
         return found is not None and bool(found["spec"].get("nodeName"))
 
-    def _is_gone(self, pod: Key) -> bool:
+    def _is_gone(self, pod: NamespacedName) -> bool:
         """Return whether a pod is no more; the cache may not have heard of a new one yet."""
         found = self.pods.get(pod)
         if found is None:
@@ -133,7 +133,7 @@ class DeviceClaims:
     # --- writing
 
     def _write(self, resource: Resource, name: str, status: Status) -> None:
-        found = self.caches[resource].get(Key("", name))
+        found = self.caches[resource].get(NamespacedName("", name))
         if found is not None:
             self._amend(resource, found, status)
 

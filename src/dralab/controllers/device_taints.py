@@ -12,7 +12,7 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, consumers_of, results_of
 from dralab.objects.conditions import with_condition
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration, rule_selects
-from dralab.objects.metadata import Key, is_deleting, key_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.objects.slices import by_pool, devices_of, newest_of, pool_of
 from dralab.runtime.manager import Manager
@@ -90,7 +90,7 @@ class DeviceTaintEviction:
 
     # --- eviction
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Delete a pod whose time on its devices is over; look again when it will be."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod) or not pod["spec"].get("nodeName"):
@@ -173,7 +173,7 @@ class DeviceTaintEviction:
 
     # --- the status of rules
 
-    def sync_rule(self, key: Key) -> int | None:
+    def sync_rule(self, key: NamespacedName) -> int | None:
         """Say in a rule's status how far its eviction is."""
         rule = self.rules.get(key)
         if rule is None:
@@ -251,17 +251,17 @@ class DeviceTaintEviction:
         found = []
         for item in consumers_of(claim):
             if item.get("resource") == "pods":
-                pod = self.pods.get(Key(namespace, item["name"]))
+                pod = self.pods.get(NamespacedName(namespace, item["name"]))
                 if pod is not None and uid_of(pod) == item["uid"]:
                     found.append(pod)
             elif item.get("resource") == "podgroups":
-                found += self.pods.find("group", str(Key(namespace, item["name"])))
+                found += self.pods.find("group", str(NamespacedName(namespace, item["name"])))
         return found
 
     def _claims_of(self, pod: JsonDict) -> list[JsonDict]:
         found = self.claims.find("consumer", uid_of(pod))
         name = group_of(pod)
-        group = self.groups.get(Key(key_of(pod).namespace, name)) if name else None
+        group = self.groups.get(NamespacedName(key_of(pod).namespace, name)) if name else None
         return found if group is None else [*found, *self.claims.find("consumer", uid_of(group))]
 
 
@@ -294,7 +294,7 @@ def _pool(obj: JsonDict) -> list[str]:
 
 def _group_key(pod: JsonDict) -> list[str]:
     name = group_of(pod)
-    return [str(Key(key_of(pod).namespace, name))] if name else []
+    return [str(NamespacedName(key_of(pod).namespace, name))] if name else []
 
 
 def _selects(rule: JsonDict, result: JsonObject) -> bool:

@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from dralab.controllers.workloads import each, percentage, write_status
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, spec_of, status_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    controller_of,
+    is_deleting,
+    key_of,
+    spec_of,
+    status_of,
+)
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
@@ -51,7 +58,7 @@ class DisruptionBudgets:
             for budget in self.budgets.namespace(key_of(obj).namespace):
                 self.queue.add(key_of(budget))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Count, and write what is left."""
         budget = self.budgets.get(key)
         if budget is None or is_deleting(budget):
@@ -108,7 +115,7 @@ class DisruptionBudgets:
 
     def _owner(self, namespace: str, kind: str, name: str) -> JsonDict | None:
         cache = self.sets.get(kind)
-        return cache.get(Key(namespace, name)) if cache is not None else None
+        return cache.get(NamespacedName(namespace, name)) if cache is not None else None
 
 
 def _selects(budget: JsonDict, pod: JsonDict) -> bool:

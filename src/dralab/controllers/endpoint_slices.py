@@ -10,7 +10,7 @@ from typing import Any, Final
 from dralab.controllers.workloads import each
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import (
-    Key,
+    NamespacedName,
     is_deleting,
     key_of,
     labels_of,
@@ -54,7 +54,7 @@ class EndpointSlices:
         found = new if new is not None else old
         if found is not None:
             name = labels_of(found).get(SERVICE_NAME, "")
-            self.queue.add(Key(key_of(found).namespace, name))
+            self.queue.add(NamespacedName(key_of(found).namespace, name))
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is not None and new is not None and _shown(old) == _shown(new):
@@ -68,7 +68,7 @@ class EndpointSlices:
                 if wanted and wanted.items() <= own.items():
                     self.queue.add_after(key_of(service), GATHER)
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Bring a Service's slices up to date."""
         service = self.services.get(key)
         held = [
@@ -194,7 +194,7 @@ class EndpointSlices:
         node = pod["spec"].get("nodeName")
         if node:
             found["nodeName"] = node
-            at = self.nodes.get(Key("", node))
+            at = self.nodes.get(NamespacedName("", node))
             zone = ((at or {}).get("metadata") or {}).get("labels", {}).get(ZONE)
             if zone:
                 found["zone"] = zone

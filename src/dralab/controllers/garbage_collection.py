@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.objects.metadata import Key, is_deleting, key_of, owners_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owners_of, uid_of
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
@@ -27,7 +27,7 @@ class CollectedObject(NamedTuple):
     """One object anywhere in the cluster."""
 
     resource: Resource
-    key: Key
+    key: NamespacedName
 
 
 class GarbageCollector:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import (
-    Key,
+    NamespacedName,
     annotations_of,
     is_deleting,
     key_of,
@@ -57,7 +57,7 @@ class GeneratedClaims:
                 return claim
         namespace = key_of(owner).namespace
         try:
-            found = self.templates.get(Key(namespace, template)) or self.client.get(
+            found = self.templates.get(NamespacedName(namespace, template)) or self.client.get(
                 self.templates.resource, template, namespace
             )
             reference = owner_reference(owner, api_version=api_version, kind=kind)

@@ -33,7 +33,7 @@ from dralab.controllers.workloads import (
 )
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.workloads import job_end
 from dralab.runtime.client import amend
@@ -67,7 +67,7 @@ class Jobs:
         if old is not None and (new is None or not _is_tracked(new)):
             self._counted.discard(uid_of(old))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Take a job one step further."""
         job = self.jobs.get(key)
         if job is None:
@@ -197,7 +197,7 @@ class Jobs:
         if not is_deleting(amended):
             self.owned.cache.learn(amended)
 
-    def _free_orphans(self, key: Key) -> None:
+    def _free_orphans(self, key: NamespacedName) -> None:
         for pod in self.owned.cache.namespace(key.namespace):
             if self.owned.owner_key(pod) == key and _is_tracked(pod):
                 self._untrack(pod)

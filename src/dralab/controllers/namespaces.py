@@ -8,7 +8,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NAMESPACES
@@ -58,7 +58,7 @@ class Namespaces:
             begins = old is None or not is_deleting(old)
             self.queue.add_after(key_of(new), GRACE if begins else 0)
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Delete what is in a namespace; finish its own deletion once it is empty."""
         namespace = self.namespaces.get(key)
         if namespace is None or not is_deleting(namespace):

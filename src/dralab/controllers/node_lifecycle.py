@@ -10,7 +10,7 @@ from typing import Any, Final
 from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, condition_status, with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import covers
@@ -83,7 +83,7 @@ class NodeLifecycle:
         lease = new if new is not None else old
         if lease is None or lease["metadata"].get("namespace") != LEASE_NAMESPACE:
             return
-        node = self.nodes.get(Key("", lease["metadata"]["name"]))
+        node = self.nodes.get(NamespacedName("", lease["metadata"]["name"]))
         # A renewal of a healthy node changes nothing: the timer of its last look finds it.
         if node is not None and (old is None or new is None or _ready(node) == "Unknown"):
             self.queue.add(key_of(node))
@@ -95,7 +95,7 @@ class NodeLifecycle:
 
     # --- nodes
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Judge a node by its lease and conditions; look again when the lease runs out."""
         node = self.nodes.get(key)
         if node is None:
@@ -107,7 +107,7 @@ class NodeLifecycle:
         return left if left is not None and left > 0 else None
 
     def _lease_left(self, name: str) -> int | None:
-        lease = self.leases.get(Key(LEASE_NAMESPACE, name))
+        lease = self.leases.get(NamespacedName(LEASE_NAMESPACE, name))
         renewed = ((lease or {}).get("spec") or {}).get("renewTime")
         if renewed is None:
             return None
@@ -181,12 +181,12 @@ class NodeLifecycle:
 
     # --- pods
 
-    def sync_pod(self, key: Key) -> int | None:
+    def sync_pod(self, key: NamespacedName) -> int | None:
         """Delete a pod whose time on a tainted node is over; look again when it will be."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
-        node = self.nodes.get(Key("", pod["spec"].get("nodeName") or ""))
+        node = self.nodes.get(NamespacedName("", pod["spec"].get("nodeName") or ""))
         when = None if node is None else _leaves(pod, node, self._seen.get(key_of(node).name, {}))
         if when is None:
             return None

@@ -10,7 +10,7 @@ from typing import Final
 from dralab.api.kinds import Kinds
 from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, is_deleting, key_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DEVICE_POOLS, NODES, PODS, is_served
@@ -48,7 +48,7 @@ class PodGarbage:
             return
         node = new["spec"].get("nodeName")
         if node:
-            lost = self.nodes.get(Key("", node)) is None
+            lost = self.nodes.get(NamespacedName("", node)) is None
             self._due = lost or (len(self.pods) > MOST_FINISHED and is_finished(new))
         else:
             self._due = is_deleting(new)
@@ -72,7 +72,7 @@ class PodGarbage:
                 if is_deleting(pod):
                     self._delete(pod)
                 continue
-            if self.nodes.get(Key("", node)) is not None:
+            if self.nodes.get(NamespacedName("", node)) is not None:
                 continue
             if node in described:
                 if is_deleting(pod):  # no kubelet will end it
@@ -99,5 +99,5 @@ class PodGarbage:
         disruptions.evict(self.client, pod, condition, phase="Failed", grace=0)
 
 
-def _age(pod: JsonDict) -> tuple[str, Key]:
+def _age(pod: JsonDict) -> tuple[str, NamespacedName]:
     return pod["metadata"].get("creationTimestamp", ""), key_of(pod)

@@ -13,7 +13,7 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.device_taints import rule_selects
-from dralab.objects.metadata import Key, key_of, uid_of
+from dralab.objects.metadata import NamespacedName, key_of, uid_of
 from dralab.objects.slices import PoolName, by_pool, newest_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES
@@ -48,7 +48,7 @@ class PoolStatus:
         elif old is not None:
             self._tries.pop(uid_of(old), None)
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Answer a request, or forget it."""
         request = self.requests.get(key)
         if request is None:

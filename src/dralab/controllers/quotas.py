@@ -7,7 +7,7 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.objects import quota
-from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
@@ -69,7 +69,7 @@ class ResourceQuotas:
             for item in self.quotas.namespace(namespace):
                 self.queue.add(key_of(item))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Write what a namespace uses into a quota's status."""
         item = self.quotas.get(key)
         if item is None or is_deleting(item):

@@ -21,7 +21,7 @@ from dralab.controllers.workloads import (
 )
 from dralab.kernel.clock import SECOND
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import Key, is_deleting, key_of, labels_of, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, labels_of, status_of
 from dralab.objects.pods import is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
@@ -54,10 +54,10 @@ class ReplicaSets:
         self.sets.subscribe(each(self.queue.add))
         self.owned.cache.subscribe(enqueue_owner(self.owned, self._pod_changed, self.sets))
 
-    def _pod_changed(self, key: Key) -> None:
+    def _pod_changed(self, key: NamespacedName) -> None:
         self.queue.add_after(key, GATHER)
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Bring a set to its number of pods, and say how it stands."""
         replica_set = self.sets.get(key)
         if replica_set is None:

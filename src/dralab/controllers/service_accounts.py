@@ -6,7 +6,7 @@ Sources: kube-controller-manager's serviceaccount and root-ca-certificate-publis
 from typing import Final
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import Key, is_deleting
+from dralab.objects.metadata import NamespacedName, is_deleting
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from dralab.values.json_types import JsonDict
@@ -43,11 +43,11 @@ class ServiceAccounts:
 
     def reconcile(self, name: str) -> int | None:
         """Make what a namespace lacks."""
-        namespace = self.namespaces.get(Key("", name))
+        namespace = self.namespaces.get(NamespacedName("", name))
         if namespace is None or is_deleting(namespace):
             return None
         try:
-            if self.accounts.get(Key(name, "default")) is None:
+            if self.accounts.get(NamespacedName(name, "default")) is None:
                 account: JsonDict = {
                     "apiVersion": "v1",
                     "kind": "ServiceAccount",
@@ -61,7 +61,7 @@ class ServiceAccounts:
         return None
 
     def _publish(self, namespace: str) -> None:
-        held = self.bundles.get(Key(namespace, ROOT_CA))
+        held = self.bundles.get(NamespacedName(namespace, ROOT_CA))
         data = {"ca.crt": self.ca}
         if held is None:
             bundle: JsonDict = {

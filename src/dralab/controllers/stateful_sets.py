@@ -19,7 +19,7 @@ from dralab.controllers.workloads import (
     pod_from_template,
     write_status,
 )
-from dralab.objects.metadata import Key, is_deleting, key_of, labels_of, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, labels_of, status_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
@@ -45,7 +45,7 @@ class StatefulSets:
         self.sets.subscribe(each(self.queue.add))
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Take the next steps of a set, and say how it stands."""
         stateful = self.sets.get(key)
         if stateful is None:

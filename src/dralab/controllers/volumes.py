@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.objects import volumes as rules
-from dralab.objects.metadata import Key, annotations_of, is_deleting, key_of, status_of, uid_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    annotations_of,
+    is_deleting,
+    key_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished
 from dralab.runtime.client import Resource, amend
 from dralab.runtime.manager import Manager
@@ -51,7 +58,7 @@ class PersistentVolumes:
         self.claim_queue.add(key_of(claim))
         volume = claim["spec"].get("volumeName")
         if volume:
-            self.volume_queue.add(Key("", volume))
+            self.volume_queue.add(NamespacedName("", volume))
 
     def _volume(self, old: JsonDict | None, new: JsonDict | None) -> None:
         volume = new if new is not None else old
@@ -60,7 +67,7 @@ class PersistentVolumes:
         self.volume_queue.add(key_of(volume))
         held = volume["spec"].get("claimRef")
         if held is not None:
-            self.claim_queue.add(Key(held.get("namespace", ""), held.get("name", "")))
+            self.claim_queue.add(NamespacedName(held.get("namespace", ""), held.get("name", "")))
         elif old is None:
             self._all_claims()
 
@@ -77,11 +84,11 @@ class PersistentVolumes:
             if made_for_it and new is not None:
                 self.pod_queue.add(key_of(pod))
             if new is None or is_finished(new):
-                self.claim_queue.add(Key(key_of(pod).namespace, name))
+                self.claim_queue.add(NamespacedName(key_of(pod).namespace, name))
 
     # --- claims
 
-    def reconcile_claim(self, key: Key) -> int | None:
+    def reconcile_claim(self, key: NamespacedName) -> int | None:
         """Bind a claim, or let go of one that is deleted and that nobody uses."""
         claim = self.claims.get(key)
         if claim is None:
@@ -93,7 +100,7 @@ class PersistentVolumes:
         claim = self._with_class(claim)
         name = claim["spec"].get("volumeName")
         if name:
-            volume = self.volumes.get(Key("", name))
+            volume = self.volumes.get(NamespacedName("", name))
             if volume is not None:
                 self._bind(claim, volume)
             elif rules.is_bound(claim):
@@ -105,7 +112,7 @@ class PersistentVolumes:
             for volume in self.volumes.find(rules.PLACE, place)
         ]
         chosen = rules.best_for(claim, found_volumes)
-        found = self.classes.get(Key("", rules.class_of(claim))) or {}
+        found = self.classes.get(NamespacedName("", rules.class_of(claim))) or {}
         node = annotations_of(claim).get(rules.SELECTED_NODE)
         waits = found.get("volumeBindingMode") == "WaitForFirstConsumer" and not node
         if chosen is not None and (rules.belongs_to(chosen, claim) or not waits):
@@ -190,7 +197,7 @@ class PersistentVolumes:
         self.recorder.event(claim, "PersistentVolumeClaim", "ProvisioningSucceeded", said)
         self.claim_queue.add(key_of(claim))
 
-    def _is_used(self, key: Key) -> bool:
+    def _is_used(self, key: NamespacedName) -> bool:
         # A pod without a node will not start with a claim that is being deleted.
         return any(
             name == key.name
@@ -201,7 +208,7 @@ class PersistentVolumes:
 
     # --- volumes
 
-    def reconcile_volume(self, key: Key) -> int | None:
+    def reconcile_volume(self, key: NamespacedName) -> int | None:
         """Make a volume available, or give back one whose claim has gone."""
         volume = self.volumes.get(key)
         if volume is None:
@@ -209,7 +216,7 @@ class PersistentVolumes:
         held = volume["spec"].get("claimRef")
         claim = None
         if held is not None:
-            claim = self.claims.get(Key(held.get("namespace", ""), held.get("name", "")))
+            claim = self.claims.get(NamespacedName(held.get("namespace", ""), held.get("name", "")))
             if claim is not None and not rules.belongs_to(volume, claim):
                 claim = None
         if is_deleting(volume):
@@ -230,7 +237,7 @@ class PersistentVolumes:
 
     # --- volumes of one pod
 
-    def reconcile_pod(self, key: Key) -> int | None:
+    def reconcile_pod(self, key: NamespacedName) -> int | None:
         """Make the claims of a pod's ephemeral volumes."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
@@ -238,7 +245,7 @@ class PersistentVolumes:
         for volume in pod["spec"].get("volumes") or ():
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
             name = f"{key.name}-{volume['name']}"
-            if not template or self.claims.get(Key(key.namespace, name)) is not None:
+            if not template or self.claims.get(NamespacedName(key.namespace, name)) is not None:
                 continue
             metadata = template.get("metadata") or {}
             owner = {

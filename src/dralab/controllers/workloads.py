@@ -14,7 +14,7 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import (
-    Key,
+    NamespacedName,
     annotations_of,
     controller_of,
     is_deleting,
@@ -98,14 +98,14 @@ class OwnedObjects:
         """Return the reference by which an owner controls."""
         return owner_reference(owner, api_version=self.api_version, kind=self.kind)
 
-    def owner_key(self, obj: JsonDict) -> Key | None:
+    def owner_key(self, obj: JsonDict) -> NamespacedName | None:
         """Return the key of an object's owner, where it is of this kind."""
         reference = controller_of(obj)
         if reference is None or reference["kind"] != self.kind:
             return None
         if reference["apiVersion"].partition("/")[0] != self.api_version.partition("/")[0]:
             return None
-        return Key(key_of(obj).namespace, reference["name"])
+        return NamespacedName(key_of(obj).namespace, reference["name"])
 
     def _refer(self, obj: JsonDict, references: list[Mapping[str, Any]]) -> JsonDict | None:
         others = [item for item in owners_of(obj) if not item.get("controller")]
@@ -276,7 +276,9 @@ def percentage(value: Any, of: int, *, up: bool) -> int:
     return int(value or 0)
 
 
-def each(add: Callable[[Key], None]) -> Callable[[JsonDict | None, JsonDict | None], None]:
+def each(
+    add: Callable[[NamespacedName], None],
+) -> Callable[[JsonDict | None, JsonDict | None], None]:
     """Return a subscriber that has every new or changed object looked at."""
 
     def change(_old: JsonDict | None, new: JsonDict | None) -> None:
@@ -287,7 +289,7 @@ def each(add: Callable[[Key], None]) -> Callable[[JsonDict | None, JsonDict | No
 
 
 def enqueue_owner(
-    owned: OwnedObjects, add: Callable[[Key], None], owners: Cache
+    owned: OwnedObjects, add: Callable[[NamespacedName], None], owners: Cache
 ) -> Callable[[JsonDict | None, JsonDict | None], None]:
     """Return a subscriber that has an owner looked at when something of its changes."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key
+from dralab.objects.metadata import NamespacedName
 from dralab.objects.slices import generation_of, newest_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, SLICES
@@ -92,7 +92,7 @@ class Publisher:
                 self._delete(obj)
             self._gone.discard(place)
             return None
-        node = self.nodes.get(Key("", place.node))
+        node = self.nodes.get(NamespacedName("", place.node))
         if node is None:
             return None  # The node's arrival comes back here.
         contents = [part.spec() for part in driver.inventory()]

@@ -21,7 +21,7 @@ from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.conditions import with_condition as replaced
-from dralab.objects.metadata import Key, is_deleting, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import FINISHED, is_finished
 from dralab.runtime.client import Client, amend
 from dralab.runtime.engine import T, TimerHandle
@@ -242,7 +242,7 @@ class Kubelets:
             delay = again or SECOND
             self.manager.engine.after(delay, lambda: self._vanished(pod))
 
-    def sync(self, key: Key) -> int | None:
+    def sync(self, key: NamespacedName) -> int | None:
         """Bring a pod on."""
         pod = self.pods.get(key)
         if pod is None or pod["spec"].get("nodeName") not in self.nodes:

@@ -19,7 +19,7 @@ from dralab.node.containers import ContainerRuntime, ContainerStartError, ExecSe
 from dralab.node.forwarding import forwarded
 from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.logs import ContainerLog, shown
-from dralab.objects.metadata import Key, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
 
@@ -44,7 +44,7 @@ class PodStreams:
         kubelet = self.kubelets.nodes.get(node)
         if kubelet is None:
             return None
-        pod = self.kubelets.pods.get(Key(wanted.namespace, wanted.pod))
+        pod = self.kubelets.pods.get(NamespacedName(wanted.namespace, wanted.pod))
         life = kubelet.pods.get(uid_of(pod)) if pod is not None else None
         query = wanted.query
         if wanted.verb == "portForward":

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dralab.values.json_types import JsonDict, JsonObject
 
 
-class Key(NamedTuple):
+class NamespacedName(NamedTuple):
     """Which object of a collection; the namespace is empty where the kind has none."""
 
     namespace: str
@@ -19,10 +19,10 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def key_of(obj: JsonObject) -> Key:
+def key_of(obj: JsonObject) -> NamespacedName:
     """Return the key of an object."""
     metadata = obj["metadata"]
-    return Key(metadata.get("namespace", ""), metadata["name"])
+    return NamespacedName(metadata.get("namespace", ""), metadata["name"])
 
 
 def spec_of(obj: JsonObject) -> JsonObject:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import Key, is_deleting, key_of, revision_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, revision_of
 from dralab.runtime.client import Client, Resource, Watch
 from dralab.runtime.engine import Engine
 from dralab.values.json_types import JsonDict
@@ -44,8 +44,8 @@ class Cache:
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._on_synced = on_synced
-        self._objects: dict[Key, JsonDict] = {}
-        self._indexes: dict[str, tuple[Index, dict[str, dict[Key, JsonDict]]]] = {}
+        self._objects: dict[NamespacedName, JsonDict] = {}
+        self._indexes: dict[str, tuple[Index, dict[str, dict[NamespacedName, JsonDict]]]] = {}
         self._subscribers: list[Change] = []
         self._watch: Watch | None = None
         self._started = False
@@ -59,7 +59,7 @@ class Cache:
         """Yield the objects in the order in which the cache first saw them."""
         return iter(list(self._objects.values()))
 
-    def get(self, key: Key) -> JsonDict | None:
+    def get(self, key: NamespacedName) -> JsonDict | None:
         """Return an object, or None where there is none."""
         return self._objects.get(key)
 
@@ -71,7 +71,7 @@ class Cache:
         """Keep an index: `find(name, v)` returns the objects for which `values` yields v."""
         if name in self._indexes:
             return
-        table: dict[str, dict[Key, JsonDict]] = defaultdict(dict)
+        table: dict[str, dict[NamespacedName, JsonDict]] = defaultdict(dict)
         self._indexes[name] = (values, table)
         for key, obj in self._objects.items():
             for value in values(obj):
@@ -206,7 +206,10 @@ class Cache:
 
     @staticmethod
     def _unindex(
-        key: Key, obj: JsonDict, values: Index, table: dict[str, dict[Key, JsonDict]]
+        key: NamespacedName,
+        obj: JsonDict,
+        values: Index,
+        table: dict[str, dict[NamespacedName, JsonDict]],
     ) -> None:
         for value in values(obj):
             entries = table.get(value)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, key_of
+from dralab.objects.metadata import NamespacedName, key_of
 from dralab.objects.volumes import is_bound
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
@@ -50,8 +50,8 @@ class _PendingBinding:
 
     item: QueuedPod
     placement: PodPlacement
-    claims: list[Key]
-    volumes: list[Key]
+    claims: list[NamespacedName]
+    volumes: list[NamespacedName]
     until: int
 
 
@@ -90,7 +90,7 @@ class Binder:
 
         self.manager.engine.offload(work, partial(self._written, item, placement))
 
-    def check_pending(self, key: Key) -> None:
+    def check_pending(self, key: NamespacedName) -> None:
         """Look again at the pods that wait for a claim, or for a volume claim, of this name."""
         for uid, waiting in list(self._pending.items()):
             if key in waiting.claims or key in waiting.volumes:
@@ -175,7 +175,7 @@ class Binder:
                 waiting.item, waiting.placement, ApiError("Timeout", why), undo=True
             )
 
-    def _has_volume(self, key: Key) -> bool:
+    def _has_volume(self, key: NamespacedName) -> bool:
         claim = self._volume_claims.get(key)
         return claim is not None and is_bound(claim)
 

@@ -13,7 +13,7 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.claims import classic_pod_claims
 from dralab.objects.metadata import (
-    Key,
+    NamespacedName,
     is_deleting,
     key_of,
     owner_reference,
@@ -91,7 +91,7 @@ class ClassicScheduling:
         over = is_deleting(pod) or is_finished(pod)
         return bool(mine and not idle and not over and classic_pod_claims(pod))
 
-    def reconcile(self, key: Key) -> int | None:
+    def reconcile(self, key: NamespacedName) -> int | None:
         """Take a pod one step further, or say what it waits for."""
         pod = self.pods.get(key)
         if pod is None or not self._is_waiting(pod):
@@ -159,7 +159,7 @@ class ClassicScheduling:
 
     def _class_of(self, claim: JsonDict) -> JsonDict:
         wanted = claim["spec"]["resourceClassName"]
-        found = self.classes.get(Key("", wanted))
+        found = self.classes.get(NamespacedName("", wanted))
         if found is None:
             raise ClassicClaimsWait(f"reference to non-existing ResourceClass {wanted}")
         return found
@@ -172,7 +172,7 @@ class ClassicScheduling:
                 raise ClassicClaimsWait(
                     "waiting for dynamic resource controller to create the resourceclaims"
                 )
-            claim = self.claims.get(Key(key_of(pod).namespace, name))
+            claim = self.claims.get(NamespacedName(key_of(pod).namespace, name))
             if claim is None:
                 raise ClassicClaimsWait(
                     f'waiting for resourceclaim.resource.k8s.io "{name}" to be created'
@@ -192,7 +192,7 @@ class ClassicScheduling:
         self, claims: dict[str, JsonDict], classes: dict[str, JsonDict], name: str
     ) -> bool:
         """Return whether a node is where allocated claims are, and where open ones may go."""
-        node = self.nodes.get(Key("", name))
+        node = self.nodes.get(NamespacedName("", name))
         if node is None:
             return False
         labels = node["metadata"].get("labels") or {}

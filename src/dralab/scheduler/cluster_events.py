@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from dralab.objects.claims import classic_pod_claims
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
@@ -167,7 +167,7 @@ class ClusterEvents:
             self._reports.unscheduled(new, "SchedulingGated", GATED)
         group = group_of(new)
         if group:
-            self._waiting.wake_for_group(Key(key_of(new).namespace, group))
+            self._waiting.wake_for_group(NamespacedName(key_of(new).namespace, group))
         self._loop.wake()
 
     def _pod_on(self, uid: str, node: str, old: JsonDict | None, new: JsonDict) -> None:

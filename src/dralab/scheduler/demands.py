@@ -22,7 +22,7 @@ from dralab.objects.claims import (
     requests_of,
 )
 from dralab.objects.extended_resources import classes_by_resource
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, uid_of
 from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.volumes import VolumeDemand
 from dralab.values.json_types import JsonDict, JsonObject
@@ -41,7 +41,7 @@ class ClaimDemand:
     allocation: JsonObject | None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> NamespacedName:
         """The key of the claim."""
         return key_of(self.claim)
 
@@ -89,8 +89,8 @@ class DemandReader:
 
     def __init__(
         self,
-        claim: Callable[[Key], JsonDict | None],
-        group: Callable[[Key], JsonDict | None],
+        claim: Callable[[NamespacedName], JsonDict | None],
+        group: Callable[[NamespacedName], JsonDict | None],
         in_flight: Callable[[str], JsonObject | None],
         volumes: Callable[[PodInfo], VolumeDemand | str] | None = None,
     ) -> None:
@@ -161,7 +161,7 @@ class DemandReader:
             return BlockedPod(f'pod "{pod.key}": {NOT_CREATED_YET}')
         if not name:
             return None
-        claim = self._claim(Key(namespace, name))
+        claim = self._claim(NamespacedName(namespace, name))
         if claim is None:
             return BlockedPod(f'resourceclaim.resource.k8s.io "{name}" not found')
         if is_deleting(claim):
@@ -182,7 +182,7 @@ class DemandReader:
 
     def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str] | BlockedPod:
         if pod.group:
-            group = self._group(Key(pod.key.namespace, pod.group))
+            group = self._group(NamespacedName(pod.key.namespace, pod.group))
             if group is not None and is_shared(item, group):
                 return {
                     "apiGroup": "scheduling.k8s.io",

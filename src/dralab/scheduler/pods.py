@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from dralab.kernel.clock import from_rfc3339
-from dralab.objects.metadata import Key, key_of
+from dralab.objects.metadata import NamespacedName, key_of
 from dralab.objects.nodes import required_affinity
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
@@ -72,7 +72,7 @@ class PodInfo:
     """
 
     obj: JsonDict
-    key: Key
+    key: NamespacedName
     uid: str
     labels: Mapping[str, str]
     priority: int

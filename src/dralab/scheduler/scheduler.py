@@ -17,7 +17,7 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import Key, key_of, labels_of, uid_of
+from dralab.objects.metadata import NamespacedName, key_of, labels_of, uid_of
 from dralab.runtime import resources
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
@@ -185,7 +185,7 @@ class Scheduler:
         if not pod.group:
             self._try_alone(item)
             return
-        group = self._groups.get(Key(pod.key.namespace, pod.group))
+        group = self._groups.get(NamespacedName(pod.key.namespace, pod.group))
         if group is None:
             self._refuse(item, gangs.not_found(self.state, pod))
             return
@@ -206,7 +206,7 @@ class Scheduler:
         pod = item.pod
         members = [
             other
-            for other in self._waiting.members_of(Key(pod.key.namespace, pod.group))
+            for other in self._waiting.members_of(NamespacedName(pod.key.namespace, pod.group))
             if other.pod.uid not in self.state.placed
         ]
         placed = gangs.placed_members(self.state, pod)

@@ -8,7 +8,7 @@ upstream checks each by itself.
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from dralab.objects.metadata import Key, key_of
+from dralab.objects.metadata import NamespacedName, key_of
 from dralab.prototypes.classic.kinds import GROUP
 from dralab.prototypes.classic.selectors import ClassicSelectorError, accepts
 from dralab.prototypes.classic.structured import MODEL, held_by
@@ -123,7 +123,7 @@ class NamedResources:
             asked = {"driverName": class_["driverName"], "requests": [request]}
             return {"shareable": True, "driverRequests": [asked]}
         if _is_in_tree(reference, "ResourceClaimParameters"):
-            key = Key(namespace, reference["name"])
+            key = NamespacedName(namespace, reference["name"])
             found = self.claim_parameters.get(key)
             if found is None:
                 raise ClassicClaimsWait(f"claim parameters {key} not found")
@@ -144,7 +144,7 @@ class NamedResources:
             return {}
         namespace = reference.get("namespace", "")
         if _is_in_tree(reference, "ResourceClassParameters"):
-            key = Key(namespace, reference["name"])
+            key = NamespacedName(namespace, reference["name"])
             found = self.class_parameters.get(key)
             if found is None:
                 raise ClassicClaimsWait(f"class parameters {key} not found")
@@ -167,7 +167,7 @@ def _source(obj: JsonDict, like: JsonObject) -> JsonObject:
 
 def _only(what: str, source: JsonObject, namespace: str, found: Sequence[JsonDict]) -> JsonDict:
     """Return the one translation of a driver's parameters; ClassicClaimsWait without one."""
-    where = f"{source['kind']}.{source['apiGroup']} {Key(namespace, source['name'])}"
+    where = f"{source['kind']}.{source['apiGroup']} {NamespacedName(namespace, source['name'])}"
     if not found:
         raise ClassicClaimsWait(f"generated {what} parameters for {where} not found")
     if len(found) > 1:

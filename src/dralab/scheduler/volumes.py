@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dralab.objects import volumes as rules
-from dralab.objects.metadata import Key, is_deleting, key_of, owner_uids, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, status_of
 from dralab.runtime.cache import Cache
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
@@ -56,7 +56,7 @@ class Volumes:
         bound: list[JsonDict] = []
         waiting: list[JsonDict] = []
         for name, made_for_it in pod.volume_claims:
-            claim = self._claims.get(Key(pod.key.namespace, name))
+            claim = self._claims.get(NamespacedName(pod.key.namespace, name))
             if claim is None:
                 if made_for_it:
                     return (
@@ -69,7 +69,7 @@ class Volumes:
             if is_deleting(claim):
                 return f'persistentvolumeclaim "{name}" is being deleted'
             volume = claim["spec"].get("volumeName")
-            found = self._volumes.get(Key("", volume)) if volume else None
+            found = self._volumes.get(NamespacedName("", volume)) if volume else None
             if status_of(claim).get("phase") == "Lost":
                 lost = f'bound to non-existent persistentvolume "{volume}"'
                 return f'persistentvolumeclaim "{name}" {lost}'
@@ -145,7 +145,7 @@ class Volumes:
             self._taken.discard(name)
 
     def _waits(self, claim: JsonDict) -> bool:
-        found = self._classes.get(Key("", rules.class_of(claim))) or {}
+        found = self._classes.get(NamespacedName("", rules.class_of(claim))) or {}
         return found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
     def _reaches(self, volume: JsonDict, row: int) -> bool:
@@ -155,7 +155,7 @@ class Volumes:
         )
 
     def _provides(self, claim: JsonDict, row: int) -> bool:
-        found = self._classes.get(Key("", rules.class_of(claim))) or {}
+        found = self._classes.get(NamespacedName("", rules.class_of(claim))) or {}
         if found.get("provisioner") in {None, rules.NO_PROVISIONER}:
             return False
         own = self._table.labels[row]

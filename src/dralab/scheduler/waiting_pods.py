@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dralab.objects.claims import claim_names
-from dralab.objects.metadata import Key
+from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.values.json_types import JsonDict
@@ -21,16 +21,18 @@ class WaitingPods:
         self.queue = queue
         self._info = info
         self._wake = wake
-        self._by_claim: dict[Key, set[str]] = {}
-        self._by_group: dict[Key, set[str]] = {}
+        self._by_claim: dict[NamespacedName, set[str]] = {}
+        self._by_group: dict[NamespacedName, set[str]] = {}
 
     def follow_pod(self, obj: JsonDict) -> PodInfo:
         """Return a waiting pod, having noted whose news it must hear."""
         pod = self._info(obj)
         for name in claim_names(obj):
-            self._by_claim.setdefault(Key(pod.key.namespace, name), set()).add(pod.uid)
+            self._by_claim.setdefault(NamespacedName(pod.key.namespace, name), set()).add(pod.uid)
         if pod.group:
-            self._by_group.setdefault(Key(pod.key.namespace, pod.group), set()).add(pod.uid)
+            self._by_group.setdefault(NamespacedName(pod.key.namespace, pod.group), set()).add(
+                pod.uid
+            )
         return pod
 
     def remove_pod(self, uid: str) -> None:
@@ -39,23 +41,23 @@ class WaitingPods:
         if item is None:
             return
         namespace = item.pod.key.namespace
-        _remove_waiter(self._by_group, Key(namespace, item.pod.group), uid)
+        _remove_waiter(self._by_group, NamespacedName(namespace, item.pod.group), uid)
         for name in claim_names(item.pod.obj):
-            _remove_waiter(self._by_claim, Key(namespace, name), uid)
+            _remove_waiter(self._by_claim, NamespacedName(namespace, name), uid)
         self.queue.remove_pod(uid)
         self._wake()
 
-    def wake_for_claim(self, claim: Key) -> None:
+    def wake_for_claim(self, claim: NamespacedName) -> None:
         """Let the pods be tried again that wait for a claim."""
         if self.queue.wake_pods(self._by_claim.get(claim, ())):
             self._wake()
 
-    def wake_for_group(self, group: Key) -> None:
+    def wake_for_group(self, group: NamespacedName) -> None:
         """Let the members of a pod group be tried again."""
         if self.queue.wake_pods(self._by_group.get(group, ())):
             self._wake()
 
-    def members_of(self, group: Key) -> list[QueuedPod]:
+    def members_of(self, group: NamespacedName) -> list[QueuedPod]:
         """Return the members of a pod group that wait and have no gates, in no order."""
         return [
             item
@@ -64,7 +66,7 @@ class WaitingPods:
         ]
 
 
-def _remove_waiter(index: dict[Key, set[str]], key: Key, uid: str) -> None:
+def _remove_waiter(index: dict[NamespacedName, set[str]], key: NamespacedName, uid: str) -> None:
     """Take a pod out of an index of those who wait."""
     held = index.get(key)
     if held is not None:

@@ -25,7 +25,7 @@ def test_a_token_is_verified_by_its_key_alone(key):
     assert token.claims == {"sub": "jane"}
     assert jwt.is_verified(token, [public])
     other = jwt.public_key(ec.generate_private_key(ec.SECP256R1()).public_key())
-    renamed = jwt.Key(public.key_id, other.public, other.algorithms)
+    renamed = jwt.VerificationKey(public.key_id, other.public, other.algorithms)
     assert not jwt.is_verified(token, [other])
     assert not jwt.is_verified(token, [renamed])
 

@@ -46,7 +46,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class VerificationKey:
     """A public key: its name, and the algorithms that it may be used with."""
 
     key_id: str
@@ -87,7 +87,7 @@ def parsed(text: str) -> Token | None:
     return None if "crit" in found.head else found
 
 
-def is_verified(token: Token, keys: Iterable[Key]) -> bool:
+def is_verified(token: Token, keys: Iterable[VerificationKey]) -> bool:
     """Return whether one of the keys has signed a token; its `kid` chooses where it has one."""
     name = token.head.get("kid")
     return any(key.verifies(token) for key in keys if name in (None, "", key.key_id))
@@ -125,7 +125,7 @@ def signed(claims: Mapping[str, Any], key: "PrivateKey") -> str:
     return f"{text}.{encoded(signature)}"
 
 
-def public_key(public: "PublicKey") -> Key:
+def public_key(public: "PublicKey") -> VerificationKey:
     """Return a key with the name that a real server gives it. KeyProblem."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -142,10 +142,10 @@ def public_key(public: "PublicKey") -> Key:
     else:
         raise KeyProblem("the key is neither RSA nor of the curves P-256, P-384, P-521")
     data = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return Key(encoded(hashlib.sha256(data).digest()), public, algorithms)
+    return VerificationKey(encoded(hashlib.sha256(data).digest()), public, algorithms)
 
 
-def as_jwk(key: Key) -> dict[str, str]:
+def as_jwk(key: VerificationKey) -> dict[str, str]:
     """Return a public key as a JSON web key."""
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -166,7 +166,7 @@ def as_jwk(key: Key) -> dict[str, str]:
     }
 
 
-def from_jwks(document: object, algorithms: Sequence[str] = ALGORITHMS) -> list[Key]:
+def from_jwks(document: object, algorithms: Sequence[str] = ALGORITHMS) -> list[VerificationKey]:
     """Return the keys for signatures of a JSON web key set; those of other kinds are left out.
 
     KeyProblem where it is not a key set.
@@ -186,7 +186,7 @@ def from_jwks(document: object, algorithms: Sequence[str] = ALGORITHMS) -> list[
         may = tuple(name for name in key.algorithms if name in algorithms and name in meant)
         if may:
             name = each.get("kid")
-            found.append(Key(name if isinstance(name, str) else "", key.public, may))
+            found.append(VerificationKey(name if isinstance(name, str) else "", key.public, may))
     return found
 
 

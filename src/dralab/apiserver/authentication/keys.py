@@ -28,7 +28,7 @@ def read_private_key(path: Path, flag: str) -> "PrivateKey":
     return found  # type: ignore[return-value]  # as above
 
 
-def read_public_keys(path: Path, flag: str) -> list[jwt.Key]:
+def read_public_keys(path: Path, flag: str) -> list[jwt.VerificationKey]:
     """Return the public keys of a file, which may hold private ones and certificates, too.
 
     UnusableSetting.

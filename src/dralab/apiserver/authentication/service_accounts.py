@@ -44,7 +44,7 @@ class ServiceAccountSettings:
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
     signing_key: "Callable[[], PrivateKey] | None" = None
-    keys: tuple[jwt.Key, ...] = ()
+    keys: tuple[jwt.VerificationKey, ...] = ()
     longest: int = 0  # seconds; 0 for no limit
     extend: bool = True
     jwks_uri: str = ""
@@ -110,7 +110,7 @@ class ServiceAccountTokens:
         return ec.generate_private_key(ec.SECP256R1())
 
     @cached_property
-    def keys(self) -> Sequence[jwt.Key]:
+    def keys(self) -> Sequence[jwt.VerificationKey]:
         """The public keys of accepted tokens."""
         own = jwt.public_key(self._key.public_key())
         return [own, *(key for key in self.settings.keys if key.key_id != own.key_id)]

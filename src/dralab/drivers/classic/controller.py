@@ -14,7 +14,14 @@ from dralab.drivers.classic.named import device_of
 from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
 from dralab.drivers.classic.translation import ParametersTranslation
 from dralab.objects.claims import classic_claims_by_entry
-from dralab.objects.metadata import Key, controller_of, is_deleting, key_of, status_of, uid_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    controller_of,
+    is_deleting,
+    key_of,
+    status_of,
+    uid_of,
+)
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
 from dralab.prototypes.classic.structured import held_by
 from dralab.runtime.client import amend
@@ -84,7 +91,7 @@ class ClassicController:
 
     # --- claims
 
-    def sync_claim(self, key: Key) -> int | None:
+    def sync_claim(self, key: NamespacedName) -> int | None:
         """Take devices back from a claim that nobody uses and that is asked for or deleted."""
         claim = self.claims.get(key)
         if claim is None:
@@ -119,7 +126,7 @@ class ClassicController:
         selector = class_.get("suitableNodes")
 
         def may(name: str) -> bool:
-            node = self.nodes.get(Key("", name))
+            node = self.nodes.get(NamespacedName("", name))
             labels = (node or {"metadata": {}})["metadata"].get("labels") or {}
             return node is not None and (
                 not selector or node_selector_accepts(selector, labels, name)
@@ -129,7 +136,7 @@ class ClassicController:
 
     # --- contexts
 
-    def sync_context(self, key: Key) -> int | None:
+    def sync_context(self, key: NamespacedName) -> int | None:
         """Say which nodes will not do, and allocate on the one that was selected."""
         context = self.contexts.get(key)
         pod = self.pods.get(key)
@@ -148,7 +155,7 @@ class ClassicController:
     def _sync_context(self, context: JsonDict, pod: JsonDict, spec: Any) -> None:
         wanted: list[tuple[str, JsonDict, Parameters]] = []
         for entry, name in classic_claims_by_entry(pod).items():
-            claim = self.claims.get(Key(key_of(pod).namespace, name))
+            claim = self.claims.get(NamespacedName(key_of(pod).namespace, name))
             class_ = self._class_of(claim) if claim is not None else None
             if claim is None or class_ is None:
                 continue
@@ -211,7 +218,7 @@ class ClassicController:
 
     def _class_of(self, claim: JsonDict) -> JsonDict | None:
         """Return a claim's class, if it is one whose devices this driver gives."""
-        found = self.classes.get(Key("", claim["spec"]["resourceClassName"]))
+        found = self.classes.get(NamespacedName("", claim["spec"]["resourceClassName"]))
         if found is None or found.get("driverName") != DRIVER:
             return None
         # Where parameters are structured, the scheduler gives them.

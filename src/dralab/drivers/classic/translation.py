@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, checked
-from dralab.objects.metadata import Key, is_deleting, key_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
 from dralab.runtime.client import amend
 from dralab.runtime.events import Recorder
@@ -41,9 +41,9 @@ class ParametersTranslation:
         # Also one that somebody changed or deleted: it is put right.
         for obj in (old, new):
             if obj is not None and _is_from_fakes(obj):
-                self.queue.add(Key(key_of(obj).namespace, obj["generatedFrom"]["name"]))
+                self.queue.add(NamespacedName(key_of(obj).namespace, obj["generatedFrom"]["name"]))
 
-    def sync(self, key: Key) -> int | None:
+    def sync(self, key: NamespacedName) -> int | None:
         """Write what an object means; the garbage collector takes away what is left of a gone one.
 
         What asks for nothing that there is leaves an event, and its earlier meaning as it is.
@@ -69,7 +69,7 @@ class ParametersTranslation:
             self._delete(surplus)
         return None
 
-    def _earlier(self, key: Key) -> list[JsonDict]:
+    def _earlier(self, key: NamespacedName) -> list[JsonDict]:
         """Return what was made before: several where two controllers were there for a moment."""
         return [
             obj

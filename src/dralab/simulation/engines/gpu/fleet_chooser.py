@@ -1,9 +1,9 @@
 """The allocator's own policies at work: `allocation:pack` and its like choose nodes and devices.
 
 CPU, memory and labels decide which nodes are candidates; which of them, and which of their GPUs, is
-what `dralab.allocation.Fleet` answers to the pod's claim. Pods without GPUs take the first node.
-The allocator's policies count devices: where pods share GPUs, a GPU of which a part is left counts
-as free, so they differ less than the policies that see the parts.
+what `dralab.allocation.fleet.Fleet` answers to the pod's claim. Pods without GPUs take the first
+node. The allocator's policies count devices: where pods share GPUs, a GPU of which a part is left
+counts as free, so they differ less than the policies that see the parts.
 """
 
 from collections.abc import Sequence
