@@ -1,5 +1,6 @@
 """Authorities and client certificates for tests."""
 
+import base64
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -60,6 +61,18 @@ class Authority:
             .not_valid_before(self.now - timedelta(hours=1))
             .not_valid_after(self.now + timedelta(days=days))
         )
+
+
+def request(name="alice", groups=(), names=(), key=None) -> str:
+    """Return what `spec.request` of a CertificateSigningRequest holds: base64 of PEM."""
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    parts.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(parts))
+    if names:
+        made = made.add_extension(x509.SubjectAlternativeName(list(names)), critical=False)
+    pem = made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    return base64.b64encode(pem).decode()
 
 
 def der(certificate) -> bytes:

@@ -6,7 +6,6 @@ True
 """
 
 import asyncio
-import base64
 import ipaddress
 import os
 import shutil
@@ -34,6 +33,7 @@ from dralab.components import profiles
 from dralab.kernel.clock import SECOND, Clock, WallClock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.local import LocalClient
+from dralab.runtime.new_kubeconfig import kubeconfig
 
 if TYPE_CHECKING:
     from dralab.apiserver.authentication.jwt import PrivateKey
@@ -165,6 +165,11 @@ class Cluster:
         return self._ca.read_text("ascii") if self._ca is not None else ""
 
     @property
+    def signing_files(self) -> tuple[Path, Path] | None:
+        """The files of that authority's certificate and private key; None without `tls`."""
+        return (self._ca, self._ca.with_suffix(".key")) if self._ca is not None else None
+
+    @property
     def kubeconfig(self) -> Path:
         """A kubeconfig file for the administrator; it is gone when the cluster is."""
         found = self._directory() / "kubeconfig"
@@ -181,7 +186,7 @@ class Cluster:
             from dralab.apiserver.http.serving import ServingError
 
             raise ServingError("a kubeconfig with a token needs TLS: kubectl sends none without")
-        text = kubeconfig(self.url, token=self.token, ca=self._ca)
+        text = kubeconfig(self.url, token=self.token, ca=self.ca)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Written aside and moved, so that nobody reads half of it.
         handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
@@ -419,26 +424,6 @@ def _shared_store(address: "EtcdAddress", event_ttl: int) -> Store:
     from dralab.apiserver.storage.etcd import EtcdStore
 
     return EtcdStore(address, event_ttl=-(-event_ttl // SECOND))
-
-
-def kubeconfig(url: str, *, token: str = "", ca: Path | None = None) -> str:
-    """Return the text of a kubeconfig with one cluster, one user, one context: dralab."""
-    lines = [
-        "apiVersion: v1",
-        "kind: Config",
-        "clusters:",
-        "- name: dralab",
-        "  cluster:",
-        f"    server: {url}",
-    ]
-    if ca is not None:
-        data = base64.b64encode(ca.read_bytes()).decode()
-        lines.append(f"    certificate-authority-data: {data}")
-    lines += ["users:", "- name: admin"]
-    lines += ["  user:", f"    token: {token}"] if token else ["  user: {}"]
-    lines += ["contexts:", "- name: dralab", "  context:", "    cluster: dralab", "    user: admin"]
-    lines += ["current-context: dralab", ""]
-    return "\n".join(lines)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -79,6 +79,13 @@ class Strategy:
         """Return what is wrong with a changed object, its metadata apart."""
         return self.validate(new)
 
+    def prepare_part(self, subresource: str, new: JsonDict, old: JsonDict, now: str) -> None:
+        """The same for a write to another subresource, such as `approval`."""
+
+    def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
+        """Return what is wrong with a write to another subresource, such as `approval`."""
+        return []
+
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a changed status."""
         return []

@@ -1,5 +1,7 @@
 """`dralab controllers`: run the controllers against any cluster."""
 
+from pathlib import Path
+
 import click
 
 from dralab.cli._components import run_until_told
@@ -9,12 +11,28 @@ from dralab.cli._connection import Connection, cluster_options
 @click.command()
 @cluster_options
 @click.option(
+    "--cluster-signing-cert-file",
+    "certificate",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The CA (PEM) that signs approved certificate requests; without it nobody signs them.",
+)
+@click.option(
+    "--cluster-signing-key-file",
+    "key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The private key (PEM) of that CA.",
+)
+@click.option(
     "--without",
     metavar="NAME[,NAME]",
     default="",
     help="Controllers to leave out, by their names in kube-controller-manager.",
 )
-def controllers(connection: Connection, without: str) -> None:
+def controllers(
+    connection: Connection, certificate: Path | None, key: Path | None, without: str
+) -> None:
     """Run the controllers against any cluster until Ctrl-C or SIGTERM.
 
     They create claims from templates, release and protect claims, and handle workloads, garbage
@@ -34,6 +52,10 @@ def controllers(connection: Connection, without: str) -> None:
     from dralab.runtime.manager import Manager
     from dralab.runtime.resources import DEVICE_POOLS, SCHEDULING_CONTEXTS, is_served
 
+    if (certificate is None) != (key is None):
+        raise click.UsageError(
+            "--cluster-signing-cert-file and --cluster-signing-key-file belong together"
+        )
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     unknown = sorted(set(left_out) - set(registry.CONTROLLERS))
     if unknown:
@@ -48,7 +70,13 @@ def controllers(connection: Connection, without: str) -> None:
     kinds = None
     if classic or serves(client, DEVICE_POOLS):
         kinds = kinds_of(("v1", "classic") if classic else ("v1",))
-    registry.assemble(manager, without=left_out, kinds=kinds, ca=client.access.ca or "")
+    registry.assemble(
+        manager,
+        without=left_out,
+        kinds=kinds,
+        ca=client.access.ca or "",
+        signing_files=(certificate, key) if certificate and key else None,
+    )
     if is_served(DEVICE_POOLS, kinds):
         DeviceClaims(manager)
     if classic and registry.CLAIMS not in left_out:

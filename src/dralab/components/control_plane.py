@@ -6,6 +6,7 @@ against any server. In simulated time hand `assemble` a manager on a `SimulatedE
 
 import socket
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.kernel.clock import Clock
@@ -49,6 +50,11 @@ class ControlPlaneHost(Protocol):
         """Its certificate authority as PEM; empty where it has none."""
         ...
 
+    @property
+    def signing_files(self) -> tuple[Path, Path] | None:
+        """The files of that authority's certificate and private key; None where it has none."""
+        ...
+
     clock: Clock
     seed: int | None
 
@@ -85,6 +91,7 @@ class ControlPlane:
                 kinds=kinds,
                 classic=self.classic,
                 ca=cluster.ca,
+                signing_files=cluster.signing_files,
             )
             manager.start()
             if self.scheduler is not None:
@@ -129,20 +136,22 @@ def assemble(
     classic: bool = False,
     brief: bool = False,
     ca: str = "",
+    signing_files: tuple[Path, Path] | None = None,
 ) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
 
     `kinds` are those that the server has, for the controllers that look after all of them;
     `classic` adds what claims of classic DRA need, where the server serves that profile; `brief`
     has the scheduler say no more than kube-scheduler of pods that fit nowhere; `ca` is what pods
-    are told of the server's certificate authority.
+    are told of the server's certificate authority; `signing_files` are the certificate and the
+    private key of the one that signs requests for certificates.
     """
     from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.controllers import registry
     from dralab.scheduler.scheduler import Scheduler, briefly
 
     if CONTROLLERS not in without:
-        registry.assemble(manager, kinds=kinds, ca=ca)
+        registry.assemble(manager, kinds=kinds, ca=ca, signing_files=signing_files)
         if is_served(DEVICE_POOLS, kinds):
             from dralab.controllers.device_claims import DeviceClaims
 

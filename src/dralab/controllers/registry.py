@@ -1,9 +1,11 @@
 """Which controllers there are, by the names that kube-controller-manager gives them."""
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.kinds import Kinds
+from dralab.controllers.certificates import Authority, CertificateSigner
 from dralab.controllers.claims import ResourceClaims
 from dralab.controllers.cluster_roles import ClusterRoleAggregation
 from dralab.controllers.cron_jobs import CronJobs
@@ -25,8 +27,9 @@ from dralab.controllers.stateful_sets import StatefulSets
 from dralab.controllers.volumes import PersistentVolumes
 from dralab.runtime.manager import Manager
 
+SIGNING: Final = "certificatesigningrequest-signing-controller"
 CLAIMS: Final = "resourceclaim-controller"
-CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
+CONTROLLERS: Final[Mapping[str, Callable[..., Any]]] = {
     CLAIMS: ResourceClaims,
     "device-taint-eviction-controller": DeviceTaintEviction,
     "resourcepoolstatus-controller": PoolStatus,
@@ -47,6 +50,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[Manager], Any]]] = {
     "persistentvolume-binder-controller": PersistentVolumes,
     "endpointslice-controller": EndpointSlices,
     "clusterrole-aggregation-controller": ClusterRoleAggregation,
+    SIGNING: CertificateSigner,
 }
 
 
@@ -56,11 +60,13 @@ def assemble(
     without: Collection[str] = (),
     kinds: Kinds | None = None,
     ca: str = "",
+    signing_files: tuple[Path, Path] | None = None,
 ) -> list[Any]:
     """Put the controllers on a manager, in a fixed order; return them.
 
     `kinds` are those of the server, where they are known to be more than the standard ones; `ca`
-    is its certificate authority as PEM, for pods.
+    is its certificate authority as PEM, for pods; without `signing_files` (certificate and private
+    key) nobody signs requests for certificates.
     """
     unknown = sorted(set(without) - set(CONTROLLERS))
     if unknown:
@@ -71,7 +77,10 @@ def assemble(
         "namespace-controller": lambda: Namespaces(manager, kinds),
         "pod-garbage-collector-controller": lambda: PodGarbage(manager, kinds),
         "serviceaccount-controller": lambda: ServiceAccounts(manager, ca=ca),
+        SIGNING: lambda: CertificateSigner(manager, Authority(*(signing_files or ()))),
     }
+    if signing_files is None:
+        without = {*without, SIGNING}
     return [
         by_kind[name]() if name in by_kind else make(manager)
         for name, make in CONTROLLERS.items()

@@ -31,6 +31,9 @@ CRON_JOBS: Final = Resource("batch", "v1", "cronjobs")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
+CERTIFICATE_REQUESTS: Final = Resource(
+    "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
+)
 POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups")
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
 CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims")

@@ -7,6 +7,7 @@ import time
 import orjson
 import pytest
 
+import authorities
 from dralab.apiserver.http import asgi
 from dralab.apiserver.http.asgi import AsgiApp
 from dralab.apiserver.http.messages import HttpRequest, TakesLong
@@ -242,7 +243,11 @@ def test_an_approval_whose_status_is_of_the_wrong_type_is_refused(status):
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
         "metadata": {"name": "c"},
-        "spec": {"request": "YQ==", "signerName": "a.b/c", "usages": ["client auth"]},
+        "spec": {
+            "request": authorities.request(),
+            "signerName": "a.b/c",
+            "usages": ["client auth"],
+        },
     }
     assert server.handle(request("POST", path, asked)).status == 201
     answer = server.handle(request("PUT", path + "/c/approval", {**asked, "status": status}))

@@ -3,6 +3,7 @@
 import pytest
 
 from apiserver.resources.asking import Asked
+from authorities import request
 
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -139,7 +140,7 @@ def test_a_namespace_goes_when_its_finalizers_are_gone(ask):
 
 def test_approval_writes_conditions_and_nothing_else(ask):
     url = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    spec = {"request": "Zm9v", "signerName": "x.io/s", "usages": ["digital signature"]}
+    spec = {"request": request(), "signerName": "x.io/s", "usages": ["digital signature"]}
     ask("POST", url, {"metadata": {"name": "c"}, "spec": spec})
     _, found = ask("GET", f"{url}/c")
     found["spec"]["signerName"] = "y.io/s"

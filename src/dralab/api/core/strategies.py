@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from dralab.api.core import (
+    certificates,
     cluster,
     configuration,
     definitions,
@@ -44,6 +45,7 @@ def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
         "autoscaling/horizontalpodautoscalers": policies.AutoscalerStrategy(),
         "batch/cronjobs": workloads.CronJobStrategy(features),
         "batch/jobs": workloads.JobStrategy(features),
+        "certificates.k8s.io/certificatesigningrequests": certificates.CertificateRequestStrategy(),
         "coordination.k8s.io/leases": cluster.LeaseStrategy(),
         "discovery.k8s.io/endpointslices": services.EndpointSliceStrategy(),
         "networking.k8s.io/ingresses": policies.IngressStrategy(),

@@ -19,6 +19,7 @@ from dralab.apiserver.authorization.attributes import (
 )
 from dralab.apiserver.authorization.escalation import RoleEscalation
 from dralab.apiserver.authorization.rbac import COLLECTIONS, RbacAuthorizer, RoleIndex
+from dralab.apiserver.authorization.signers import CertificateApproval, CertificateSigning
 from dralab.apiserver.storage import Store
 from dralab.apiserver.storage.following import follow
 from dralab.apiserver.users import User
@@ -106,5 +107,7 @@ def authorization_of(modes: Sequence[str], store: Store) -> Authorization:
         "RBAC": lambda: RbacAuthorizer(index),
     }
     union = Union([made[mode]() for mode in modes])
-    admission = [RoleEscalation(index, union)] if "RBAC" in modes else []
+    admission: list[Admission] = [CertificateApproval(union), CertificateSigning(union)]
+    if "RBAC" in modes:
+        admission.append(RoleEscalation(index, union))
     return Authorization(authorizer=union, admission=admission)

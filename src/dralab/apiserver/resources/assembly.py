@@ -6,6 +6,10 @@ from typing import Any, Final
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.resource.features import Features
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.certificates import (
+    CertificateRequester,
+    CertificateSubjectRestriction,
+)
 from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
@@ -62,7 +66,7 @@ def new_resources(
         randomness=randomness,
         kinds=found,
         rules=rules,
-        admission=[*plugins, addresses, limits],
+        admission=[*plugins, addresses, limits, CertificateRequester()],
         service_accounts=service_accounts,
     )
 
@@ -97,6 +101,7 @@ def built_in_admission(*, service_accounts: bool = True) -> list[Admission]:
         DefaultTolerations(),
         PodPriority(),
         AdminAccess(),
+        CertificateSubjectRestriction(),
     ]
 
 

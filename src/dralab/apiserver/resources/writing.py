@@ -336,11 +336,12 @@ def _replace(
     if subresource == "status":
         rules.prepare_status(value, old, context.now())
         errors = rules.validate_status(value, old)
+    elif subresource in {"", "scale"}:
+        rules.prepare_update(value, old, context.now())
+        errors = rules.validate_update(value, old)
     else:
-        errors = []
-        if subresource in {"", "scale"}:
-            rules.prepare_update(value, old, context.now())
-            errors = rules.validate_update(value, old)
+        rules.prepare_part(subresource, value, old, context.now())
+        errors = rules.validate_part(subresource, value, old)
     meta = value["metadata"]
     counts = kind.generation and subresource in COUNTED
     if counts and _wanted_changed(rules.counted, value, old):

@@ -1,0 +1,186 @@
+"""`dralab user`: give people access to a cluster, by client certificates."""
+
+import base64
+import os
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from dralab.cli._components import duration_of
+from dralab.cli._connection import Connection, cluster_options
+from dralab.cli.apiserver import note
+from dralab.cli.errors import Unusable
+from dralab.cli.main import LazyGroup
+
+if TYPE_CHECKING:
+    from dralab.runtime.client import Client
+    from dralab.values.json_types import JsonDict
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "add": ("dralab.cli.user:add", "Print a kubeconfig for a new user."),
+}
+SIGNER: Final = "kubernetes.io/kube-apiserver-client"
+PATIENCE: Final = 15.0  # seconds for the controller to sign
+EVERY: Final = 0.05
+SECOND: Final = 1_000_000_000
+
+
+@click.group(cls=LazyGroup, commands_table=COMMANDS)
+def group() -> None:
+    """Give users access to a cluster.
+
+    Example: `dralab user add jane --group team-a -o jane.kubeconfig`
+    """
+
+
+@click.command()
+@click.argument("name")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="May be repeated.")
+@click.option(
+    "--expires", metavar="DURATION", default="365d", show_default=True, help="At least 10m."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the kubeconfig to this file, readable by you alone.  [default: stdout]",
+)
+@cluster_options
+def add(
+    connection: Connection, name: str, groups: tuple[str, ...], expires: str, output: Path | None
+) -> None:
+    """Print a kubeconfig with a client certificate for the user NAME.
+
+    The certificate comes from a CertificateSigningRequest, which your own credentials create and
+    approve and the cluster's controllers sign. A user is a name in a certificate: there is no
+    object to list or delete. Roles decide what the user may do.
+
+    Example: `dralab user add jane --group team-a --kubeconfig admin.kubeconfig`
+    """
+    from dralab.api.status import ApiError
+    from dralab.runtime.new_kubeconfig import kubeconfig
+
+    seconds = duration_of(expires, "--expires") // SECOND
+    if seconds < 600:
+        raise click.BadParameter("must be at least 10m", param_hint="--expires")
+    if not name or any(not group for group in groups):
+        raise click.UsageError("the names of users and groups must not be empty")
+    access = connection.access()
+    if not access.server.startswith("https://"):
+        raise click.UsageError(
+            f"{access.server} is served without TLS: client certificates need it. Start the "
+            "server without --plain"
+        )
+    client = connection.client()
+    try:
+        key, request = _request(name, groups)
+        certificate = _certificate(client, name, request, seconds)
+    except ApiError as error:
+        raise click.ClickException(error.message) from error
+    finally:
+        client.close()
+    text = kubeconfig(
+        access.server,
+        user=name,
+        ca=access.ca or "",
+        certificate=certificate,
+        key=key,
+        insecure=access.insecure,
+    )
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        _write(output, text)
+        note(f"wrote {output}: try kubectl --kubeconfig {output} auth whoami")
+    note(f"give the user rights: kubectl create clusterrolebinding … --user={name}")
+
+
+def _request(name: str, groups: tuple[str, ...]) -> tuple[str, bytes]:
+    """Return a new private key and the request for its certificate, both as PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    try:
+        parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        parts.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
+    except ValueError as error:
+        raise click.UsageError(f"not a name for a certificate: {error}") from error
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(parts))
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return pem, made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def _certificate(client: "Client", name: str, request: bytes, seconds: int) -> str:
+    """Return the signed certificate as PEM; what was needed for it is deleted. ApiError."""
+    from dralab.runtime.client import amend
+    from dralab.runtime.resources import CERTIFICATE_REQUESTS
+
+    created = client.create(
+        CERTIFICATE_REQUESTS,
+        {
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": {"generateName": "dralab-user-"},
+            "spec": {
+                "request": base64.b64encode(request).decode(),
+                "signerName": SIGNER,
+                "usages": ["digital signature", "client auth"],
+                "expirationSeconds": seconds,
+            },
+        },
+    )
+    where = created["metadata"]["name"]
+
+    def approve(copy: "JsonDict") -> bool:
+        copy.setdefault("status", {})["conditions"] = [
+            {
+                "type": "Approved",
+                "status": "True",
+                "reason": "DralabUserAdd",
+                "message": f"approved by dralab user add {name}",
+            }
+        ]
+        return True
+
+    try:
+        amend(client, CERTIFICATE_REQUESTS, created, approve, subresource="approval")
+        waiting, waited = threading.Event(), 0.0
+        while waited < PATIENCE:
+            status = client.get(CERTIFICATE_REQUESTS, where).get("status") or {}
+            if found := status.get("certificate"):
+                return base64.b64decode(found).decode()
+            failed = [_ for _ in status.get("conditions") or () if _.get("type") == "Failed"]
+            if failed:
+                raise click.ClickException(f"the signer refused: {failed[0].get('message')}")
+            waiting.wait(EVERY)
+            waited += EVERY
+    finally:
+        client.delete(CERTIFICATE_REQUESTS, where)
+    raise Unusable(
+        "nobody signed the request: that is done by the controllers of `dralab up`, or of "
+        "`dralab controllers --cluster-signing-cert-file … --cluster-signing-key-file …`"
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read, whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

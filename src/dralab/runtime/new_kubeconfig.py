@@ -1,0 +1,60 @@
+"""The text of a new kubeconfig. It is written without PyYAML, which a server starts without."""
+
+import base64
+import json
+
+
+def kubeconfig(
+    server: str,
+    *,
+    user: str = "admin",
+    ca: str = "",
+    token: str = "",
+    certificate: str = "",
+    key: str = "",
+    insecure: bool = False,
+) -> str:
+    """Return a kubeconfig with one cluster (dralab), one user, one context.
+
+    `ca`, `certificate` and `key` are PEM texts.
+
+    >>> print(kubeconfig("http://127.0.0.1:8080"), end="")
+    apiVersion: v1
+    kind: Config
+    clusters:
+    - name: dralab
+      cluster:
+        server: http://127.0.0.1:8080
+    users:
+    - name: admin
+      user: {}
+    contexts:
+    - name: dralab
+      context:
+        cluster: dralab
+        user: admin
+    current-context: dralab
+    """
+    # JSON's texts are YAML's, too.
+    name = user if user.isascii() and user.isalnum() else json.dumps(user)
+    lines = ["apiVersion: v1", "kind: Config", "clusters:", "- name: dralab", "  cluster:"]
+    lines.append(f"    server: {server}")
+    if ca:
+        lines.append(f"    certificate-authority-data: {_data(ca)}")
+    if insecure:
+        lines.append("    insecure-skip-tls-verify: true")
+    lines += ["users:", f"- name: {name}"]
+    credentials = []
+    if token:
+        credentials.append(f"    token: {token}")
+    if certificate:
+        credentials.append(f"    client-certificate-data: {_data(certificate)}")
+        credentials.append(f"    client-key-data: {_data(key)}")
+    lines += ["  user:", *credentials] if credentials else ["  user: {}"]
+    lines += ["contexts:", "- name: dralab", "  context:", "    cluster: dralab"]
+    lines += [f"    user: {name}", "current-context: dralab", ""]
+    return "\n".join(lines)
+
+
+def _data(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
