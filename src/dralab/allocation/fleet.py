@@ -46,6 +46,7 @@ from dralab.allocation.problem import (
 from dralab.allocation.results import ShareIds
 from dralab.allocation.search.node_devices import bits
 from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.objects.claims import results_of
 from dralab.values.json_types import JsonObject
 from dralab.values.labels import SelectorError
 from dralab.values.quantity import Number, parse_any
@@ -464,7 +465,7 @@ class Fleet:
     ) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
         """Return per pool the devices of an allocation, with amounts where they are shared."""
         found: dict[int, list[tuple[int, tuple[Number, ...] | None]]] = {}
-        for item in allocation["devices"].get("results") or ():
+        for item in results_of(allocation):
             if item.get("adminAccess"):
                 continue
             index = self.pools.find(item["driver"], item["pool"])

@@ -23,7 +23,7 @@ from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.objects.claims import PodClaim, allocation_of, is_shared, pod_claims
 from dralab.objects.device_taints import rule_selects
 from dralab.objects.extended_resources import classes_by_resource, synthetic_claim
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.nodes import NodeFilters, UnfitReason, is_unschedulable
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
@@ -70,7 +70,7 @@ class Placed:
     def objects(self) -> list[JsonDict]:
         """Return the claims with their `status.allocation`."""
         return [
-            claim | {"status": (claim.get("status") or {}) | {"allocation": allocation}}
+            claim | {"status": {**status_of(claim), "allocation": allocation}}
             for claim, allocation in zip(self.pending.claims, self.allocations, strict=True)
         ]
 
@@ -405,7 +405,7 @@ def _key(item: JsonDict) -> tuple[str, str]:
 def _quantities(pod: Mapping[str, Any]) -> str:
     """Return what keeps a pod's requests from being counted; empty where they are quantities."""
     try:
-        pod_requests(pod.get("spec") or {})
+        pod_requests(spec_of(pod))
     except QuantityError as error:
         return f"it requests {error.text!r}, which is not a quantity"
     return ""

@@ -38,6 +38,7 @@ from dralab.allocation.problem import (
     Slice,
     SubRequest,
 )
+from dralab.objects.claims import results_of
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration, rule_selects
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number, form_of, parse_any, render
@@ -282,7 +283,7 @@ def in_use(claims: Iterable[JsonObject]) -> InUse:
         allocation = (wire.get("status") or NOTHING).get("allocation") or NOTHING
         meta = wire["metadata"]
         name = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-        for item in (allocation.get("devices") or NOTHING).get("results") or ():
+        for item in results_of(allocation):
             # Admin access watches a device, it does not hold it.
             if item.get("adminAccess"):
                 continue

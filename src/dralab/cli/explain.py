@@ -18,6 +18,7 @@ from dralab.cli import objects
 from dralab.cli._output import echo_json, output_option
 from dralab.cli.allocate import others, place
 from dralab.cli.generations import files_option
+from dralab.objects.claims import results_of
 from dralab.objects.metadata import status_of
 
 
@@ -84,7 +85,7 @@ def _allocated(cluster: Snapshot, name: str) -> dict[str, Any] | None:
         if allocation and known == short and (not slash or where == namespace):
             why = [
                 f"  request {item['request']}: {item['driver']}/{item['pool']}/{item['device']}"
-                for item in (allocation.get("devices") or {}).get("results") or ()
+                for item in results_of(allocation)
             ]
             text = "\n".join(["is already allocated in the input:", *why])
             return {"object": f"claim {where}/{known}", "fits": True, "why": why, "text": text}

@@ -11,6 +11,7 @@ from importlib.resources import files
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.api.yaml_documents import documents
+from dralab.objects.claims import consumers_of
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import NamespacedName, key_of
 from dralab.runtime.client import Client, Resource, amend
@@ -106,9 +107,7 @@ def placements(client: Client, pods: list[NamespacedName]) -> list[PodOutcome]:
                 item["device"],
             )
             for claim in claims
-            if any(
-                user["uid"] == uid for user in (claim.get("status") or {}).get("reservedFor", ())
-            )
+            if any(user["uid"] == uid for user in consumers_of(claim))
             for item in claim["status"]["allocation"]["devices"].get("results", ())
         ]
         scheduled = condition_of(pod, "PodScheduled") or {}

@@ -11,6 +11,7 @@ from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import ENTRY, GeneratedClaims
 from dralab.objects.claims import (
     PodClaim,
+    allocation_of,
     claim_names,
     claims_by_entry,
     consumers_of,
@@ -23,6 +24,7 @@ from dralab.objects.claims import (
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import (
     NamespacedName,
+    annotations_of,
     controller_of,
     is_deleting,
     key_of,
@@ -31,7 +33,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.objects.pods import group_of, is_finished
-from dralab.runtime.client import Resource, amend
+from dralab.runtime.client import Resource, amend, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
 from dralab.values.json_types import JsonDict, JsonObject
@@ -218,11 +220,7 @@ class ResourceClaims:
 
     def _unprotect(self, claim: JsonDict) -> JsonDict:
         def change(latest: JsonDict) -> bool:
-            finalizers = latest["metadata"].get("finalizers") or []
-            if FINALIZER not in finalizers or "allocation" in (latest.get("status") or {}):
-                return False
-            latest["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
-            return True
+            return allocation_of(latest) is None and drop_finalizer(latest, FINALIZER)
 
         return amend(self.client, CLAIMS, claim, change)
 
@@ -251,7 +249,7 @@ class ResourceClaims:
 
     def _is_orphan(self, claim: JsonDict) -> bool:
         """Return whether a claim was made for a pod that is done or was replaced."""
-        annotations = claim["metadata"].get("annotations") or {}
+        annotations = annotations_of(claim)
         owner = controller_of(claim)
         if owner is None or owner["kind"] != "Pod":
             return False

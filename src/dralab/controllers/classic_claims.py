@@ -10,12 +10,24 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import GeneratedClaims
-from dralab.objects.claims import classic_claims_by_entry, classic_pod_claims, consumers_of
-from dralab.objects.metadata import NamespacedName, controller_of, is_deleting, key_of, uid_of
+from dralab.objects.claims import (
+    allocation_of,
+    classic_claims_by_entry,
+    classic_pod_claims,
+    consumers_of,
+)
+from dralab.objects.metadata import (
+    NamespacedName,
+    controller_of,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import IMMEDIATE
 from dralab.prototypes.classic.structured import FINALIZER
-from dralab.runtime.client import amend
+from dralab.runtime.client import amend, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLASSIC_CLAIMS, CLASSIC_TEMPLATES, PODS
 from dralab.values.json_types import JsonDict
@@ -94,7 +106,7 @@ class ClassicClaims:
         }
         if gone:
             claim = self._amend(claim, lambda latest: _released(latest, gone), "status")
-        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+        if FINALIZER in finalizers_of(claim):
             if is_deleting(claim):
                 claim = self._amend(claim, _cleared, "status")
             if is_deleting(claim) or gone:
@@ -137,7 +149,7 @@ def _released(claim: JsonDict, gone: set[str]) -> bool:
         return True
     status.pop("reservedFor")
     if claim["spec"].get("allocationMode") != IMMEDIATE and "allocation" in status:
-        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+        if FINALIZER in finalizers_of(claim):
             _cleared(claim)
         else:
             status["deallocationRequested"] = True
@@ -155,8 +167,4 @@ def _cleared(claim: JsonDict) -> bool:
 
 
 def _unprotected(claim: JsonDict) -> bool:
-    finalizers = claim["metadata"].get("finalizers") or []
-    if FINALIZER not in finalizers or "allocation" in (claim.get("status") or {}):
-        return False
-    claim["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
-    return True
+    return allocation_of(claim) is None and drop_finalizer(claim, FINALIZER)

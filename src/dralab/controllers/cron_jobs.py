@@ -64,7 +64,7 @@ class CronJobs:
         self, cron_job: JsonDict, schedule: cron.Schedule | cron.Every, now: int
     ) -> datetime | None:
         """Return the latest time that was not met yet."""
-        status, spec = cron_job.get("status") or {}, cron_job["spec"]
+        status, spec = status_of(cron_job), cron_job["spec"]
         since = from_rfc3339(
             status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"]
         )

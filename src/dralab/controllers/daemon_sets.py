@@ -30,7 +30,7 @@ from dralab.objects.metadata import (
 )
 from dralab.objects.nodes import required_affinity, selects
 from dralab.objects.pods import is_finished, is_ready
-from dralab.objects.taints import NO_EXECUTE, REPELLING, untolerated
+from dralab.objects.taints import NO_EXECUTE, REPELLING, taints_of, untolerated
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DAEMON_SETS, NODES, PODS
 from dralab.values.json_types import JsonDict
@@ -227,7 +227,7 @@ def wants(daemon_set: JsonDict, node: JsonDict) -> tuple[bool, bool]:
     if not selects(node, spec.get("nodeSelector") or {}, required_affinity(spec)):
         return False, False
     tolerations = _tolerations(spec)
-    taints = spec_of(node).get("taints") or ()
+    taints = taints_of(node)
     return (
         untolerated(tolerations, taints, REPELLING) is None,
         untolerated(tolerations, taints, {NO_EXECUTE}) is None,

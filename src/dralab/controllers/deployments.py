@@ -17,7 +17,7 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.conditions import condition_of, conditions_of, with_condition
 from dralab.objects.metadata import (
     NamespacedName,
     annotations_of,
@@ -324,7 +324,7 @@ class Deployments:
         updated = _status([new], "replicas") if new is not None else 0
         needed = wanted - self._limits(deployment)[1]
         now = self.manager.now()
-        conditions: list[dict[str, Any]] = list(status_of(deployment).get("conditions") or ())
+        conditions: list[dict[str, Any]] = [dict(item) for item in conditions_of(deployment)]
         enough = available >= needed
         conditions = with_update_time(
             conditions,

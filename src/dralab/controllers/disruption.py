@@ -6,14 +6,14 @@ Source: kube-controller-manager's disruption controller. Evictions and preemptio
 from typing import Any, Final
 
 from dralab.controllers.workloads import each, percentage, write_status
-from dralab.objects.conditions import with_condition
+from dralab.objects.conditions import conditions_of, with_condition
 from dralab.objects.metadata import (
     NamespacedName,
     controller_of,
     is_deleting,
     key_of,
+    labels_of,
     spec_of,
-    status_of,
 )
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.manager import Manager
@@ -25,7 +25,7 @@ from dralab.runtime.resources import (
     STATEFUL_SETS,
 )
 from dralab.values import labels
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 SIZED: Final = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "Deployment": DEPLOYMENTS}
 
@@ -68,7 +68,7 @@ class DisruptionBudgets:
             for pod in self.pods.find("namespace", key.namespace)
             if _selects(budget, pod) and not is_finished(pod)
         ]
-        spec = budget.get("spec") or {}
+        spec = spec_of(budget)
         expected = self._expected(spec, pods)
         if spec.get("maxUnavailable") is not None:
             desired = max(0, expected - percentage(spec["maxUnavailable"], expected, up=True))
@@ -83,7 +83,7 @@ class DisruptionBudgets:
             "message": "",
             "observedGeneration": budget["metadata"].get("generation", 0),
         }
-        before = status_of(budget).get("conditions") or ()
+        before = conditions_of(budget)
         status: dict[str, Any] = {
             "currentHealthy": healthy,
             "desiredHealthy": desired,
@@ -95,7 +95,7 @@ class DisruptionBudgets:
         write_status(self.manager, DISRUPTION_BUDGETS, self.budgets, budget, status)
         return None
 
-    def _expected(self, spec: dict[str, Any], pods: list[JsonDict]) -> int:
+    def _expected(self, spec: JsonObject, pods: list[JsonDict]) -> int:
         """Return how many pods there should be: a number of pods, or what their owners ask for."""
         limit = spec.get("maxUnavailable")
         if limit is None:
@@ -122,4 +122,4 @@ def _selects(budget: JsonDict, pod: JsonDict) -> bool:
     wanted = spec_of(budget).get("selector")
     if wanted is None or key_of(budget).namespace != key_of(pod).namespace:
         return False
-    return labels.from_mapping(wanted).accepts(pod["metadata"].get("labels") or {})
+    return labels.from_mapping(wanted).accepts(labels_of(pod))

@@ -9,9 +9,16 @@ from typing import Any, Final, NamedTuple
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owners_of, uid_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    owners_of,
+    uid_of,
+)
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Resource, amend
+from dralab.runtime.client import Resource, amend, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -109,7 +116,7 @@ class GarbageCollector:
         obj = cache.get(item.key) if cache is not None else None
         if obj is None:
             return None
-        finalizers = obj["metadata"].get("finalizers") or ()
+        finalizers = finalizers_of(obj)
         if is_deleting(obj):
             if ORPHAN in finalizers:
                 self._orphan_dependents(item, obj)
@@ -157,11 +164,7 @@ class GarbageCollector:
     def _is_foreground(self, reference: Mapping[str, Any]) -> bool:
         known = self._by_uid.get(reference["uid"])
         owner = self.caches[known.resource].get(known.key) if known is not None else None
-        return (
-            owner is not None
-            and is_deleting(owner)
-            and FOREGROUND in (owner["metadata"].get("finalizers") or ())
-        )
+        return owner is not None and is_deleting(owner) and FOREGROUND in finalizers_of(owner)
 
     def _delete_dependents(self, item: CollectedObject, obj: JsonDict) -> None:
         blocking = False
@@ -198,14 +201,7 @@ class GarbageCollector:
         self._amend(item, obj, change)
 
     def _drop_finalizer(self, item: CollectedObject, obj: JsonDict, finalizer: str) -> None:
-        def change(latest: JsonDict) -> bool:
-            finalizers = latest["metadata"].get("finalizers") or []
-            if finalizer not in finalizers:
-                return False
-            latest["metadata"]["finalizers"] = [name for name in finalizers if name != finalizer]
-            return True
-
-        self._amend(item, obj, change)
+        self._amend(item, obj, lambda latest: drop_finalizer(latest, finalizer))
 
     def _amend(self, item: CollectedObject, obj: JsonDict, change: Any) -> None:
         try:
@@ -232,5 +228,5 @@ def _owners(obj: JsonDict | None) -> Sequence[JsonObject]:
 
 
 def _waits(obj: JsonDict) -> bool:
-    finalizers: Iterable[str] = obj["metadata"].get("finalizers") or ()
+    finalizers: Iterable[str] = finalizers_of(obj)
     return is_deleting(obj) and (FOREGROUND in finalizers or ORPHAN in finalizers)

@@ -7,6 +7,7 @@ KEP-3329 (podFailurePolicy), KEP-3850 (backoffLimitPerIndex).
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from dralab.objects.conditions import conditions_of
 from dralab.objects.metadata import annotations_of, is_deleting, key_of, status_of
 from dralab.values.json_types import JsonDict
 
@@ -87,7 +88,7 @@ def failed_indexes(job: JsonDict, pods: Iterable[JsonDict]) -> set[int]:
 
 def end_of_indexes(job: JsonDict, failed: int) -> tuple[str, str] | None:
     """Return (reason, message) where a job fails for its indexes that failed."""
-    spec, status = job["spec"], job.get("status") or {}
+    spec, status = job["spec"], status_of(job)
     if not failed:
         return None
     most = spec.get("maxFailedIndexes")
@@ -161,10 +162,7 @@ def _by_exit_code(rule: Mapping[str, Any], pod: JsonDict) -> str:
 
 
 def _by_condition(patterns: Iterable[Mapping[str, Any]], pod: JsonDict) -> str:
-    held = {
-        (condition["type"], condition["status"])
-        for condition in status_of(pod).get("conditions") or ()
-    }
+    held = {(condition["type"], condition["status"]) for condition in conditions_of(pod)}
     for pattern in patterns:
         if (pattern["type"], pattern.get("status") or "True") in held:
             return f"Pod {key_of(pod)} has condition {pattern['type']}"

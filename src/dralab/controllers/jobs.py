@@ -33,10 +33,18 @@ from dralab.controllers.workloads import (
 )
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, with_condition
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.workloads import job_end
-from dralab.runtime.client import amend
+from dralab.runtime.client import amend, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import JOBS, PODS
 from dralab.values.json_types import JsonDict
@@ -179,17 +187,10 @@ class Jobs:
         return {"failedIndexes": ranges(known | failed_indexes(job, pods))}
 
     def _untrack(self, pod: JsonDict) -> None:
-        def change(latest: JsonDict) -> bool:
-            finalizers = latest["metadata"].get("finalizers") or []
-            if TRACKING not in finalizers:
-                return False
-            latest["metadata"]["finalizers"] = [name for name in finalizers if name != TRACKING]
-            return True
-
         if not _is_tracked(pod):
             return
         try:
-            amended = amend(self.client, PODS, pod, change)
+            amended = amend(self.client, PODS, pod, lambda latest: drop_finalizer(latest, TRACKING))
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
@@ -206,7 +207,7 @@ class Jobs:
 
     def _verdict(self, job: JsonDict, pods: list[JsonDict]) -> tuple[str, str, str] | None:
         """Return (condition, reason, message) where the job is over."""
-        spec, status = job["spec"], job.get("status") or {}
+        spec, status = job["spec"], status_of(job)
         failed, succeeded = status.get("failed") or 0, status.get("succeeded") or 0
         if spec.get("podFailurePolicy"):
             for pod in pods:
@@ -294,7 +295,7 @@ class Jobs:
     def _scale(
         self, job: JsonDict, active: list[JsonDict], pods: list[JsonDict]
     ) -> tuple[list[JsonDict], int | None]:
-        spec, status = job["spec"], job.get("status") or {}
+        spec, status = job["spec"], status_of(job)
         parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
         succeeded = status.get("succeeded") or 0
         if completions is None:
@@ -420,7 +421,7 @@ class Jobs:
 
 
 def _is_tracked(pod: JsonDict) -> bool:
-    return TRACKING in (pod["metadata"].get("finalizers") or ())
+    return TRACKING in finalizers_of(pod)
 
 
 def _restarts_too_often(job: JsonDict, pods: list[JsonDict], limit: int) -> bool:

@@ -8,7 +8,15 @@ from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NAMESPACES
@@ -70,7 +78,7 @@ class Namespaces:
             if remaining:
                 left[f"{resource.plural}.{resource.group}"] = len(remaining)
             for obj in remaining:
-                held.update(obj["metadata"].get("finalizers") or ())
+                held.update(finalizers_of(obj))
         if left:
             self._tell(namespace, left, held)
             return AGAIN

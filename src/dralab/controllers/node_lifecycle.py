@@ -10,10 +10,10 @@ from typing import Any, Final
 from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, condition_status, with_condition
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished, is_ready
-from dralab.objects.taints import covers
+from dralab.objects.taints import covers, taints_of
 from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS
@@ -264,4 +264,4 @@ def _ready(node: JsonDict) -> str:
 
 
 def _taints(node: JsonDict) -> list[JsonObject]:
-    return list(spec_of(node).get("taints") or ())
+    return list(taints_of(node))

@@ -20,8 +20,8 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND
-from dralab.objects.conditions import with_condition
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, labels_of, status_of
+from dralab.objects.conditions import conditions_of, with_condition
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, labels_of
 from dralab.objects.pods import is_ready
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
@@ -116,7 +116,7 @@ class ReplicaSets:
             "availableReplicas": len(available) or None,
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
-        before = status_of(replica_set).get("conditions") or []
+        before = conditions_of(replica_set)
         others = [condition for condition in before if condition["type"] != "ReplicaFailure"]
         if failure is not None:
             condition = {

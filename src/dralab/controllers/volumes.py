@@ -18,7 +18,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.objects.pods import is_finished
-from dralab.runtime.client import Resource, amend
+from dralab.runtime.client import Resource, amend, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from dralab.values.json_types import JsonDict
@@ -291,15 +291,8 @@ class PersistentVolumes:
         return self.client.update(resource, body, subresource="status")
 
     def _unprotect(self, resource: Resource, obj: JsonDict, finalizer: str) -> None:
-        def change(latest: JsonDict) -> bool:
-            finalizers = latest["metadata"].get("finalizers") or []
-            if finalizer not in finalizers:
-                return False
-            latest["metadata"]["finalizers"] = [each for each in finalizers if each != finalizer]
-            return True
-
         try:
-            amend(self.client, resource, obj, change)
+            amend(self.client, resource, obj, lambda latest: drop_finalizer(latest, finalizer))
         except ApiError as error:
             if error.reason != "NotFound":
                 raise

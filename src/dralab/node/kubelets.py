@@ -21,8 +21,9 @@ from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.conditions import with_condition as replaced
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
 from dralab.objects.pods import FINISHED, is_finished
+from dralab.objects.taints import taints_of
 from dralab.runtime.client import Client, amend
 from dralab.runtime.engine import T, TimerHandle
 from dralab.runtime.manager import Manager
@@ -380,7 +381,7 @@ class Kubelets:
         """
 
         def change(node: JsonDict) -> bool:
-            held = spec_of(node).get("taints") or []
+            held = taints_of(node)
             left = [taint for taint in held if taint != FIRST_TAINT]
             if len(left) == len(held) or not is_true(node, "Ready"):
                 return False

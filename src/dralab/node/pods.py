@@ -463,7 +463,7 @@ class PodLife:
 
     def _with_ip(self) -> JsonDict:
         status = {
-            **(self.pod.get("status") or {}),
+            **status_of(self.pod),
             "podIP": self.ip,
             "hostIP": self.node.ip,
         }

@@ -1,18 +1,20 @@
 """Conditions in the status of objects (metav1.Condition, and the lists that are like it)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 
+def conditions_of(obj: JsonObject) -> Sequence[JsonObject]:
+    """Return all conditions of an object's status."""
+    found: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
+    return found
+
+
 def condition_of(obj: JsonObject, type: str) -> JsonObject | None:
     """Return the condition of that type in the object's status."""
-    for condition in status_of(obj).get("conditions") or ():
-        if condition.get("type") == type:
-            found: JsonObject = condition
-            return found
-    return None
+    return next((item for item in conditions_of(obj) if item.get("type") == type), None)
 
 
 def condition_status(obj: JsonObject, type: str) -> str:

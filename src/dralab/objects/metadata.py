@@ -56,6 +56,12 @@ def revision_of(obj: JsonObject) -> int:
     return int(obj["metadata"].get("resourceVersion") or 0)
 
 
+def finalizers_of(obj: JsonObject) -> Sequence[str]:
+    """Return who must let go of an object before it is gone."""
+    found: Sequence[str] = obj["metadata"].get("finalizers") or ()
+    return found
+
+
 def is_deleting(obj: JsonObject) -> bool:
     """Return whether the object is on its way out."""
     return "deletionTimestamp" in obj["metadata"]

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import base_units, pod_requests
-from dralab.objects.taints import REPELLING, UNSCHEDULABLE, tolerates, untolerated
+from dralab.objects.taints import REPELLING, UNSCHEDULABLE, taints_of, tolerates, untolerated
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 
@@ -96,7 +96,7 @@ def placement_refusal(
     """Return why a pod may not go to a node whatever room there is; None where it may."""
     if is_unschedulable(node) and not tolerates(tolerations, UNSCHEDULABLE):
         return UnfitReason("NodeUnschedulable")
-    taint = untolerated(tolerations, spec_of(node).get("taints") or (), REPELLING)
+    taint = untolerated(tolerations, taints_of(node), REPELLING)
     if taint is not None:
         return UnfitReason("TaintToleration", f"{taint['key']}: {taint.get('value', '')}")
     if not selects(node, selector, affinity):
@@ -135,7 +135,7 @@ class NodeFilters:
         free = self._free.get(node)
         if key in self._counted or not free:
             return
-        needed = {**pod_requests(pod.get("spec") or {}), PODS: 1}
+        needed = {**pod_requests(spec_of(pod)), PODS: 1}
         self._counted.add(key)
         for resource, amount in needed.items():
             if resource in free:
@@ -167,7 +167,7 @@ class NodeFilters:
             return True
         total: Counter[str] = Counter({PODS: len(pods)})
         for pod in pods:
-            total.update(pod_requests(pod.get("spec") or {}))
+            total.update(pod_requests(spec_of(pod)))
         return not any(self._lacks(free, resource, amount) for resource, amount in total.items())
 
     def _offered(self, node: JsonObject) -> dict[str, int]:

@@ -5,9 +5,10 @@ k8s.io/component-helpers. A server takes tolerations that compare numbers (Lt, G
 gate `TaintTolerationComparisonOperators` is on; everybody who meets one afterwards honours it.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
+from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import is_decimal_integer
 
@@ -24,6 +25,12 @@ UNSCHEDULABLE: Final[JsonObject] = {
 """The taint that a cordoned node counts as having, whether or not it has it yet."""
 
 _INT64: Final = range(-(2**63), 2**63)
+
+
+def taints_of(node: JsonObject) -> Sequence[JsonObject]:
+    """Return the taints of a node."""
+    found: Sequence[JsonObject] = spec_of(node).get("taints") or ()
+    return found
 
 
 def tolerates(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:

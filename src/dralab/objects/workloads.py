@@ -7,7 +7,8 @@ Job as many as run at once, a DaemonSet one for each node.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.conditions import conditions_of
+from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
@@ -39,7 +40,7 @@ def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[
 
 def job_end(job: JsonObject) -> JsonObject | None:
     """Return the condition by which a Job is over, Complete or Failed; None while it goes on."""
-    for condition in status_of(job).get("conditions") or ():
+    for condition in conditions_of(job):
         if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
             found: JsonObject = condition
             return found
@@ -63,5 +64,5 @@ def _pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": dict(template.get("spec") or {}) | more,
+        "spec": dict(spec_of(template)) | more,
     }

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import key_of, uid_of
+from dralab.objects.metadata import finalizers_of, key_of, uid_of
 from dralab.values.json_types import JsonDict
 
 PatchType = Literal["json", "merge", "strategic", "apply"]
@@ -162,6 +162,24 @@ def serves(client: Client, resource: Resource) -> bool:
         if error.reason != "NotFound":
             raise
         return False
+    return True
+
+
+def add_finalizer(obj: JsonDict, name: str) -> bool:
+    """Put a finalizer on an object, as a change for `amend`; False: it has it."""
+    finalizers = finalizers_of(obj)
+    if name in finalizers:
+        return False
+    obj["metadata"]["finalizers"] = [*finalizers, name]
+    return True
+
+
+def drop_finalizer(obj: JsonDict, name: str) -> bool:
+    """Take a finalizer off an object, as a change for `amend`; False: it has none of that name."""
+    finalizers = finalizers_of(obj)
+    if name not in finalizers:
+        return False
+    obj["metadata"]["finalizers"] = [each for each in finalizers if each != name]
     return True
 
 

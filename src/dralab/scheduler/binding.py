@@ -10,8 +10,15 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects import volumes
-from dralab.objects.metadata import is_deleting, key_of, status_of, uid_of
-from dralab.runtime.client import Client, amend
+from dralab.objects.claims import allocation_of, results_of
+from dralab.objects.metadata import (
+    annotations_of,
+    is_deleting,
+    key_of,
+    status_of,
+    uid_of,
+)
+from dralab.runtime.client import Client, add_finalizer, amend
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
 from dralab.scheduler.cycle import PodPlacement
@@ -64,7 +71,7 @@ def write_volumes(client: Client, placement: PodPlacement) -> None:
         if volume is not None:
             if not volumes.belongs_to(volume, claim):
                 annotations = {volumes.BY_CONTROLLER: "yes"}
-                annotations |= volume["metadata"].get("annotations") or {}
+                annotations |= annotations_of(volume)
                 metadata = {**volume["metadata"], "annotations": annotations}
                 spec = {**volume["spec"], "claimRef": volumes.reference(claim)}
                 # With its resourceVersion: whoever was faster has it.
@@ -180,7 +187,7 @@ def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Jso
             "it is being deleted",
             group=CLAIMS.group,
         )
-    if "allocation" not in (claim.get("status") or {}):
+    if allocation_of(claim) is None:
         claim = amend(client, CLAIMS, claim, _protect)
 
     def change(latest: JsonDict) -> bool:
@@ -205,11 +212,7 @@ def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Jso
 
 
 def _protect(claim: JsonDict) -> bool:
-    finalizers = claim["metadata"].get("finalizers") or []
-    if FINALIZER in finalizers:
-        return False
-    claim["metadata"]["finalizers"] = [*finalizers, FINALIZER]
-    return True
+    return add_finalizer(claim, FINALIZER)
 
 
 def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> JsonDict:
@@ -239,14 +242,14 @@ def synthetic_claims(placement: PodPlacement, claims: list[JsonDict]) -> list[Js
 
 def _results(claim: JsonDict) -> list[Mapping[str, Any]]:
     allocation = status_of(claim).get("allocation") or {}
-    return list((allocation.get("devices") or {}).get("results") or ())
+    return list(results_of(allocation))
 
 
 def _same_devices(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     def devices(allocation: Mapping[str, Any]) -> list[tuple[str, ...]]:
         return [
             (item["request"], item["driver"], item["pool"], item["device"])
-            for item in (allocation.get("devices") or {}).get("results") or ()
+            for item in results_of(allocation)
         ]
 
     return devices(one) == devices(other)

@@ -11,11 +11,14 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.objects.claims import classic_pod_claims
+from dralab.objects.claims import allocation_of, classic_pod_claims
+from dralab.objects.conditions import conditions_of
 from dralab.objects.metadata import (
     NamespacedName,
+    finalizers_of,
     is_deleting,
     key_of,
+    labels_of,
     owner_reference,
     owners_of,
     status_of,
@@ -24,7 +27,7 @@ from dralab.objects.metadata import (
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
 from dralab.prototypes.classic.structured import FINALIZER
-from dralab.runtime.client import amend
+from dralab.runtime.client import add_finalizer, amend
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
@@ -107,11 +110,7 @@ class ClassicScheduling:
 
     def _step(self, pod: JsonDict) -> None:
         claims = self._claims_of(pod)
-        open_ = {
-            entry: claim
-            for entry, claim in claims.items()
-            if "allocation" not in (claim.get("status") or {})
-        }
+        open_ = {entry: claim for entry, claim in claims.items() if allocation_of(claim) is None}
         classes = {entry: self._class_of(claim) for entry, claim in open_.items()}
         structured = {e: open_[e] for e, found in classes.items() if found.get(STRUCTURED)}
         asked = {e: open_[e] for e in open_ if e not in structured}
@@ -179,7 +178,7 @@ class ClassicScheduling:
                 )
             if is_deleting(claim):
                 raise ClassicClaimsWait(f'resourceclaim "{name}" is being deleted')
-            status = claim.get("status") or {}
+            status = status_of(claim)
             if status.get("deallocationRequested"):
                 raise ClassicClaimsWait("resourceclaim must be reallocated")
             if not _may_reserve(claim, uid_of(pod)):
@@ -195,7 +194,7 @@ class ClassicScheduling:
         node = self.nodes.get(NamespacedName("", name))
         if node is None:
             return False
-        labels = node["metadata"].get("labels") or {}
+        labels = labels_of(node)
         for entry, claim in claims.items():
             if entry in classes:
                 selector = classes[entry].get("suitableNodes")
@@ -257,11 +256,7 @@ class ClassicScheduling:
         """Give a claim what was found for it, for one pod; ClassicClaimsWait: it is too late."""
 
         def protect(latest: JsonDict) -> bool:
-            finalizers = latest["metadata"].setdefault("finalizers", [])
-            if FINALIZER in finalizers:
-                return False
-            finalizers.append(FINALIZER)
-            return True
+            return add_finalizer(latest, FINALIZER)
 
         def change(latest: JsonDict) -> bool:
             status = latest.setdefault("status", {})
@@ -317,7 +312,7 @@ class ClassicScheduling:
     def _give_up(self, pod: JsonDict, claims: dict[str, JsonDict]) -> None:
         """Ask for the devices of one claim back that nobody uses and that ties the pod down."""
         for claim in claims.values():
-            status = claim.get("status") or {}
+            status = status_of(claim)
             users = {user["uid"] for user in status.get("reservedFor") or ()}
             if "allocation" not in status or users - {uid_of(pod)}:
                 continue
@@ -330,7 +325,7 @@ class ClassicScheduling:
                 if "allocation" not in held or others or held.get("deallocationRequested"):
                     return False
                 held.pop("reservedFor", None)
-                if FINALIZER in (latest["metadata"].get("finalizers") or ()):
+                if FINALIZER in finalizers_of(latest):
                     # It was the scheduler that gave them.
                     held.pop("allocation")
                     held.pop("driverName", None)
@@ -345,7 +340,7 @@ class ClassicScheduling:
 
     def _tell(self, pod: JsonDict, why: str) -> None:
         """Say in the pod's condition why it waits; once for each reason."""
-        conditions = status_of(pod).get("conditions") or ()
+        conditions = conditions_of(pod)
         if any(c["type"] == "PodScheduled" and c.get("message") == why for c in conditions):
             return
         key = key_of(pod)
@@ -376,7 +371,7 @@ def _controls(pod: JsonDict, context: JsonDict) -> bool:
 
 def _may_reserve(claim: JsonDict, uid: str) -> bool:
     """Return whether a pod has a claim already, or may have it beside those who do."""
-    status = claim.get("status") or {}
+    status = status_of(claim)
     users = [user["uid"] for user in status.get("reservedFor") or ()]
     shareable = (status.get("allocation") or {}).get("shareable")
     return uid in users or not users or (bool(shareable) and len(users) < MAX_RESERVED_FOR)

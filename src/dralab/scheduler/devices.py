@@ -18,7 +18,7 @@ from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import PoolId, SliceCatalog
 from dralab.allocation.problem import Claim, Node, Problem, Slice
 from dralab.allocation.results import ShareIds
-from dralab.objects.claims import requests_of
+from dralab.objects.claims import requests_of, results_of
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.scheduler.allocatable import (
@@ -243,7 +243,7 @@ class ClusterDevices:
         """Return whether some device of a claim can be had from more than one node."""
         return any(
             not each.node_scope.node
-            for item in (allocation.get("devices") or {}).get("results") or ()
+            for item in results_of(allocation)
             for each in self._pools.get((item["driver"], item["pool"]), {}).values()
         )
 
@@ -309,11 +309,7 @@ class ClusterDevices:
 
     def _hold(self, claim: JsonDict, allocation: JsonObject, uid: str = "") -> None:
         uid = uid or uid_of(claim)
-        results = [
-            item
-            for item in (allocation.get("devices") or {}).get("results") or ()
-            if not item.get("adminAccess")
-        ]
+        results = [item for item in results_of(allocation) if not item.get("adminAccess")]
         if self._holdings.has(uid):
             if self._holdings.results_of(uid) == results:
                 return
@@ -360,7 +356,7 @@ def _mask_of(nodes: int, table: NodeTable) -> Mask:
 
 def _points(claim: JsonDict, allocation: JsonObject) -> int:
     """Return how far the chosen alternatives of a claim are the preferred ones."""
-    chosen = {item["request"] for item in allocation["devices"].get("results") or ()}
+    chosen = {item["request"] for item in results_of(allocation)}
     return sum(
         MOST_POINTS - rank
         for request in requests_of(claim["spec"])

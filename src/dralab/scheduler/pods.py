@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from dralab.kernel.clock import from_rfc3339
-from dralab.objects.metadata import NamespacedName, key_of
+from dralab.objects.metadata import NamespacedName, key_of, status_of
 from dralab.objects.nodes import required_affinity
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
@@ -119,7 +119,7 @@ def pod_info(
     near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
     read = _TermReader(key.namespace, own_labels, namespaces or (lambda _: ()))
     # Before a pod has its node this is what an attempt that failed left behind.
-    status = (obj.get("status") or {}) if spec.get("nodeName") else {}
+    status = status_of(obj) if spec.get("nodeName") else {}
     claimed = tuple(status.get("nodeAllocatableResourceClaimStatuses") or ())
     requests = pod_requests(spec, claimed)
     required = required_affinity(spec)

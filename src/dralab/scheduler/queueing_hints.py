@@ -16,7 +16,7 @@ OWN_STATUS: Final = ("resourceClaimStatuses", "nodeAllocatableResourceClaimStatu
 
 def matters(old: JsonDict, new: JsonDict) -> bool:
     """Return whether a change of an unbound pod may make a difference to its scheduling."""
-    one, other = old.get("status") or {}, new.get("status") or {}
+    one, other = status_of(old), status_of(new)
     return bool(
         old["spec"] != new["spec"]
         or old["metadata"].get("labels") != new["metadata"].get("labels")

@@ -22,6 +22,7 @@ from dralab.allocation.problem import (
     ShareId,
 )
 from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.objects.claims import results_of
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import parse_any
 
@@ -191,7 +192,7 @@ def _plain(value: object) -> object:
 def _devices(allocation: JsonObject) -> list[list[str]]:
     return [
         [item["request"], item["driver"], item["pool"], item["device"]]
-        for item in allocation["devices"].get("results") or ()
+        for item in results_of(allocation)
     ]
 
 
@@ -200,7 +201,7 @@ def _chosen_alternatives(case: JsonObject, results: Sequence[JsonObject]) -> dic
         f"{claim['metadata']['name']}/{request}": alternative
         for claim, allocation in zip(case["claims"], results, strict=True)
         for request, slash, alternative in (
-            item["request"].partition("/") for item in allocation["devices"].get("results") or ()
+            item["request"].partition("/") for item in results_of(allocation)
         )
         if slash
     }

@@ -11,6 +11,7 @@ from dralab.allocation.facts import Excluded
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.search.alternatives import Alternative
+from dralab.objects.claims import results_of
 
 MOST_PASSED: Final = 8
 
@@ -27,7 +28,7 @@ def why_these(
     chosen = {
         str(claim): [
             (item["request"], DeviceId(item["driver"], item["pool"], item["device"]))
-            for item in allocation["devices"].get("results") or ()
+            for item in results_of(allocation)
         ]
         for claim, allocation in zip(problem.claims, allocations, strict=True)
     }

@@ -151,7 +151,7 @@ class Allocations:
         return self.client.get(ALLOCATION_STATES, node, self.namespace)
 
     def _write(self, state: JsonDict, allocated: Mapping[str, Any]) -> None:
-        spec = {k: v for k, v in (state.get("spec") or {}).items() if k != "allocatedClaims"}
+        spec = {k: v for k, v in spec_of(state).items() if k != "allocatedClaims"}
         if allocated:
             spec["allocatedClaims"] = allocated
         try:

@@ -17,14 +17,16 @@ from dralab.objects.claims import classic_claims_by_entry
 from dralab.objects.metadata import (
     NamespacedName,
     controller_of,
+    finalizers_of,
     is_deleting,
     key_of,
+    spec_of,
     status_of,
     uid_of,
 )
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
 from dralab.prototypes.classic.structured import held_by
-from dralab.runtime.client import amend
+from dralab.runtime.client import add_finalizer, amend, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     CLASSIC_CLAIMS,
@@ -103,9 +105,9 @@ class ClassicController:
         return None
 
     def _sync_claim(self, claim: JsonDict) -> None:
-        status = claim.get("status") or {}
+        status = status_of(claim)
         if is_deleting(claim) or status.get("deallocationRequested"):
-            if status.get("reservedFor") or FINALIZER not in _finalizers(claim):
+            if status.get("reservedFor") or FINALIZER not in finalizers_of(claim):
                 return
             self.allocations.deallocate(claim)
             if "allocation" in status or status.get("deallocationRequested"):
@@ -143,7 +145,7 @@ class ClassicController:
         if context is None or pod is None or is_deleting(context) or is_deleting(pod):
             return None
         owner = controller_of(context)
-        spec = context.get("spec") or {}
+        spec = spec_of(context)
         if owner is None or owner["uid"] != uid_of(pod) or not spec:
             return None
         try:
@@ -159,7 +161,7 @@ class ClassicController:
             class_ = self._class_of(claim) if claim is not None else None
             if claim is None or class_ is None:
                 continue
-            status = claim.get("status") or {}
+            status = status_of(claim)
             if claim["spec"].get("allocationMode") == IMMEDIATE or "allocation" in status:
                 continue
             try:
@@ -247,23 +249,12 @@ def _nodes_of(claim: JsonDict) -> set[str]:
     return {node for node, _, _ in held_by(claim)}
 
 
-def _finalizers(claim: JsonDict) -> list[str]:
-    return claim["metadata"].get("finalizers") or []
-
-
 def _protected(claim: JsonDict) -> bool:
-    if FINALIZER in _finalizers(claim):
-        return False
-    claim["metadata"]["finalizers"] = [*_finalizers(claim), FINALIZER]
-    return True
+    return add_finalizer(claim, FINALIZER)
 
 
 def _unprotected(claim: JsonDict) -> bool:
-    left = [name for name in _finalizers(claim) if name != FINALIZER]
-    if len(left) == len(_finalizers(claim)):
-        return False
-    claim["metadata"]["finalizers"] = left
-    return True
+    return drop_finalizer(claim, FINALIZER)
 
 
 def _cleared(claim: JsonDict) -> bool:

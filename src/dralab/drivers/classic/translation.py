@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.parameters import DriverError, checked
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
 from dralab.runtime.client import amend
 from dralab.runtime.events import Recorder
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_PARAMETERS, FAKE_PARAMETERS
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 KIND: Final = "FakeClaimParameters"
 OWN_VERSION: Final = f"{DRIVER}/{DRIVER_VERSION}"
@@ -87,7 +87,7 @@ class ParametersTranslation:
                 raise
 
 
-def selector_of(spec: JsonDict) -> str:
+def selector_of(spec: JsonObject) -> str:
     """Return the CEL selector for a claim's devices.
 
     >>> selector_of({"selector": {"model": "ULTRA_10"}})
@@ -98,7 +98,7 @@ def selector_of(spec: JsonDict) -> str:
 
 
 def _content(original: JsonDict, count: int) -> dict[str, Any]:
-    spec = original.get("spec") or {}
+    spec = spec_of(original)
     request = {"namedResources": {"selector": selector_of(spec)}}
     return {
         "generatedFrom": {"apiGroup": DRIVER, "kind": KIND, "name": original["metadata"]["name"]},

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dralab.objects.metadata import spec_of
 from dralab.objects.requests import requested
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod, RunConditions
@@ -95,7 +96,7 @@ def _left_out(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     fields: Counter[str] = Counter()
     for pod in work.pods:
         if pod.body is not None:
-            fields.update(set(_unheeded(pod.body.get("spec") or {})))
+            fields.update(set(_unheeded(spec_of(pod.body))))
     for name, count in sorted(fields.items()):
         yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
 

@@ -135,7 +135,7 @@ def _pod(
     name: str,
     classes: Mapping[str, int],
 ) -> Pod:
-    metadata, spec = given.get("metadata") or {}, given.get("spec") or {}
+    metadata, spec = given.get("metadata") or {}, spec_of(given)
     annotations = {str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()}
     labels = metadata.get("labels") or {}
     requests = _requests(manifest, path, spec)

@@ -14,7 +14,8 @@ from dralab.cluster import Cluster
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.kernel.events import BEGINNING, ENDING, Events
 from dralab.kernel.randomness import Randomness
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.metadata import status_of
+from dralab.objects.taints import taints_of
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.external.capacity import ClusterCapacity, PodNeeds
@@ -248,11 +249,7 @@ class ServedCluster:
         condition = objects.condition_of(self.agenda.now(), up=up)
         node = client.get(NODES, name)
         lost = objects.taints_of_a_lost_node(self.agenda.now())
-        kept = [
-            taint
-            for taint in spec_of(node).get("taints") or ()
-            if taint["key"] != objects.UNREACHABLE
-        ]
+        kept = [taint for taint in taints_of(node) if taint["key"] != objects.UNREACHABLE]
         client.patch(NODES, name, {"spec": {"taints": [*kept, *([] if up else lost)] or None}})
         client.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
 
