@@ -16,7 +16,7 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
-from dralab.apiserver.storage import Store
+from dralab.apiserver.storage import Store, Stored
 from dralab.apiserver.storage.following import follow
 from dralab.apiserver.users import User
 from dralab.apiserver.watching import Hub, Limits
@@ -109,10 +109,15 @@ class ApiServer:
 
         if "RBAC" in modes:
             bootstrap.reconcile(self.resources)
-        found = authorization_of(modes, self.store)
         context = self.resources.context
+
+        def pods_on(node: str, namespace: str) -> Sequence[Stored]:
+            return context.indexes.candidates("pods", "spec.nodeName", node, namespace) or ()
+
+        found = authorization_of(modes, self.store, pods_on)
         context.authorizer = found.authorizer
         context.admission.extend(found.admission)
+        context.connecting.extend(found.connecting)
 
     def _audited(self, audit: "AuditSettings", chance: Randomness) -> "Auditing":
         from dralab.apiserver.audit.events import Auditor

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dralab.cluster import Cluster, Component, Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-MODES: Final = "RBAC"
+MODES: Final = "Node,RBAC"
 # This port is free in every list of well-known ports.
 DEFAULT: Final = "127.0.0.1:55441"
 
@@ -84,8 +84,8 @@ def server_options(command: Command) -> Command:
             click.option(
                 "--authorization-mode",
                 metavar="MODE[,MODE]",
-                help="How to decide who may do what: AlwaysAllow, AlwaysDeny, RBAC, in the order "
-                f"given.  [default: {MODES}; with --plain AlwaysAllow]",
+                help="How to decide who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, in the "
+                f"order given.  [default: {MODES}; with --plain AlwaysAllow]",
             ),
             click.option(
                 "--token-file",

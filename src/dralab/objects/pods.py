@@ -3,16 +3,23 @@
 from collections.abc import Iterable
 
 from dralab.objects.conditions import is_true
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.metadata import annotations_of, spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 """The phases that no pod leaves."""
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of mirror pods."""
 
 
 def is_finished(pod: JsonObject) -> bool:
     """Return whether the containers of a pod will never run again."""
     return status_of(pod).get("phase") in FINISHED
+
+
+def is_mirror(pod: JsonObject) -> bool:
+    """Return whether a pod stands for one that a kubelet runs from a file."""
+    return MIRROR in annotations_of(pod)
 
 
 def is_ready(pod: JsonObject) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Key
+from dralab.objects.pods import is_mirror
 from dralab.objects.taints import NO_EXECUTE, is_about
 
 PRIORITY_HUB: Final = "scheduling.k8s.io/priorityclasses"
@@ -133,7 +134,8 @@ class DefaultTolerations:
 class PodServiceAccount:
     """Gives a pod the account `default`; the account must be there (ServiceAccount).
 
-    Volumes with tokens are left to whoever runs containers.
+    Volumes with tokens are left to whoever runs containers. Mirror pods, which kubelets make of
+    files, have no account.
     """
 
     name = "ServiceAccount"
@@ -144,7 +146,7 @@ class PodServiceAccount:
     def admit(self, review: Review) -> None:
         """Name the account in the pod."""
         pod = new_pod(review)
-        if pod is None:
+        if pod is None or is_mirror(pod):
             return
         spec = pod["spec"]
         account = spec.get("serviceAccountName") or "default"

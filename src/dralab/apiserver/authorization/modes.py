@@ -18,13 +18,15 @@ from dralab.apiserver.authorization.attributes import (
     RuleList,
 )
 from dralab.apiserver.authorization.escalation import RoleEscalation
+from dralab.apiserver.authorization.node_restriction import NodeRestriction
+from dralab.apiserver.authorization.nodes import NodeAuthorizer, PodsOn
 from dralab.apiserver.authorization.rbac import COLLECTIONS, RbacAuthorizer, RoleIndex
 from dralab.apiserver.authorization.signers import CertificateApproval, CertificateSigning
 from dralab.apiserver.storage import Store
 from dralab.apiserver.storage.following import follow
 from dralab.apiserver.users import User
 
-MODES: Final = ("AlwaysAllow", "AlwaysDeny", "RBAC")
+MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 
 
 class Union:
@@ -69,8 +71,8 @@ class ModeError(ValueError):
 def parse_modes(text: str) -> tuple[str, ...]:
     """Return the modes of a comma-separated list, as kube-apiserver's flag has them. ModeError.
 
-    >>> parse_modes("RBAC,AlwaysAllow")
-    ('RBAC', 'AlwaysAllow')
+    >>> parse_modes("Node,RBAC")
+    ('Node', 'RBAC')
     """
     found = tuple(mode.strip() for mode in text.split(",") if mode.strip())
     for mode in found:
@@ -85,16 +87,20 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorization:
-    """What decides in some modes, and what it needs of admission."""
+    """What decides in some modes, and what it needs of admission.
+
+    `connecting` is asked about subresources that are created as well, such as `pods/eviction`.
+    """
 
     authorizer: Authorizer | None = None
     admission: Sequence[Admission] = ()
+    connecting: Sequence[Admission] = ()
 
 
-def authorization_of(modes: Sequence[str], store: Store) -> Authorization:
+def authorization_of(modes: Sequence[str], store: Store, pods_on: PodsOn) -> Authorization:
     """Return what decides in these modes: by objects of a store, whose changes it follows.
 
-    There is no authorizer where everybody may do everything.
+    `pods_on` finds the pods of a node. There is no authorizer where everybody may do everything.
     """
     if not modes or tuple(modes) == ("AlwaysAllow",):
         return Authorization()
@@ -104,10 +110,12 @@ def authorization_of(modes: Sequence[str], store: Store) -> Authorization:
     made: dict[str, Callable[[], Authorizer]] = {
         "AlwaysAllow": AlwaysAllow,
         "AlwaysDeny": AlwaysDeny,
+        "Node": lambda: NodeAuthorizer(store, pods_on),
         "RBAC": lambda: RbacAuthorizer(index),
     }
     union = Union([made[mode]() for mode in modes])
-    admission: list[Admission] = [CertificateApproval(union), CertificateSigning(union)]
+    nodes: list[Admission] = [NodeRestriction()] if "Node" in modes else []
+    admission = [*nodes, CertificateApproval(union), CertificateSigning(union)]
     if "RBAC" in modes:
         admission.append(RoleEscalation(index, union))
-    return Authorization(authorizer=union, admission=admission)
+    return Authorization(authorizer=union, admission=admission, connecting=nodes)

@@ -36,8 +36,9 @@ class Context:
     """The parts of a server that the verbs use.
 
     `rules` says what each kind's objects must be; `admission` is asked in order about every
-    write. `managed_fields` can be switched off where nobody reads them. `authorizer` decides who
-    may do what; without one everybody may do everything.
+    write, `connecting` about what is created of a subresource that is not stored, such as
+    `pods/eviction`. `managed_fields` can be switched off where nobody reads them. `authorizer`
+    decides who may do what; without one everybody may do everything.
     `service_accounts` says how their tokens are signed.
     """
 
@@ -47,6 +48,7 @@ class Context:
     kinds: Kinds
     rules: Rules
     admission: list[Admission] = field(default_factory=list)
+    connecting: list[Admission] = field(default_factory=list)
     managed_fields: bool = True
     authorizer: Authorizer | None = None
     service_accounts: ServiceAccountSettings = STANDARD

@@ -6,6 +6,7 @@ from typing import Any, Final
 from dralab.api.decoding import DecodingError, decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import (
     eviction,
     patching,
@@ -82,7 +83,40 @@ def call(
             "the server does not allow this method on the requested resource",
             details={},
         )
-    return handler(context, kind, name, namespace, _object(body), options)
+    value = _object(body)
+    if context.connecting:
+        _admit(context, kind, name, subresource, value, namespace=namespace, options=options)
+    return handler(context, kind, name, namespace, value, options)
+
+
+def _admit(
+    context: Context,
+    kind: Kind,
+    name: str,
+    subresource: str,
+    value: JsonDict,
+    *,
+    namespace: str,
+    options: WriteOptions,
+) -> None:
+    """Ask admission about what is created of a subresource, such as an eviction."""
+    review = Review(
+        operation="CREATE",
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        subresource=subresource,
+        value=value,
+        old=None,
+        user=options.user,
+        dry_run=options.dry_run,
+        find=context.find,
+        all_of=context.all_of,
+        count_of=context.store.count,
+        warnings=options.warnings,
+    )
+    for admission in context.connecting:
+        admission.admit(review)
 
 
 def _object(body: Any) -> JsonDict:
