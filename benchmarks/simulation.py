@@ -85,7 +85,7 @@ def rows_fleet() -> Iterator[Row]:
         simulation = PodSimulation(nodes, pods, policy)
         simulation.run()
         took = time.perf_counter() - began
-        assert simulation.over == len(pods)
+        assert simulation.lives.over == len(pods)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         name = f"100,000 pods, 10,000 nodes x 8 GPUs, a week, {policy} ({peak:.2f} GB)"
         yield name, took, simulation.events.now() / SECOND / took, "real time"

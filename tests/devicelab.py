@@ -52,7 +52,7 @@ class DeviceLab(SimulatedCluster):
 
     def log(self, namespace, pod, container="ctr0"):
         """Return what a container wrote."""
-        run = self.kubelets.find(self.client.get(PODS, pod, namespace), container)
+        run = self.kubelets.find_container(self.client.get(PODS, pod, namespace), container)
         return "".join(f"{line}\n" for _, line in run.log.read()[0])
 
     def delete(self, namespace, *names):

@@ -30,7 +30,7 @@ def apply(path):
 def show(namespace):
     for pod in cluster.client.list(PODS, namespace).items:
         for number, container in enumerate(pod["spec"]["containers"]):
-            lines, _ = nodes.find(pod, container["name"]).log.read()
+            lines, _ = nodes.find_container(pod, container["name"]).log.read()
             names = [
                 found[1]
                 for _, line in lines

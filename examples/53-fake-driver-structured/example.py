@@ -39,6 +39,6 @@ for request in made["driverRequests"][0]["requests"]:
 
 pod = cluster.client.get(PODS, "pod0", "test7")
 print(pod["spec"]["nodeName"], pod["status"]["phase"])
-for _, line in nodes.find(pod, "ctr0").log.read()[0]:
+for _, line in nodes.find_container(pod, "ctr0").log.read()[0]:
     if re.match("export FAKE_DEVICE_", line):
         print(line)

@@ -38,5 +38,5 @@ def test_pods_of_a_fleet_get_devices_of_each_class(shape):
     for number in range(len(cases)):
         pod = cluster.client.get(PODS, f"p{number}", "default")
         assert pod["status"]["phase"] == "Running", pod["status"]
-        run = kubelets.find(pod, "c")
+        run = kubelets.find_container(pod, "c")
         assert any(line.startswith("DEVICE_") for _, line in run.log.read()[0])

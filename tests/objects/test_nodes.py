@@ -69,8 +69,8 @@ def test_bound_pods_take_room_until_they_are_finished():
     bound = [pod("a", "1", on="n"), pod("b", "1", on="n", phase="Succeeded")]
     filters = NodeFilters([node(cpu="2", pods="2")], bound)
     assert filters.refusals(pod("c", "1"), "n") == []
-    filters.place(pod("c", "1"), "n")
-    filters.place(pod("c", "1"), "n")
+    filters.count_pod(pod("c", "1"), "n")
+    filters.count_pod(pod("c", "1"), "n")
     reasons = filters.refusals(pod("d", "1"), "n")
     assert [str(reason) for reason in reasons] == ["Too many pods", "Insufficient cpu"]
 

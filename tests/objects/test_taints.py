@@ -126,7 +126,7 @@ def test_the_first_taint_that_nobody_tolerates_is_named():
     ],
 )
 def test_a_taint_of_a_device_is_tolerated_by_key_value_and_effect(toleration, tolerated):
-    assert DeviceToleration.read(toleration).covers(DeviceTaint.read(TAINT)) is tolerated
+    assert DeviceToleration.read(toleration).tolerates(DeviceTaint.read(TAINT)) is tolerated
     assert DeviceToleration.read(toleration).written is toleration
 
 

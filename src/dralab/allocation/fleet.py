@@ -159,7 +159,7 @@ class Fleet:
 
         Devices that are not published any more hold nothing, as on Kubernetes.
         """
-        old = self.pools.find(*key)
+        old = self.pools.pool_number(*key)
         nodes = 0
         if old is not None:
             nodes = self.pools.records[old].nodes
@@ -468,7 +468,7 @@ class Fleet:
         for item in results_of(allocation):
             if item.get("adminAccess"):
                 continue
-            index = self.pools.find(item["driver"], item["pool"])
+            index = self.pools.pool_number(item["driver"], item["pool"])
             if index is None:
                 continue
             record = self.pools.records[index]

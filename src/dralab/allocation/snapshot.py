@@ -242,7 +242,7 @@ class Snapshot:
     def note_pod(self, pod: Mapping[str, Any], node: str) -> None:
         """Take it that a pod runs on a node; nothing is noted of a claim that has no pod."""
         if pod:
-            self.filters.place(pod, node)
+            self.filters.count_pod(pod, node)
 
     def note_claims(self, claims: Iterable[JsonDict]) -> None:
         """Take it that these claims are as they are now: what they were given is in use."""

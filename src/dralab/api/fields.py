@@ -28,11 +28,11 @@ WITHOUT_VALUE: Final = frozenset(
 )
 
 
-class Omitted:
+class OmittedValue:
     """A value that is not shown."""
 
 
-OMITTED: Final = Omitted()
+OMITTED: Final = OmittedValue()
 
 
 @dataclass(frozen=True, slots=True)

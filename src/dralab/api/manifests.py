@@ -118,14 +118,14 @@ class Manifests:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedObject:
     """What a check says: the form to go on with, and what is wrong."""
 
     object: JsonDict
     errors: Sequence[FieldError] = ()
 
 
-Check = Callable[[JsonDict], Checked | None]
+Check = Callable[[JsonDict], CheckedObject | None]
 """Judges one object; None: the kind is not this check's business."""
 
 
@@ -251,14 +251,14 @@ def _load_one(name: str, content: bytes, checks: Sequence[Check], result: Manife
     result.problems += _problems(content, wrong)
 
 
-def _checked(given: JsonDict, checks: Sequence[Check]) -> Checked:
+def _checked(given: JsonDict, checks: Sequence[Check]) -> CheckedObject:
     errors = list(_identity_errors(given))
     if not errors:
         for check in checks:
             found = check(given)
             if found is not None:
                 return found
-    return Checked(given, errors)
+    return CheckedObject(given, errors)
 
 
 def _identity_errors(given: JsonDict) -> Iterator[FieldError]:
@@ -327,7 +327,7 @@ def _line(known: Mapping[str, int], origin: Origin, path: str) -> int:
 __all__ = [
     "MAX_DEPTH",
     "Check",
-    "Checked",
+    "CheckedObject",
     "Manifest",
     "ManifestProblem",
     "Manifests",

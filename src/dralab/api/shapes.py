@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.api.fields import FieldError, invalid_value
-from dralab.api.manifests import Checked
+from dralab.api.manifests import CheckedObject
 from dralab.api.schemas import Schema, Schemas
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import is_quantity
@@ -23,16 +23,16 @@ TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-def standard_check(given: JsonDict) -> Checked | None:
+def standard_check(given: JsonDict) -> CheckedObject | None:
     """Check an object of a standard kind; None for groups that are not Kubernetes' own."""
     group = str(given["apiVersion"]).rpartition("/")[0]
     schema = Schemas.standard().schema_of(given["apiVersion"], given["kind"])
     if schema is not None:
-        return Checked(given, shape_errors(schema, given))
+        return CheckedObject(given, shape_errors(schema, given))
     if "." in group and not group.endswith(".k8s.io"):
         return None
     text = f"{given['apiVersion']} has no such kind"
-    return Checked(given, [invalid_value("kind", given["kind"], text)])
+    return CheckedObject(given, [invalid_value("kind", given["kind"], text)])
 
 
 def shape_errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]:

@@ -84,7 +84,7 @@ def documents(
             if left < 0:
                 raise YamlError(f"holds more than {most} values")
             if builder is not None and kind is not yaml.DocumentEndEvent:
-                builder.take(kind, event)
+                builder.take_event(kind, event)
             elif kind is yaml.DocumentStartEvent:
                 number += 1
                 builder = _Builder(number, positions=positions)
@@ -133,7 +133,7 @@ class _Builder:
         self.keeps_positions = positions
         self.aliased = 0
 
-    def take(self, kind: type, event: Any) -> None:
+    def take_event(self, kind: type, event: Any) -> None:
         """Take the next event of the document; large files have millions of them."""
         line = event.start_mark.line + 1
         if not self.document.line:

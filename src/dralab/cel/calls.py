@@ -150,14 +150,14 @@ class specialised:  # noqa: N801 - a namespace, read as `specialised.call(…)`
         if node.test:
             if kind == "map":
                 held = names.new("t")
-                return Code.of(
+                return Code.expression(
                     f"({name} in ({held} := {operand.value}) or type({held}) is DefaultMap)",
                     operand,
                 )
-            return Code.of(f"has_field({operand.value}, {name})", operand)
+            return Code.expression(f"has_field({operand.value}, {name})", operand)
         if kind in {"map", "struct"}:
-            return Code.of(f"{operand.value}[{name}]", operand)
-        return Code.of(f"field({operand.value}, {name})", operand)
+            return Code.expression(f"{operand.value}[{name}]", operand)
+        return Code.expression(f"field({operand.value}, {name})", operand)
 
     @staticmethod
     def optional_key(node: Call) -> tuple[Expr, str] | None:
@@ -198,7 +198,7 @@ class specialised:  # noqa: N801 - a namespace, read as `specialised.call(…)`
         value = rule(nodes, [operand.value for operand in operands], names) if rule else None
         if value is None:
             value = _plain(node.function, [operand.value for operand in operands], names)
-        return Code.of(value, *operands)
+        return Code.expression(value, *operands)
 
 
 def _plain(function: str, values: Sequence[str], names: Names) -> str:

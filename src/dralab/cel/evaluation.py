@@ -47,7 +47,7 @@ NO_LIMIT: Final = 2**64
 LATER: Final = object()
 
 
-class Lazy:
+class LazyBinding:
     """A variable of `cel.bind`: evaluated, or at least paid for, when it is first used."""
 
     __slots__ = ("node", "price", "scope", "value")
@@ -139,7 +139,7 @@ class Evaluation:
             return node.value  # type: ignore[attr-defined]  # a literal, by its type
         if kind is Ident and node.constant is None:  # type: ignore[attr-defined]  # likewise
             value = scope.get(node.name, LATER)  # type: ignore[attr-defined]  # likewise
-            if value is not LATER and type(value) is not Lazy:
+            if value is not LATER and type(value) is not LazyBinding:
                 self.spend(1)
                 return value
         return LATER
@@ -158,7 +158,7 @@ class Evaluation:
             # Only where the checker's findings were set aside.
             return CelError(f"no such attribute(s): {node.name}")
         value = scope[node.name]
-        if type(value) is Lazy:
+        if type(value) is LazyBinding:
             if value.node is not None:
                 found = yield self.node(value.node, value.scope)
                 value.node, value.value = None, found
@@ -275,7 +275,7 @@ class Evaluation:
             return no_such_overload()
         if not value.present:
             return (yield self.node(none, scope))
-        variable = Lazy(None, scope, value.value, price + 1)
+        variable = LazyBinding(None, scope, value.value, price + 1)
         result = yield self.node(bind.result, {**scope, bind.accu: variable})
         if node.macro == "optFlatMap":
             return result
@@ -366,7 +366,7 @@ class Evaluation:
     def loop(self, node: Comprehension, scope: Scope) -> Step[Any]:
         """Return the result of a macro over a range, or the body of `cel.bind`."""
         if node.macro == "bind":
-            bound = {**scope, node.accu: Lazy(node.init, scope)}
+            bound = {**scope, node.accu: LazyBinding(node.init, scope)}
             return (yield self.node(node.result, bound))
         range_ = yield self.node(node.range, scope)
         if isinstance(range_, CelError):

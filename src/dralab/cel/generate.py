@@ -142,7 +142,7 @@ class ProgramWriter:
             left: Code = yield self.node(sides[0], scope)
             right: Code = yield self.node(sides[1], scope)
             value = f"({left.value}.number {sides[2]} {right.value}.number)"
-            code = Code.of(value, left, right)
+            code = Code.expression(value, left, right)
         else:
             operands: list[Code] = []
             if node.target is not None:
@@ -252,7 +252,7 @@ class ProgramWriter:
             f"*present({part.value})" if position in node.optional else part.value
             for position, part in enumerate(parts)
         ]
-        return Code.of(f"[{', '.join(values)}]", *parts)
+        return Code.expression(f"[{', '.join(values)}]", *parts)
 
     def map_(self, node: MapNode, scope: Scope) -> Step[Code]:
         """Return the code of a map literal."""
@@ -263,7 +263,7 @@ class ProgramWriter:
             value: Code = yield self.node(entry.value, scope)
             parts += [key, value]
             entries.append(f"({key.value}, {value.value}, {entry.optional}),")
-        return Code.of(f"built_map(({' '.join(entries)}))", *parts)
+        return Code.expression(f"built_map(({' '.join(entries)}))", *parts)
 
     # --- loops ---
 

@@ -20,7 +20,7 @@ class Code:
     blocks: int = 0
 
     @classmethod
-    def of(cls, value: str, *parts: "Code") -> "Code":
+    def expression(cls, value: str, *parts: "Code") -> "Code":
         """Return code for an expression made of the values of parts."""
         return cls(
             value,

@@ -129,7 +129,7 @@ class DeviceTaintEviction:
             toleration
             for toleration in result.get("tolerations") or ()
             if toleration.get("effect") == "NoExecute"
-            and DeviceToleration.read(toleration).covers(DeviceTaint.read(taint))
+            and DeviceToleration.read(toleration).tolerates(DeviceTaint.read(taint))
         ]
         if not matching:
             return since

@@ -58,7 +58,7 @@ class PortForwardEvents(Protocol):
         """There is data."""
         ...
 
-    def over(self, number: int, problem: str) -> None:
+    def port_closed(self, number: int, problem: str) -> None:
         """The connection is over; `problem` says why it was not what was wanted."""
         ...
 
@@ -112,7 +112,7 @@ class _Connection:
             if writer is not None:
                 writer.close()
         client.connections.pop(self.number, None)
-        client.ends.over(self.number, problem)
+        client.ends.port_closed(self.number, problem)
 
 
 class _Client:
@@ -136,7 +136,7 @@ class _Client:
         if found is not None:
             await found.send(data)
 
-    def end(self, number: int) -> None:
+    def end_connection(self, number: int) -> None:
         """End a connection at once, without telling."""
         found = self.connections.pop(number, None)
         if found is not None:
@@ -150,7 +150,7 @@ class _Client:
 
     def _close(self) -> None:
         for number in list(self.connections):
-            self.end(number)
+            self.end_connection(number)
 
 
 class _Tunnel:
@@ -170,7 +170,7 @@ class _Tunnel:
         """Pass on what a port says."""
         self._say(Frame(type=FrameType.DATA, stream=number, payload=data))
 
-    def over(self, number: int, problem: str) -> None:
+    def port_closed(self, number: int, problem: str) -> None:
         """End both streams; the reason, if there is one, is what the error stream says."""
         error = self._pairs.pop(number, None)
         self._say(Frame(type=FrameType.DATA, stream=number, fin=True))
@@ -196,8 +196,8 @@ class _Tunnel:
                 if frame.fin and (found := client.connections.get(number)) is not None:
                     await found.finish()
             case FrameType.RST_STREAM if number in self._pairs:
-                client.end(number)
-                self.over(number, "")
+                client.end_connection(number)
+                self.port_closed(number, "")
             case FrameType.PING:
                 self._say(frame)
             case FrameType.GOAWAY:
@@ -250,7 +250,7 @@ class _Channels:
         """Pass on what a port says."""
         self._client.feed.put(bytes([2 * number]) + data)
 
-    def over(self, number: int, problem: str) -> None:
+    def port_closed(self, number: int, problem: str) -> None:
         """Say what was wrong; the last one over ends it all."""
         if problem:
             self._client.feed.put(bytes([2 * number + 1]) + problem.encode())

@@ -208,7 +208,7 @@ class Kubelets:
                     if each.container is not None and getattr(each.container, "real", False):
                         each.container.stop(0)
 
-    def find(self, pod: JsonDict, container: str) -> RunningContainer | None:
+    def find_container(self, pod: JsonDict, container: str) -> RunningContainer | None:
         """Return a container of a pod that runs, or ran, here."""
         kubelet = self.nodes.get(pod["spec"].get("nodeName", ""))
         life = kubelet.pods.get(uid_of(pod)) if kubelet is not None else None

@@ -143,7 +143,7 @@ class ProcessRuntime:
                 line.write(f"{'+' if there else '-'}{group}\n")
                 line.flush()
 
-    def over(self, container: "ProcessContainer") -> None:
+    def forget_container(self, container: "ProcessContainer") -> None:
         """Forget a container; what it shares with others of its pod stays until `forget_pod`."""
         shutil.rmtree(container.directory, ignore_errors=True)
         uid = container.start.pod_uid
@@ -333,7 +333,7 @@ class ProcessContainer:
         reader.join(TRAILING)
         code = 128 - code if code < 0 else code
         self.start.log.end()
-        self.runtime.over(self)
+        self.runtime.forget_container(self)
         self._over.set()
         self.runtime.engine.soon(lambda: self._tell(code))
 

@@ -115,7 +115,7 @@ def _logs(log: ContainerLog, query: Query, now: int) -> Answer:
     feed = Feed(on_close=end)
     if first:
         feed.put(first)
-    end.add(
+    end.add_callback(
         _follow(
             log,
             there,
@@ -159,7 +159,7 @@ class _End:
         self._over = False
         self._call: Callable[[], None] = lambda: None
 
-    def add(self, call: Callable[[], None]) -> None:
+    def add_callback(self, call: Callable[[], None]) -> None:
         """Call this at the end."""
         with self._lock:
             over, self._call = self._over, call
@@ -188,7 +188,7 @@ def _attach(log: ContainerLog, protocol: str) -> Answer:
         feed.put(bytes([STATUS]) + orjson.dumps(SUCCESS))
         feed.end()
 
-    end.add(_follow(log, log.read()[1], put, over))
+    end.add_callback(_follow(log, log.read()[1], put, over))
     # Containers have no input of their own: what is typed goes nowhere, as without `stdin: true`.
     return Upgrade(source=feed, receive=lambda _: None, protocol=protocol)
 

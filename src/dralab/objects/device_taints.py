@@ -70,7 +70,7 @@ class DeviceToleration:
             written=toleration,
         )
 
-    def covers(self, taint: DeviceTaint) -> bool:
+    def tolerates(self, taint: DeviceTaint) -> bool:
         """Return whether the taint is tolerated; an unknown operator tolerates nothing."""
         if self.effect and self.effect != taint.effect:
             return False

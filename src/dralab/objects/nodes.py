@@ -126,9 +126,9 @@ class NodeFilters:
         for pod in pods:
             name = spec_of(pod).get("nodeName")
             if name and not is_finished(pod):
-                self.place(pod, name)
+                self.count_pod(pod, name)
 
-    def place(self, pod: JsonObject, node: str) -> None:
+    def count_pod(self, pod: JsonObject, node: str) -> None:
         """Count a pod on a node; a second time does nothing. QuantityError: a bad request."""
         metadata = pod["metadata"]
         key = (metadata.get("namespace") or "default", metadata["name"])

@@ -61,7 +61,7 @@ class SearchedCluster(ABC):
         """Take a placement as done."""
         for item in (*placed.claims, placed.pod):
             self.objects[self.key(item)] = item
-        self.filters.place(placed.pod, placed.node)
+        self.filters.count_pod(placed.pod, placed.node)
 
     def problems(self, pod: JsonDict) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that may run it."""

@@ -117,7 +117,7 @@ class Registers:
         self.words[self.machine.result] = value & 0xFFFFFFFFFFFFFFFF
 
     @property
-    def place(self) -> tuple[int, int]:
+    def call_site(self) -> tuple[int, int]:
         """Where the call was made: program counter and stack pointer."""
         return self.words[self.machine.counter], self.words[self.machine.stack]
 

@@ -223,7 +223,7 @@ class Supervisor:
         if len(due) > 1:
             due.sort(key=lambda entry: entry[:2])
         for _, _, thread in due:
-            self._tracer.release(thread)
+            self._tracer.end_wait(thread)
 
     def _creep(self, elapsed: int) -> None:
         if elapsed:

@@ -400,7 +400,7 @@ class Tracer:
         if timeout is None or (timeout == 0 and base is TimeoutBase.NOW):
             self._go(thread)
             return
-        if before and (before.number, before.place) == (registers.number, registers.place):
+        if before and (before.number, before.place) == (registers.number, registers.call_site):
             deadline = before.deadline  # the kernel makes the call again
         elif base is TimeoutBase.NOW:
             deadline = min(now + timeout, LONGEST)
@@ -411,7 +411,7 @@ class Tracer:
             call=call,
             number=registers.number,
             arguments=arguments,
-            place=registers.place,
+            place=registers.call_site,
             deadline=deadline,
             order=self._orders,
         )
@@ -445,7 +445,7 @@ class Tracer:
         self.let_go = True
         ptrace.ptrace(ptrace.SYSCALL, thread.tid)
 
-    def release(self, thread: Thread) -> None:
+    def end_wait(self, thread: Thread) -> None:
         """End the wait of a thread whose deadline has come."""
         wait = thread.wait
         if wait is None:

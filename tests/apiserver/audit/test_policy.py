@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.apiserver.audit.policy import AuditPolicy, Level, PolicyError
+from dralab.apiserver.audit.policy import AuditLevel, AuditPolicy, PolicyError
 from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.users import User
 
@@ -49,13 +49,13 @@ PATH = Attributes(user=User(name="jane"), verb="get", path="/healthz/ping")
 )
 def test_what_a_rule_matches(rule, wanted, matches):
     level = policy({"level": "Metadata", **rule}).recorded(wanted).level
-    assert level is (Level.METADATA if matches else Level.NONE)
+    assert level is (AuditLevel.METADATA if matches else AuditLevel.NONE)
 
 
 def test_the_first_rule_decides():
     found = policy({"level": "None", "verbs": ["get"]}, {"level": "RequestResponse"})
-    assert found.recorded(asked()).level is Level.NONE
-    assert found.recorded(asked(verb="list")).level is Level.REQUEST_RESPONSE
+    assert found.recorded(asked()).level is AuditLevel.NONE
+    assert found.recorded(asked(verb="list")).level is AuditLevel.REQUEST_RESPONSE
 
 
 def test_stages_add_up_and_managed_fields_are_the_rules_own():
@@ -101,7 +101,7 @@ def test_a_broken_policy_is_told_where(change, message):
 def test_files_are_read_with_their_name_in_every_error(tmp_path):
     file = tmp_path / "policy.yaml"
     file.write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
-    assert AuditPolicy.read_file(file).recorded(asked()).level is Level.METADATA
+    assert AuditPolicy.read_file(file).recorded(asked()).level is AuditLevel.METADATA
     file.write_text("rules: [")
     with pytest.raises(PolicyError, match=str(file)):
         AuditPolicy.read_file(file)

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from dralab.apiserver.fairness.queues import PROGRAMS, FairQueue, Level, QueueFull
+from dralab.apiserver.fairness.queues import PROGRAMS, FairQueue, PriorityLevel, QueueFull
 
-LOW = Level("low", 100)
+LOW = PriorityLevel("low", 100)
 
 
 def test_one_that_waits_alone_is_next_whatever_others_have_asked_before():
@@ -14,7 +14,7 @@ def test_one_that_waits_alone_is_next_whatever_others_have_asked_before():
     for number in range(500):
         queue.push(f"greedy-{number}", LOW, "greedy")
     queue.push("once", LOW, "kubectl")
-    assert queue.take(2) == ["greedy-0", "once"]
+    assert queue.take_batch(2) == ["greedy-0", "once"]
 
 
 def test_programs_of_one_user_take_turns():
@@ -22,7 +22,7 @@ def test_programs_of_one_user_take_turns():
     for number in range(500):
         queue.push(f"greedy-{number}", LOW, "admin", "loader")
     queue.push("once", LOW, "admin", "kubectl")
-    assert queue.take(2) == ["greedy-0", "once"]
+    assert queue.take_batch(2) == ["greedy-0", "once"]
 
 
 def test_many_program_names_take_no_more_of_the_turns_of_other_users():
@@ -31,15 +31,15 @@ def test_many_program_names_take_no_more_of_the_turns_of_other_users():
         queue.push(("greedy", number), LOW, "greedy", f"program-{number}")
     for number in range(5):
         queue.push(("modest", number), LOW, "modest")
-    assert Counter(user for user, _ in queue.take(10)) == {"greedy": 5, "modest": 5}
-    assert len(queue.take(1000)) == 495
+    assert Counter(user for user, _ in queue.take_batch(10)) == {"greedy": 5, "modest": 5}
+    assert len(queue.take_batch(1000)) == 495
 
 
 def test_the_order_of_one_program_is_kept():
     queue = FairQueue()
     for number in range(100):
         queue.push(number, LOW, "admin", f"program-{number % 2}" if number < PROGRAMS else "x")
-    taken = queue.take(100)
+    taken = queue.take_batch(100)
     for kept in (0, 1):
         assert [n for n in taken if n < PROGRAMS and n % 2 == kept] == list(
             range(kept, PROGRAMS, 2)
@@ -49,17 +49,17 @@ def test_the_order_of_one_program_is_kept():
 def test_levels_get_turns_by_their_shares_and_exempt_ones_go_first():
     queue = FairQueue()
     for number in range(100):
-        queue.push("high", Level("high", 30), number)
-        queue.push("low", Level("low", 10), number)
+        queue.push("high", PriorityLevel("high", 30), number)
+        queue.push("low", PriorityLevel("low", 10), number)
     for _ in range(5):
-        queue.push("exempt", Level("exempt", exempt=True), "admin")
-    taken = queue.take(45)
+        queue.push("exempt", PriorityLevel("exempt", exempt=True), "admin")
+    taken = queue.take_batch(45)
     assert taken[:5] == ["exempt"] * 5
     assert Counter(taken[5:]) == {"high": 30, "low": 10}
 
 
 def test_a_flow_and_a_level_hold_no_more_than_they_may():
-    level = Level("small", per_flow=2, in_all=3)
+    level = PriorityLevel("small", per_flow=2, in_all=3)
     queue = FairQueue()
     queue.push(1, level, "a")
     queue.push(2, level, "a")
@@ -69,6 +69,6 @@ def test_a_flow_and_a_level_hold_no_more_than_they_may():
     with pytest.raises(QueueFull):
         queue.push(5, level, "c")
     assert (len(queue), sorted(queue)) == (3, [1, 2, 4])
-    assert queue.take(5) == [1, 4, 2]
+    assert queue.take_batch(5) == [1, 4, 2]
     queue.push(6, level, "a")
-    assert queue.take(1) == [6]
+    assert queue.take_batch(1) == [6]

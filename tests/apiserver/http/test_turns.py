@@ -1,12 +1,12 @@
 """Which of the requests that wait are in the next batch."""
 
 from dralab.apiserver.fairness.flow_control import Flow
-from dralab.apiserver.fairness.queues import Level
+from dralab.apiserver.fairness.queues import PriorityLevel
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.turns import Turns
 from dralab.apiserver.users import User
 
-LEVEL = Level("work", per_flow=6)
+LEVEL = PriorityLevel("work", per_flow=6)
 
 
 def flow_of(request):
@@ -29,40 +29,40 @@ def paths(taken):
 def test_what_one_batch_holds_is_taken_as_it_came():
     waiting = turns()
     for number in range(4):
-        waiting.add(asked("jane", f"/{number}"))
-    assert paths(waiting.take()[0]) == ["/0", "/1", "/2", "/3"]
+        waiting.add_request(asked("jane", f"/{number}"))
+    assert paths(waiting.take_batch()[0]) == ["/0", "/1", "/2", "/3"]
     assert not waiting
 
 
 def test_users_take_turns_when_more_wait():
     waiting = turns()
     for number in range(6):
-        waiting.add(asked("greedy", f"/{number}"))
-    waiting.add(asked("jane", "/once"))
-    taken, refused = waiting.take()
+        waiting.add_request(asked("greedy", f"/{number}"))
+    waiting.add_request(asked("jane", "/once"))
+    taken, refused = waiting.take_batch()
     assert paths(taken) == ["/0", "/once", "/1", "/2"]
     assert not refused
-    waiting.add(asked("joe", "/also"))
-    assert paths(waiting.take()[0]) == ["/3", "/also", "/4", "/5"]
+    waiting.add_request(asked("joe", "/also"))
+    assert paths(waiting.take_batch()[0]) == ["/3", "/also", "/4", "/5"]
 
 
 def test_what_had_no_time_is_first_of_its_program_and_not_of_all():
     waiting = turns()
     for number in range(4):
-        waiting.add(asked("greedy", f"/{number}"))
-    taken, _ = waiting.take()
+        waiting.add_request(asked("greedy", f"/{number}"))
+    taken, _ = waiting.take_batch()
     waiting.put_back(taken[1:])
-    waiting.add(asked("jane", "/once"))
+    waiting.add_request(asked("jane", "/once"))
     assert sorted(request.path for request in waiting) == ["/1", "/2", "/3", "/once"]
-    assert paths(waiting.take()[0]) == ["/1", "/once", "/2", "/3"]
+    assert paths(waiting.take_batch()[0]) == ["/1", "/once", "/2", "/3"]
 
 
 def test_too_much_of_one_user_is_refused_and_others_are_not():
     waiting = turns()
     for number in range(9):
-        waiting.add(asked("greedy", f"/{number}"))
-    waiting.add(asked("jane", "/once"))
-    taken, refused = waiting.take()
+        waiting.add_request(asked("greedy", f"/{number}"))
+    waiting.add_request(asked("jane", "/once"))
+    taken, refused = waiting.take_batch()
     assert paths(refused) == ["/6", "/7", "/8"]
     assert "/once" in paths(taken)
 
@@ -70,7 +70,7 @@ def test_too_much_of_one_user_is_refused_and_others_are_not():
 def test_events_wait_for_decisions_even_in_one_batch():
     waiting = turns()
     for number in range(3):
-        waiting.add(asked("scheduler", f"/events-{number}"))
-    waiting.add(asked("scheduler", "/bind"))
-    assert paths(waiting.take()[0]) == ["/bind", "/events-0", "/events-1"]
-    assert paths(waiting.take()[0]) == ["/events-2"]
+        waiting.add_request(asked("scheduler", f"/events-{number}"))
+    waiting.add_request(asked("scheduler", "/bind"))
+    assert paths(waiting.take_batch()[0]) == ["/bind", "/events-0", "/events-1"]
+    assert paths(waiting.take_batch()[0]) == ["/events-2"]

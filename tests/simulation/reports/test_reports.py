@@ -10,7 +10,7 @@ from dralab.cli.main import main
 from dralab.simulation import dispatch
 from dralab.simulation.reports import charts
 from dralab.simulation.reports import run as reports
-from dralab.simulation.reports.page import Page
+from dralab.simulation.reports.page import ReportPage
 from dralab.simulation.results import outputs
 from dralab.simulation.results.result import StateSample
 from dralab.simulation.scenario import scenario as scenarios
@@ -118,7 +118,7 @@ def test_the_charts_can_be_a_picture(result, tmp_path, kind):
 
 
 def test_an_empty_page_is_still_a_page():
-    assert data_of(Page(title="nothing").html())["charts"] == []
+    assert data_of(ReportPage(title="nothing").html())["charts"] == []
 
 
 def test_the_gantt_hatches_what_is_down_also_where_outages_overlap(tmp_path):

@@ -158,7 +158,7 @@ def _of_alternative(
     for capacity in subrequest.capacity:
         yield Condition(kind="capacity", **where, text=capacity)
     for taint in taints:
-        if not any(each.covers(taint) for each in subrequest.tolerations):
+        if not any(each.tolerates(taint) for each in subrequest.tolerations):
             yield Condition(kind="taint", **where, taint=taint)
 
 

@@ -177,7 +177,7 @@ class NodeShape:
                 room[number + offset] = amounts
         return DeviceState(used, charged, tuple(remaining), room)
 
-    def place(self, number: int) -> tuple[int, int]:
+    def pool_and_number(self, number: int) -> tuple[int, int]:
         """Return the pool of a device, and its number there."""
         if len(self.offsets) == 1:
             return 0, number
@@ -383,7 +383,7 @@ class Planner:
 
     def planned(self, picked: Sequence[PickedAlternative], states: Sequence[PoolState]) -> Plan:
         """Return the plan that gives these devices."""
-        place = self.shape.place
+        place = self.shape.pool_and_number
         taking: dict[int, list[tuple[int, tuple[Any, ...] | None]]] = {}
         rows: list[list[PlannedDevice]] = [[] for _ in self.kind.claims]
         shared: list[tuple[int, int]] = []

@@ -86,7 +86,7 @@ class Pools:
         """Return the number of a pool; KeyError where there is none."""
         return self._index[driver, pool]
 
-    def find(self, driver: str, pool: str) -> int | None:
+    def pool_number(self, driver: str, pool: str) -> int | None:
         """Return the number of a pool, None where there is none."""
         return self._index.get((driver, pool))
 

@@ -107,7 +107,7 @@ class Eligibility:
         """Return the position of the first taint that the request does not tolerate."""
         for position, taint in enumerate(self.node_devices.offers[number].device.taints):
             if taint.repels and not any(
-                each.covers(taint) for each in alternative.subrequest.tolerations
+                each.tolerates(taint) for each in alternative.subrequest.tolerations
             ):
                 return position
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dralab.api.fields import FieldError, duplicate, invalid_value, not_found
-from dralab.api.manifests import Checked, Manifest, ManifestProblem, Manifests, located
+from dralab.api.manifests import CheckedObject, Manifest, ManifestProblem, Manifests, located
 from dralab.api.resource.conversion import convert, errors_in, hub_version
 from dralab.api.resource.defaulting import default
 from dralab.api.resource.features import ALL, Features
@@ -28,7 +28,7 @@ class ResourceCheck:
     features: Features = ALL
     expressions: ExpressionCompiler | None = None
 
-    def __call__(self, given: JsonDict) -> Checked | None:
+    def __call__(self, given: JsonDict) -> CheckedObject | None:
         """Return the stored form and all errors, or None for another group."""
         group, _, version = str(given.get("apiVersion", "")).partition("/")
         if group != GROUP:
@@ -42,17 +42,17 @@ class ResourceCheck:
                 else f"{GROUP} has the kinds {', '.join(KINDS)}"
             )
             field = "apiVersion" if known else "kind"
-            return Checked(given, [invalid_value(field, given[field], text)])
+            return CheckedObject(given, [invalid_value(field, given[field], text)])
         shape = problems(version, kind, given)
         if shape:
             # Wrong types would mislead the rules: they come first, alone.
-            return Checked(given, shape)
+            return CheckedObject(given, shape)
         stored = default(convert(given, hub_version(kind)), now=self.now)
         errors = [*_name_errors(given), *validate_create(stored, self.features, self.expressions)]
         if kind == "ResourceClaim" and stored.get("status"):
             empty = stored | {"status": {}}
             errors += validate_update(stored, empty, "status", self.features)
-        return Checked(stored, errors_in(version, kind, errors))
+        return CheckedObject(stored, errors_in(version, kind, errors))
 
 
 def add_pool_problems(read: Manifests) -> None:

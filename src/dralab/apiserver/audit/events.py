@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from dralab.apiserver.audit.log import AuditSink
-from dralab.apiserver.audit.policy import AuditPolicy, Level, Recorded
+from dralab.apiserver.audit.policy import AuditLevel, AuditPolicy, Recorded
 from dralab.apiserver.authorization.attributes import Attributes, Decision
 from dralab.apiserver.users import User
 from dralab.kernel.clock import Clock
@@ -69,7 +69,7 @@ class Auditor:
         `asked.user` is whose credential it was, `impersonated` whom it acts for.
         """
         recorded = self.policy.recorded(asked)
-        if recorded.level is Level.NONE:
+        if recorded.level is AuditLevel.NONE:
             return None
         now = rfc3339_micro(self._clock.now())
         event: JsonDict = {
@@ -103,7 +103,7 @@ class Auditor:
                 value = metadata.get(name)
                 if isinstance(value, str) and value:
                     reference.setdefault(name, value)
-        if record.recorded.level >= Level.REQUEST and body is not None:
+        if record.recorded.level >= AuditLevel.REQUEST and body is not None:
             record.event["requestObject"] = _trimmed(body, record.recorded)
 
     def started(self, record: Record, code: int) -> None:
@@ -115,13 +115,13 @@ class Auditor:
         """Record the end of a request; `content` gives the body of the answer, where JSON."""
         status: JsonDict = {"metadata": {}}
         answer: Any = None
-        if code >= SUCCESS or record.recorded.level is Level.REQUEST_RESPONSE:
+        if code >= SUCCESS or record.recorded.level is AuditLevel.REQUEST_RESPONSE:
             answer = _json(content())
         if code >= SUCCESS and isinstance(answer, dict) and answer.get("kind") == "Status":
             names = ("status", "message", "reason", "details")
             status |= {name: answer[name] for name in names if answer.get(name)}
         record.event["responseStatus"] = {**status, "code": code}
-        if record.recorded.level is Level.REQUEST_RESPONSE and answer is not None:
+        if record.recorded.level is AuditLevel.REQUEST_RESPONSE and answer is not None:
             record.event["responseObject"] = _trimmed(answer, record.recorded)
         self._write(record, "ResponseComplete")
 

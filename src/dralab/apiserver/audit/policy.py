@@ -27,7 +27,7 @@ POLICY_FIELDS: Final = frozenset(
 )
 
 
-class Level(IntEnum):
+class AuditLevel(IntEnum):
     """How much of a request is recorded."""
 
     NONE = 0
@@ -42,10 +42,10 @@ class Level(IntEnum):
 
 
 LEVEL_NAMES: Final = {
-    Level.NONE: "None",
-    Level.METADATA: "Metadata",
-    Level.REQUEST: "Request",
-    Level.REQUEST_RESPONSE: "RequestResponse",
+    AuditLevel.NONE: "None",
+    AuditLevel.METADATA: "Metadata",
+    AuditLevel.REQUEST: "Request",
+    AuditLevel.REQUEST_RESPONSE: "RequestResponse",
 }
 LEVELS: Final = {name: level for level, name in LEVEL_NAMES.items()}
 
@@ -58,7 +58,7 @@ class PolicyError(ValueError):
 class Recorded:
     """What is recorded of one request."""
 
-    level: Level = Level.NONE
+    level: AuditLevel = AuditLevel.NONE
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.authorization.rules import ALL, url_covers
-from dralab.apiserver.fairness.queues import Level
+from dralab.apiserver.fairness.queues import PriorityLevel
 from dralab.apiserver.storage import Key
 from dralab.apiserver.users import SERVICE_ACCOUNT_PREFIX, User
 
@@ -26,20 +26,20 @@ REMEMBERED: Final = 4096  # classifications
 class Flow:
     """Where a request waits: the level, and the flow within it; uids are for the answer."""
 
-    level: Level
+    level: PriorityLevel
     name: Hashable
     schema_uid: str = ""
     level_uid: str = ""
 
 
-DEFAULT_LEVEL: Final = Level("default")
+DEFAULT_LEVEL: Final = PriorityLevel("default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Schema:
     name: str
     uid: str
-    level: Level
+    level: PriorityLevel
     level_uid: str
     distinguisher: str
     rules: tuple[Mapping[str, Any], ...]
@@ -139,7 +139,7 @@ class FlowControl:
         return Flow(DEFAULT_LEVEL, asked.user.name)
 
 
-def _levels(objects: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Level, str]]:
+def _levels(objects: Iterable[Mapping[str, Any]]) -> dict[str, tuple[PriorityLevel, str]]:
     specs = {one["metadata"]["name"]: (one, one.get("spec") or {}) for one in objects}
     total = sum(_shares(spec) for _, spec in specs.values()) or 1
     return {
@@ -154,17 +154,17 @@ def _shares(spec: Mapping[str, Any]) -> int:
     return 30 if shares is None and spec.get("type") == "Limited" else int(shares or 0)
 
 
-def _level(name: str, spec: Mapping[str, Any], total: int) -> Level:
+def _level(name: str, spec: Mapping[str, Any], total: int) -> PriorityLevel:
     if spec.get("type") == "Exempt":
-        return Level(name, exempt=True)
+        return PriorityLevel(name, exempt=True)
     shares = _shares(spec)
     seats = math.ceil(SEATS * shares / total)
     response = (spec.get("limited") or {}).get("limitResponse") or {}
     if response.get("type") != "Queue":
-        return Level(name, shares, in_all=seats)
+        return PriorityLevel(name, shares, in_all=seats)
     queuing = response.get("queuing") or {}
     length = queuing.get("queueLengthLimit", 50)
-    return Level(
+    return PriorityLevel(
         name,
         shares,
         per_flow=seats + queuing.get("handSize", 8) * length,
@@ -173,7 +173,7 @@ def _level(name: str, spec: Mapping[str, Any], total: int) -> Level:
 
 
 def _read_schemas(
-    objects: Iterable[Mapping[str, Any]], levels: Mapping[str, tuple[Level, str]]
+    objects: Iterable[Mapping[str, Any]], levels: Mapping[str, tuple[PriorityLevel, str]]
 ) -> Iterable[_Schema]:
     def order(one: Mapping[str, Any]) -> tuple[int, str]:
         precedence = (one.get("spec") or {}).get("matchingPrecedence") or 1000

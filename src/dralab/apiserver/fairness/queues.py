@@ -17,7 +17,7 @@ PROGRAMS: Final = 32  # queues of one flow; programs beyond share the last one
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class PriorityLevel:
     """A priority level: its share of each batch, and how much may wait.
 
     `per_flow` and `in_all` bound the requests that wait; None: there is no bound. An exempt level
@@ -68,7 +68,7 @@ class _Flow(Generic[Item]):
 class _Waiting(Generic[Item]):
     """What waits at one level."""
 
-    level: Level
+    level: PriorityLevel
     flows: OrderedDict[Hashable, _Flow[Item]] = field(default_factory=OrderedDict)
     count: int = 0
     credit: float = 0.0
@@ -86,11 +86,11 @@ class FairQueue(Generic[Item]):
     """Items that wait, taken level by level and flow by flow. Not for several threads.
 
     >>> queue = FairQueue()
-    >>> low = Level("low")
+    >>> low = PriorityLevel("low")
     >>> for item in ("a1", "a2", "a3"):
     ...     queue.push(item, low, flow="a")
     >>> queue.push("b1", low, flow="b")
-    >>> queue.take(3)
+    >>> queue.take_batch(3)
     ['a1', 'b1', 'a2']
     """
 
@@ -107,7 +107,7 @@ class FairQueue(Generic[Item]):
                 for queue in flow.programs.values():
                     yield from queue
 
-    def push(self, item: Item, level: Level, flow: Hashable, program: str = "") -> None:
+    def push(self, item: Item, level: PriorityLevel, flow: Hashable, program: str = "") -> None:
         """Let an item wait behind those of its program. QueueFull."""
         waiting = self._at(level)
         found = waiting.flows.get(flow)
@@ -117,11 +117,11 @@ class FairQueue(Generic[Item]):
             raise QueueFull(level.name)
         self._add(waiting, item, flow, program, first=False)
 
-    def put_back(self, item: Item, level: Level, flow: Hashable, program: str = "") -> None:
+    def put_back(self, item: Item, level: PriorityLevel, flow: Hashable, program: str = "") -> None:
         """Let an item that was taken be the next one again; of several, the last first."""
         self._add(self._at(level), item, flow, program, first=True)
 
-    def _at(self, level: Level) -> _Waiting[Item]:
+    def _at(self, level: PriorityLevel) -> _Waiting[Item]:
         waiting = self._levels.get(level.name)
         if waiting is None:
             waiting = self._levels[level.name] = _Waiting(level)
@@ -140,7 +140,7 @@ class FairQueue(Generic[Item]):
         waiting.count += 1
         self._count += 1
 
-    def take(self, most: int) -> list[Item]:
+    def take_batch(self, most: int) -> list[Item]:
         """Take up to so many items: exempt levels first, then each level by its shares."""
         taken: list[Item] = []
         while self._count and len(taken) < most:

@@ -161,7 +161,7 @@ class AsgiApp(AsgiBase):
         if not self._turns:
             asyncio.get_running_loop().call_soon(self._turn)
         for one in asked:
-            self._turns.add(one)
+            self._turns.add_request(one)
 
     def _answered_apart(self, request: HttpRequest, weight: int) -> asyncio.Future[Outcome]:
         """Have a request answered in a thread for such, while the loop has its turns.
@@ -215,7 +215,7 @@ class AsgiApp(AsgiBase):
         )
 
     def _turn(self) -> None:
-        waiting, too_many = self._turns.take()
+        waiting, too_many = self._turns.take_batch()
         for _, future in too_many:
             if not future.done():
                 future.set_result(_too_many())

@@ -43,7 +43,7 @@ PLAIN: Final = AnswerForm()
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class MediaRange:
     """One media type of an Accept header, with its parameters."""
 
     media: str
@@ -52,7 +52,7 @@ class Clause:
 
 
 @remembered(512)
-def clauses(accept: str) -> tuple[Clause, ...]:
+def clauses(accept: str) -> tuple[MediaRange, ...]:
     """Return the media types of an Accept header, the most wanted first."""
     found = []
     for part in accept.split(","):
@@ -70,7 +70,7 @@ def clauses(accept: str) -> tuple[Clause, ...]:
                     quality = 1.0
             else:
                 parameters.append((key.lower(), value))
-        found.append(Clause(media.lower(), tuple(parameters), quality))
+        found.append(MediaRange(media.lower(), tuple(parameters), quality))
     return tuple(sorted(found, key=lambda clause: -clause.quality))
 
 
@@ -86,7 +86,7 @@ def form_of(accept: str, *, listing: bool) -> AnswerForm | None:
     return None
 
 
-def _form(clause: Clause, *, listing: bool) -> AnswerForm | None:
+def _form(clause: MediaRange, *, listing: bool) -> AnswerForm | None:
     encoding: Encoding
     if clause.media in {"application/json", "*/*", "application/*"}:
         encoding = "json"

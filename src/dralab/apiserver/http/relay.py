@@ -80,7 +80,7 @@ async def _asked(
 ) -> ByteStream | Upgrade:
     try:
         async with asyncio.timeout(HEAD_TIME):
-            status, headers = await link.begin(target, protocols)
+            status, headers = await link.send_request(target, protocols)
             if status == HTTPStatus.SWITCHING_PROTOCOLS and protocols:
                 return link.upgraded(headers.get("sec-websocket-protocol", ""))
             if status == HTTPStatus.OK and not protocols:
@@ -133,7 +133,7 @@ class _Link:
         self._copying: asyncio.Task[None] | None = None
         self._websocket = Connection(ConnectionType.CLIENT)
 
-    async def begin(self, target: str, protocols: str) -> tuple[int, dict[str, str]]:
+    async def send_request(self, target: str, protocols: str) -> tuple[int, dict[str, str]]:
         """Send the request; return the status and the headers of the answer."""
         endpoint = self._endpoint
         lines = [

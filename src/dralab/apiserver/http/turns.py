@@ -53,11 +53,11 @@ class Turns(Generic[Answered]):
             for placed in queue:
                 yield placed.asked[0]
 
-    def add(self, asked: Asked[Answered]) -> None:
+    def add_request(self, asked: Asked[Answered]) -> None:
         """Let a request wait."""
         self._new.append(asked)
 
-    def take(self) -> tuple[Sequence[Asked[Answered]], Sequence[Asked[Answered]]]:
+    def take_batch(self) -> tuple[Sequence[Asked[Answered]], Sequence[Asked[Answered]]]:
         """Return the requests of the next batch, and those for which there is no room."""
         new, self._new = self._new, []
         if len(new) <= self._most and not self._queue and not self._records:
@@ -74,7 +74,7 @@ class Turns(Generic[Answered]):
                 queue.push(placed, placed.flow.level, placed.flow.name, placed.program)
             except QueueFull:
                 refused.append(one)
-        taken = [*self._queue.take(self._most), *self._records.take(self._most_records)]
+        taken = [*self._queue.take_batch(self._most), *self._records.take_batch(self._most_records)]
         return [placed.asked for placed in taken], refused
 
     def put_back(self, rest: Sequence[Asked[Answered]]) -> None:

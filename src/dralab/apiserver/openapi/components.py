@@ -44,13 +44,13 @@ class Components:
         name = self._standard.name_of(kind.api_version, kind.kind)
         if name is None:
             return self._unknown(kind)
-        self.add(name)
+        self.add_definitions(name)
         for path, schema in kind.added.items():
             self._extend(name, path, schema)
         self._typed(name, kind.group, kind.version, kind.kind)
         listed = self._standard.name_of(kind.api_version, kind.list_kind)
         if listed is not None:
-            self.add(listed)
+            self.add_definitions(listed)
             self._typed(listed, kind.group, kind.version, kind.list_kind)
         return name
 
@@ -59,11 +59,11 @@ class Components:
         name = self._standard.name_of(api_version, kind)
         if name is not None:
             group, _, version = api_version.rpartition("/")
-            self.add(name)
+            self.add_definitions(name)
             self._typed(name, group, version, kind)
         return name
 
-    def add(self, *names: str) -> None:
+    def add_definitions(self, *names: str) -> None:
         """Add definitions and all that they refer to."""
         rest = list(names)
         while rest:
@@ -177,7 +177,7 @@ class Components:
         }
         self.schemas[name] = schema
         self._typed(name, kind.group, kind.version, kind.kind)
-        self.add(OBJECT_META, LIST_META)
+        self.add_definitions(OBJECT_META, LIST_META)
         listed = f"{name}List"
         self.schemas[listed] = {
             "type": "object",
@@ -200,7 +200,7 @@ class Components:
             "properties": {**self._type_fields(), "metadata": self.reference(OBJECT_META)},
         }
         self._typed(name, kind.group, kind.version, kind.kind)
-        self.add(OBJECT_META)
+        self.add_definitions(OBJECT_META)
         return name
 
     def _type_fields(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def version3(kinds: Sequence[Kind], server_version: str) -> dict[str, Any]:
     components = Components("#/components/schemas/", composed=True)
     operations = Operations(components, 3)
     for kind in kinds:
-        operations.add(kind)
+        operations.add_paths(kind)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": server_version},
@@ -71,7 +71,7 @@ def version2(kinds: Kinds, server_version: str) -> dict[str, Any]:
     components = Components("#/definitions/", composed=False)
     operations = Operations(components, 2)
     for kind in kinds:
-        operations.add(kind)
+        operations.add_paths(kind)
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": server_version},

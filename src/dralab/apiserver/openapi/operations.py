@@ -81,7 +81,7 @@ class Operations:
         self.version = version
         self.paths: dict[str, Any] = {}
 
-    def add(self, kind: Kind) -> None:
+    def add_paths(self, kind: Kind) -> None:
         """Add all paths of a kind."""
         name = self.components.add_kind(kind)
         listed = f"{name}List"
@@ -130,11 +130,11 @@ class Operations:
             }
             answer = listed if verb == "list" and listed in self.components.schemas else body
             if verb in {"delete", "deletecollection"}:
-                self.components.add(DELETE_OPTIONS, STATUS)
+                self.components.add_definitions(DELETE_OPTIONS, STATUS)
                 self._body(operation, DELETE_OPTIONS, JSON_TYPES[:1], required=False)
                 answer = STATUS
             elif verb == "patch":
-                self.components.add(PATCH)
+                self.components.add_definitions(PATCH)
                 # Custom resources know no strategic merge: kubectl reads that here.
                 types = PATCH_TYPES if kind.patches_strategically else PATCH_TYPES[:3]
                 self._body(operation, PATCH, types)
@@ -181,7 +181,7 @@ class Operations:
 
     def _answers(self, name: str, *, created: bool) -> dict[str, Any]:
         if name == STATUS:
-            self.components.add(STATUS)
+            self.components.add_definitions(STATUS)
         schema = self.components.reference(name)
         if self.version == 2:
             answer: dict[str, Any] = {"description": "OK", "schema": schema}

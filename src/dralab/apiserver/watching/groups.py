@@ -37,7 +37,7 @@ class Groups:
         for group in self._all.values():
             yield from group.members
 
-    def add(self, watch: Subscription[Any]) -> None:
+    def add_watcher(self, watch: Subscription[Any]) -> None:
         """Take in a watcher."""
         place = _place(watch)
         group = self._all.get(place)

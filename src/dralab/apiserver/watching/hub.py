@@ -69,7 +69,7 @@ class Hub:
             made.since = max(wanted.since, self.announced)
             made.bookmarked = self.clock.now()
             made.initial = _initial(made, missed)
-            self._groups.setdefault(wanted.resource, Groups()).add(made)
+            self._groups.setdefault(wanted.resource, Groups()).add_watcher(made)
             self.watchers += 1
             return made
 
@@ -155,8 +155,8 @@ class _Counted(Subscription[Item]):
         super().__init__(hub.store.lock, wanted, spelling, hub.leave)
         self.hub = hub
 
-    def release(self, piece: Piece[Item]) -> None:
-        super().release(piece)
+    def release_piece(self, piece: Piece[Item]) -> None:
+        super().release_piece(piece)
         if not piece.holders:
             self.hub.held -= piece.weight
 

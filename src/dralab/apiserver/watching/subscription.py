@@ -59,7 +59,7 @@ class Subscription(Generic[Item]):
             if not self.pieces:
                 return ()
             piece = self.pieces.popleft()
-            self.release(piece)
+            self.release_piece(piece)
             return piece.items
 
     @property
@@ -85,7 +85,7 @@ class Subscription(Generic[Item]):
         if self._ready is not None:
             self._ready()
 
-    def release(self, piece: Piece[Item]) -> None:
+    def release_piece(self, piece: Piece[Item]) -> None:
         """Give up a piece."""
         piece.holders -= 1
         self.weight -= piece.weight
@@ -100,7 +100,7 @@ class Subscription(Generic[Item]):
             if not self.finished:
                 self._leave(self)
             while self.pieces:
-                self.release(self.pieces.popleft())
+                self.release_piece(self.pieces.popleft())
             if self._ready is not None:
                 self._ready()
 

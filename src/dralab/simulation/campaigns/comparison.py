@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dralab.simulation.campaigns.grid import Campaign, Case, Numbers
-from dralab.simulation.reports.page import Chart, Page
+from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
 
 COLUMNS = (
@@ -69,9 +69,11 @@ def run_rows(campaign: Campaign, found: Mapping[Case, Numbers]) -> list[list[Any
     ]
 
 
-def page(campaign: Campaign, table: list[dict[str, Any]], found: Mapping[Case, Numbers]) -> Page:
+def page(
+    campaign: Campaign, table: list[dict[str, Any]], found: Mapping[Case, Numbers]
+) -> ReportPage:
     """Return the table as a page, with bars per metric, and all runs."""
-    return Page(
+    return ReportPage(
         title=campaign.name,
         subtitle=f"{len(campaign.cases):,} runs · compared with {campaign.baseline}",
         charts=[*_bars(table), _table(table), _runs(campaign, found)],

@@ -23,7 +23,7 @@ class Quotas:
         self.quotas = quotas
         self._held: dict[str, Counter[str]] = {queue: Counter() for queue in quotas}
 
-    def covers(self, pod: Pod) -> bool:
+    def has_quota(self, pod: Pod) -> bool:
         """Whether a pod is in a queue with a quota."""
         return pod.queue in self.quotas
 

@@ -45,12 +45,12 @@ def read(path: Path, *, master: str = "master_host") -> Platform:
         raise InputError(path, f"has more than {LARGEST_FILE} bytes")
     # Three of Batsim's own files begin with a blank line, which XML forbids before <?xml.
     stripped = raw.lstrip()
-    reader = _Reader(path, raw[: len(raw) - len(stripped)].count(b"\n"))
+    reader = _PlatformReader(path, raw[: len(raw) - len(stripped)].count(b"\n"))
     reader.feed(stripped)
     return reader.platform(master)
 
 
-class _Reader:
+class _PlatformReader:
     def __init__(self, path: Path, skipped_lines: int) -> None:
         self.path = path
         self.skipped_lines = skipped_lines

@@ -14,7 +14,7 @@ import orjson
 
 from dralab.simulation.errors import InputError
 from dralab.simulation.reports.charts import MOST_LANES, MOST_RECTS
-from dralab.simulation.reports.page import Chart, Page
+from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
 
 COLUMNS: Final = ("id", "submitted", "started", "ended", "wait", "places")
@@ -123,11 +123,11 @@ def of(first: RecordedRun, second: RecordedRun) -> dict[str, Any]:
     }
 
 
-def page(first: RecordedRun, second: RecordedRun) -> Page:
+def page(first: RecordedRun, second: RecordedRun) -> ReportPage:
     """Return the difference as a page: numbers, the Gantt of what differs, tasks."""
     found = of(first, second)
     counts = found["tasks"]
-    return Page(
+    return ReportPage(
         title="Two runs compared",
         subtitle=f"{first.label} → {second.label}",
         cards=[(name.replace("_", " "), value, "number") for name, value in counts.items()],

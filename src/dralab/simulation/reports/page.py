@@ -40,7 +40,7 @@ FRAME: Final = """<!doctype html>
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ReportPage:
     """A page: cards on top (name, value, kind), charts below, definitions at the end."""
 
     title: str

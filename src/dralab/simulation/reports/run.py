@@ -7,7 +7,7 @@ from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.reports.charts import gantt, thin
-from dralab.simulation.reports.page import Chart, Page
+from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result
 
@@ -31,13 +31,13 @@ def write(
     return paths
 
 
-def page(result: Result) -> Page:
+def page(result: Result) -> ReportPage:
     """Return the page of a run."""
     numbers = metrics.metrics_of(result)
     notes = list(result.notes)
     if not result.complete:
         notes.append("This run was stopped before its end.")
-    return Page(
+    return ReportPage(
         title=result.name,
         subtitle=f"{result.scheduler} · seed {result.seed} · {numbers['tasks']:,} tasks"
         f" on {len([lane for lane in result.lanes if '/' not in lane]):,} nodes",

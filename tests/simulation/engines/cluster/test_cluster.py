@@ -75,7 +75,7 @@ def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twi
                     parse(given["consumedCapacity"]["share"])
                 )
         most |= held
-        if all(seen.over or seen.name == "other" for seen in run.tasks.records):
+        if all(seen.is_over or seen.name == "other" for seen in run.tasks.records):
             break
     assert set(most.values()) == {1000}
     assert len(most) == 4

@@ -101,13 +101,13 @@ class EtcdClient:
         """Return the version of the member that answers. StorageUnavailable."""
         return str(self._call("status", pb.StatusRequest()).answer.version)
 
-    def watch(self, key: bytes, end: bytes, revision: int) -> "Watch":
+    def watch(self, key: bytes, end: bytes, revision: int) -> "EtcdWatch":
         """Return the changes of a range of keys from a revision on, from one member."""
         number = self._current
         wanted = pb.WatchCreateRequest(
             key=key, range_end=end, start_revision=revision, progress_notify=True, fragment=True
         )
-        return Watch(self, number, self._members[number], wanted)
+        return EtcdWatch(self, number, self._members[number], wanted)
 
     def leave(self, number: int) -> None:
         """Let another member than this one be asked next."""
@@ -179,7 +179,7 @@ class _Member:
         )
 
 
-class Watch:
+class EtcdWatch:
     """A stream of changes from one member. Iterate once; any thread may end it, or ask."""
 
     def __init__(

@@ -276,7 +276,7 @@ class BatchSimulation:
         if limit is not None and limit < length and not isinstance(profile, SmpiTrace):
             state, length = "COMPLETED_WALLTIME_REACHED", limit
         self._share_links(run)
-        self.hosts.start(machines, run, now)
+        self.hosts.start_job(machines, run, now)
         record.end_event = self.events.after(
             length,
             partial(self._end, record, state, code),
@@ -295,7 +295,7 @@ class BatchSimulation:
         record.state, record.ended = state, now
         run = record.run
         if run is not None and record.started is not None:
-            record.joules = self.hosts.end(record.machines, run, record.started, now)
+            record.joules = self.hosts.end_job(record.machines, run, record.started, now)
             for way in run.ways:
                 self._talking[way] -= 1
         self.finished.append(record)

@@ -98,7 +98,7 @@ class Hosts:
             return f"{render(machines & self._busy)} busy"
         return ""
 
-    def start(self, machines: int, run: ExpectedRun, now: int) -> None:
+    def start_job(self, machines: int, run: ExpectedRun, now: int) -> None:
         """Let a job begin."""
         self._meter(now)
         for index in members(machines):
@@ -110,7 +110,7 @@ class Hosts:
             self._watts += sum(self._extra(index, run) for index in members(machines))
         self._row(now, "s")
 
-    def end(self, machines: int, run: ExpectedRun, started: int, now: int) -> float:
+    def end_job(self, machines: int, run: ExpectedRun, started: int, now: int) -> float:
         """Let a job end; return the joules it drew."""
         self._meter(now)
         joules = 0.0

@@ -55,7 +55,7 @@ class _Queueing(ABC):
         self.unavailable = (self.unavailable | news.unavailable) & ~news.available
         for ended in news.ended:
             self.free |= ended.machines
-            self.over(ended.job, news.now)
+            self.job_ended(ended.job, news.now)
         fresh = [job for job in news.submitted if self._accepts(job)]
         self.queue |= {job.key: job for job in fresh}
         self.act(news, fresh)
@@ -82,7 +82,7 @@ class _Queueing(ABC):
         """Machines that are free and available."""
         return self.free & ~self.unavailable
 
-    def over(self, job: Job, now: int) -> None:  # noqa: B027 - not every policy keeps books
+    def job_ended(self, job: Job, now: int) -> None:  # noqa: B027 - not every policy keeps books
         """A job that ran has ended."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class CountingEasy(_Queueing):
         super().__init__()
         self.expected: dict[str, tuple[int, int]] = {}
 
-    def over(self, job: Job, now: int) -> None:  # noqa: ARG002 - the policy's shape
+    def job_ended(self, job: Job, now: int) -> None:  # noqa: ARG002 - the policy's shape
         """Forget when it was expected to end."""
         self.expected.pop(job.key, None)
 
@@ -161,7 +161,7 @@ class _Reserving(_Queueing):
         super().begin(beginning)
         self.plan = Availability(self.free)
 
-    def over(self, job: Job, now: int) -> None:
+    def job_ended(self, job: Job, now: int) -> None:
         """Give back the rest of the walltime it had been promised."""
         placement = self.held.pop(job.key, None)
         if placement is not None:
@@ -189,7 +189,7 @@ class _Reserving(_Queueing):
         self.start(job, placement.machines)
         return True
 
-    def release(self, job: Job) -> None:
+    def release_reservation(self, job: Job) -> None:
         """Give up the reservation of a job, where it has one."""
         placement = self.reserved.pop(job.key, None)
         if placement is not None:
@@ -234,7 +234,7 @@ class Easy(_Reserving):
         for job in list(self.queue.values()):
             if not self.usable:
                 return
-            self.release(job)
+            self.release_reservation(job)
             if not self._try(job) and job.key == self.head and self.fits_ever(job):
                 self.place(job)
             elif job.key == self.head and job.key not in self.queue:
@@ -246,7 +246,7 @@ class Easy(_Reserving):
             return False
         if self.place(job):
             return True
-        self.release(job)
+        self.release_reservation(job)
         return False
 
 
@@ -257,7 +257,7 @@ class Conservative(_Reserving):
         """Place the new jobs; where something ended, place every queued job anew, in order."""
         changed = self.renew(news)
         for job in list(self.queue.values()) if news.ended or changed else fresh:
-            self.release(job)
+            self.release_reservation(job)
             if self.fits_ever(job):
                 self.place(job)
 

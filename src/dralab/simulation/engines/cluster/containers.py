@@ -40,7 +40,7 @@ class ContainerListener(Protocol):
         ...
 
 
-class Containers:
+class TaskContainers:
     """The runtime of all nodes. `start` of the life cycle comes before a pod's first container."""
 
     name = "dralab-simulated"
@@ -62,7 +62,7 @@ class Containers:
         self._fetched: set[str] = set()
         # How many run whose end is certain.
         self.busy = 0
-        self._timed: dict[str, list[_Timed]] = {}
+        self._timed: dict[str, list[_TimedContainer]] = {}
         self._by_node: dict[str, set[str]] = {}
 
     def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
@@ -101,9 +101,9 @@ class Containers:
 
     def _timed_one(
         self, start: ContainerStart, length: int, ended: Callable[[ContainerExit], None]
-    ) -> "_Timed":
+    ) -> "_TimedContainer":
         length, fails = self.delays.run(length)
-        timed = _Timed(self, start, ended)
+        timed = _TimedContainer(self, start, ended)
         self._timed.setdefault(start.pod_uid, []).append(timed)
         timed.work(length, int(fails))
         return timed
@@ -117,11 +117,11 @@ class Containers:
         return sum(map(self.delays.length_of, self.life.release))
 
 
-class _Timed:
+class _TimedContainer:
     """A container that works for a given time."""
 
     def __init__(
-        self, runtime: Containers, start: ContainerStart, ended: Callable[[ContainerExit], None]
+        self, runtime: TaskContainers, start: ContainerStart, ended: Callable[[ContainerExit], None]
     ) -> None:
         self.runtime = runtime
         self._start = start

@@ -75,11 +75,11 @@ class FaultInjector:
             happens = fault.happens
             plugins = partial(self.nodes.plugins_of, fault.node, fault.driver)
             for plugin in plugins():
-                plugin.begin(happens)
+                plugin.begin_fault(happens)
 
             def mend() -> None:
                 for plugin in plugins():
-                    plugin.end(happens)
+                    plugin.end_fault(happens)
 
             return mend
         if fault.taint is not None and (fault.device or not fault.node):

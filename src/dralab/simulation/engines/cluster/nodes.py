@@ -24,7 +24,7 @@ from dralab.node.kubelets import (
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, LEASES
 from dralab.simulation.engines import gpu_claims, objects
-from dralab.simulation.engines.cluster.containers import Containers
+from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.objects import GPU, MODEL_LABEL
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
@@ -44,7 +44,7 @@ class SimulatedNodes:
         self,
         cluster: SimulatedCluster,
         nodes: Sequence[GpuNode],
-        containers: Containers,
+        containers: TaskContainers,
         make: MakeDriver,
         written: Callable[[str], Sequence[Driver]] = lambda _node: (),
     ) -> None:
@@ -157,14 +157,14 @@ class SimulatedPlugin(FaultyPlugin):
         self.kubelet = kubelet
         self.code = driver
 
-    def begin(self, fault: CallFault) -> None:
+    def begin_fault(self, fault: CallFault) -> None:
         """Let a fault happen from now on."""
         self.inject(fault)
         if fault.call == "slices":
             self._slices(fault)
         self.kubelet.wake_all()
 
-    def end(self, fault: CallFault) -> None:
+    def end_fault(self, fault: CallFault) -> None:
         """Let it happen no more."""
         # By what it is: of one that happens a number of times fewer may be left.
         mine = (fault.call, fault.kind, fault.seconds)

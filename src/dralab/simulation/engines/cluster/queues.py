@@ -23,7 +23,7 @@ class AdmissionQueues:
 
     def has(self, pod: Pod) -> bool:
         """Return whether a pod is in a queue with a quota."""
-        return self.quotas.covers(pod)
+        return self.quotas.has_quota(pod)
 
     def add_task(self, task: ClusterTask) -> None:
         """Have a task wait for its queue."""

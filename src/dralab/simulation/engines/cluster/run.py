@@ -23,7 +23,7 @@ from dralab.objects.metadata import is_deleting, spec_of, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
-from dralab.simulation.engines.cluster.containers import Containers
+from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.faults import FaultInjector
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
@@ -71,7 +71,7 @@ class ClusterRun:
         self._admitting = False
         self.complete = False
         chance = Randomness(scenario.seed)
-        self.containers = Containers(self.cluster.engine, how.life, chance, self)
+        self.containers = TaskContainers(self.cluster.engine, how.life, chance, self)
         self.created_objects = CreatedObjects(self.cluster)
         for body in CreatedObjects.ordered(scenario.fleet.objects):
             self._create(body, "fleet")
@@ -259,7 +259,7 @@ class ClusterRun:
         if pod is None:
             return
         task = self.tasks.by_uid.get(uid_of(pod)) or self._known(pod)
-        if task is None or task.over:
+        if task is None or task.is_over:
             return
         if new is None or is_deleting(new):
             self._deleted(task)
@@ -376,7 +376,7 @@ class ClusterRun:
 
     def _node_lost(self, name: str) -> None:
         for task in self.tasks.by_uid.values():
-            if task.node == name and task.bound is not None and not task.over and not task.gone:
+            if task.node == name and task.bound is not None and not task.is_over and not task.gone:
                 self.tasks.evict(task)
                 task.ended = None
                 if not task.pod.owner:

@@ -38,7 +38,7 @@ class ClusterTask(TaskRecord):
     runs: int = 0
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing more will become of it."""
         return self.state in {"Succeeded", "Failed"}
 

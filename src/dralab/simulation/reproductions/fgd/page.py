@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dralab.simulation.engines.gpu.fragmentation import CLASSES
-from dralab.simulation.reports.page import Page
+from dralab.simulation.reports.page import ReportPage
 from dralab.simulation.reproductions.fgd.experiment import PlacementOutcome, write_curve
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
@@ -17,7 +17,7 @@ def write(outcome: PlacementOutcome, folder: Path) -> None:
     page(outcome).write(folder / "report.html")
 
 
-def page(outcome: PlacementOutcome) -> Page:
+def page(outcome: PlacementOutcome) -> ReportPage:
     """Return the page of one run."""
     step = max(1, len(outcome.measures) // MOST_POINTS)
     measures = [*outcome.measures[::step], outcome.measures[-1]] if outcome.measures else []
@@ -39,7 +39,7 @@ def page(outcome: PlacementOutcome) -> Page:
         else dict.fromkeys(CLASSES, 0.0)
     )
     all_idle = sum(classes.values()) or 1.0
-    return Page(
+    return ReportPage(
         title=f"{outcome.workload}: {outcome.policy}",
         subtitle=f"seed {outcome.seed} · {len(outcome.measures):,} pods on "
         f"{len(cluster.nodes):,} nodes · {total // WHOLE_GPU:,} GPUs",
