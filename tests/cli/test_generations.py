@@ -285,3 +285,26 @@ def test_nothing_to_schedule_is_said(files):
     result = run("schedule", "-f", files[0])
     assert result.exit_code == 0
     assert "there are no pods to schedule" in result.stderr
+
+
+def test_allocate_and_explain_read_older_generations(files):
+    pools, pod = files
+    found = run("explain", "-f", pools, "-f", pod)
+    assert found.exit_code == 0
+    assert "pod default/p\nfits on node node-a:\n  toy of claim p-" in found.stdout
+    allocated = run("allocate", "-f", pools, "-f", pod)
+    assert allocated.stdout.splitlines()[1].split()[3:] == ["node-a", "toy", "d0", "pool-a", "toys"]
+    elsewhere = run("allocate", "-f", pools, "-f", pod, "--node", "node-b", "-o", "json")
+    assert elsewhere.exit_code == 1
+    refused = run("allocate", "-f", pools, "-f", pod, "--policy", "pack")
+    assert "k8srm places pods in its own order: omit --policy pack" in refused.stderr
+    unknown = run("explain", "-f", pools, "-f", pod, "q")
+    assert "no pod 'q' requests devices; those that do: default/p" in unknown.stderr
+
+
+def test_explain_says_why_a_pod_of_an_older_generation_waits(files):
+    pools, pod = files
+    told = run("explain", "-f", pools, "-f", pod, "--node", "node-b", "-o", "json")
+    [answer] = json.loads(told.stdout)
+    assert (answer["object"], answer["fits"]) == ("pod default/p", False)
+    assert answer["reason"]

@@ -13,9 +13,11 @@ from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
+from dralab.cli._older import allocate_older, older_generation, others
 from dralab.cli._output import echo_objects, echo_table, output_option
-from dralab.cli.generations import files_option
-from dralab.objects.nodes import counted, unavailable
+from dralab.cli._own_generation import generation_option
+from dralab.cli.generations import API_NAMES, files_option
+from dralab.objects.nodes import unavailable
 
 OPTIMAL: Final = "optimal"
 
@@ -40,6 +42,12 @@ class UnplacedItem:
 """
 )
 @files_option
+@generation_option
+@click.option(
+    "--api",
+    type=click.Choice(API_NAMES),
+    help="The API generation of the input; default: detected.",
+)
 @click.option("--node", metavar="NODE", default="", help="Allocate only on this node.")
 @click.option(
     "--policy",
@@ -50,15 +58,18 @@ class UnplacedItem:
     "{OPTIMAL} serves as many pods and claims as possible.",
 )
 @output_option("table", "json", "yaml")
-def allocate(files: tuple[str, ...], node: str, policy: str, output: str) -> None:
+def allocate(files: tuple[str, ...], api: str | None, node: str, policy: str, output: str) -> None:
     """Allocate devices to every claim without an allocation.
 
     Pods come first, in the order of the input, with their claims, claim templates and extended
     resources. Deployments, Jobs and other workloads count as the pods that they create. Claims that
     no pod uses come last. Allocated claims keep their devices. With -o json or yaml, the claims are
-    printed with their status.allocation. Exit code 0: everything is allocated; 1: something cannot
-    be allocated, and the reason is printed; 2: bad input, with every mistake listed.
+    printed with their status.allocation. Pods of k8srm, dra-evolution and --generation are placed
+    by the rules of their API. Exit code 0: everything is allocated; 1: something cannot be
+    allocated, and the reason is printed; 2: bad input, with every mistake listed.
     """
+    if older := older_generation(files, api):
+        sys.exit(allocate_older(files, older, node=node, policy=policy, output=output))
     cluster = objects.snapshot(files)
     objects.check_node(cluster, node)
     if policy == OPTIMAL:
@@ -115,11 +126,6 @@ def place(
     why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
     reason = event(why) if why is not None else "no result within the search budget"
     return UnplacedItem(pending, f"{reason} {others(unfit)}" if unfit else reason)
-
-
-def others(unfit: Sequence[object]) -> str:
-    """Return why other nodes cannot run a pod at all; it follows the reasons about devices."""
-    return f"Other nodes: {counted(unfit)}."
 
 
 def _table(results: Sequence[Placed | UnplacedItem]) -> None:

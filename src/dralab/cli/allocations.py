@@ -8,8 +8,8 @@ import click
 
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option
+from dralab.cli._own_generation import generation_option, named
 from dralab.cli.errors import Unusable
-from dralab.prototypes.generations import GENERATIONS
 
 BUDGET = 50_000_000
 
@@ -18,6 +18,7 @@ BUDGET = 50_000_000
     epilog="Example: dralab allocations -f pools.yaml -f classes.yaml --pod pod.yaml --count"
 )
 @generations.files_option
+@generation_option
 @click.option(
     "--pod", "pod_file", required=True, metavar="FILE", help="A file with the pod and its claims."
 )
@@ -51,7 +52,7 @@ def allocations(
 
     names = (*files, pod_file)
     api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
-    world = GENERATIONS[api].cluster(generations.objects(names, api))
+    world = named(api).cluster(generations.objects(names, api))
     pod = _pod(world, pod_file, api)
     try:
         sets = list(_sets(world, pod, node, budget))

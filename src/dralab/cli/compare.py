@@ -9,9 +9,8 @@ import click
 
 from dralab.cli import generations
 from dralab.cli._output import echo_json, echo_table, output_option
-from dralab.cli.convert import WRITERS
-from dralab.prototypes.conversion import reading
-from dralab.prototypes.generations import GENERATIONS
+from dralab.cli._own_generation import generation_option, named
+from dralab.cli.convert import WRITERS, check_target, scene_of, written
 from dralab.prototypes.placement import PlacedPod
 from dralab.values.json_types import JsonDict
 
@@ -36,11 +35,12 @@ class PodAnswer:
 """
 )
 @generations.files_option
+@generation_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option(
     "--with",
     "other",
-    type=click.Choice(list(WRITERS)),
+    metavar=f"{'|'.join(WRITERS)}|NAME",
     help="Convert the input to this generation and compare with it.",
 )
 @output_option("table", "json")
@@ -54,13 +54,14 @@ def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, ou
         raise click.UsageError("nothing to compare: give files")
     inputs = _inputs(names)
     if other is not None:
+        check_target(other)
         if len(inputs) != 1 or other in inputs:
             found = ", ".join(sorted(inputs))
             raise click.UsageError(
                 f"--with {other} needs input of exactly one other generation, not {found}"
             )
         [(source, objects)] = inputs.items()
-        inputs[other] = _normalized(WRITERS[other](reading.read(objects, source)).objects(), other)
+        inputs[other] = _normalized(written(scene_of(objects, source), other), other)
     if len(inputs) != 2:
         found = ", ".join(sorted(inputs)) or "none"
         raise click.UsageError(f"need input of two generations, found {found}; or add --with")
@@ -79,7 +80,7 @@ def _inputs(names: Sequence[str]) -> dict[str, list[JsonDict]]:
 
 
 def _normalized(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
-    reports = [GENERATIONS[api].read(item) for item in objects]
+    reports = [named(api).read(item) for item in objects]
     problems = [str(f) for r in reports for f in r.findings if f.level == "invalid"]
     if problems:
         raise click.UsageError(f"the conversion is not valid {api}: {problems[0]}")
@@ -87,7 +88,7 @@ def _normalized(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
 
 
 def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, PodAnswer]:
-    world = GENERATIONS[api].cluster(objects)
+    world = named(api).cluster(objects)
     found = {}
     # The second pod of a shared claim gets the devices that the first one got.
     held: dict[tuple[str, str], list[str]] = {}

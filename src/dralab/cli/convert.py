@@ -1,17 +1,20 @@
 """`dralab convert`: convert objects from one API generation to another."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 
 from dralab.cli import generations
 from dralab.cli._output import echo_objects, output_option
+from dralab.cli._own_generation import generation_option, own
+from dralab.prototypes import own_conversion
 from dralab.prototypes.conversion import classic, reading
 from dralab.prototypes.conversion.neutral import Scene
 from dralab.prototypes.conversion.to_evolution import ToEvolution
 from dralab.prototypes.conversion.to_k8srm import ToK8srm
 from dralab.prototypes.conversion.to_v1 import ToV1
 from dralab.prototypes.conversion.writing import SceneWriter
+from dralab.prototypes.own import OwnGeneration
 from dralab.values.json_types import JsonDict
 
 WRITERS: Mapping[str, Callable[[Scene], SceneWriter]] = {
@@ -27,8 +30,20 @@ SOURCES = (*generations.API_NAMES, "classic")
 @click.command(epilog="Example: dralab convert --to v1 -f k8srm-manifests/ > today.yaml")
 @generations.files_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option("--to", "target", type=click.Choice(list(WRITERS)), required=True)
-@click.option("--from", "source", type=click.Choice(SOURCES))
+@generation_option
+@click.option(
+    "--to",
+    "target",
+    metavar=f"{'|'.join(WRITERS)}|NAME",
+    required=True,
+    help="The API generation to write; NAME is that of --generation.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar=f"{'|'.join(SOURCES)}|NAME",
+    help="The API generation of the input; default: detected.",
+)
 @output_option("yaml", "json")
 def convert(
     files: tuple[str, ...], more: tuple[str, ...], target: str, source: str | None, output: str
@@ -41,17 +56,58 @@ def convert(
     names = (*files, *more)
     if not names:
         raise click.UsageError("nothing to convert: give files with -f")
+    check_target(target)
+    if source is not None and source not in {*SOURCES, *_own_name()}:
+        raise click.UsageError(
+            f"--from {source} is not one of {', '.join([*SOURCES, *_own_name()])}"
+        )
     items = [item for _, item, _ in generations.raw(names)]
     source = generations.chosen(items, source, readable=SOURCES)
     if source == target:
         raise click.UsageError(f"the input is already {source}")
     scene = read_scene(names, source)
-    objects = WRITERS[target](scene).objects()
+    objects = written(scene, target)
     echo_objects(objects, output)
     for note in dict.fromkeys(scene.notes):
         click.echo(f"{note.level}: {note}", err=True)
     if any(note.level == "lost" for note in scene.notes):
         raise click.exceptions.Exit(1)
+
+
+def check_target(target: str) -> None:
+    """Raise UsageError for a generation that nobody writes."""
+    mine = own()
+    if target in WRITERS:
+        return
+    if mine is None or target != mine.name:
+        known = ", ".join([*WRITERS, *_own_name()])
+        raise click.UsageError(f"{target!r} is not one of {known}")
+    if not getattr(mine, "writes", False):
+        raise click.UsageError(
+            f"{target} cannot be written: its class does not define write(scene)"
+        )
+
+
+def _own_name() -> list[str]:
+    mine = own()
+    return [] if mine is None else [mine.name]
+
+
+def written(scene: Scene, target: str) -> list[JsonDict]:
+    """Return the objects of a scene in a generation that `check_target` lets pass."""
+    if target in WRITERS:
+        return WRITERS[target](scene).objects()
+    mine = own()
+    assert isinstance(mine, OwnGeneration)  # noqa: S101 - as `check_target` saw
+    return list(mine.write(scene))
+
+
+def scene_of(objects: Sequence[JsonDict], source: str) -> Scene:
+    """Return what normalized objects of a generation mean."""
+    mine = own()
+    if isinstance(mine, OwnGeneration) and source == mine.name:
+        return own_conversion.read(mine, objects)
+    return reading.read(objects, source)
 
 
 def read_scene(names: tuple[str, ...], source: str) -> Scene:
@@ -62,4 +118,4 @@ def read_scene(names: tuple[str, ...], source: str) -> Scene:
         objects: list[JsonDict] = [item for _, item, _ in generations.raw(names)]
     else:
         objects = generations.good(generations.read(names, source))
-    return reading.read(objects, source)
+    return scene_of(objects, source)

@@ -15,9 +15,11 @@ from dralab.allocation.explanation.why_chosen import why_these
 from dralab.allocation.problem import Node
 from dralab.allocation.snapshot import Pending, Placed, Snapshot
 from dralab.cli import objects
+from dralab.cli._older import explain_older, older_generation, others
 from dralab.cli._output import echo_json, output_option
-from dralab.cli.allocate import others, place
-from dralab.cli.generations import files_option
+from dralab.cli._own_generation import generation_option
+from dralab.cli.allocate import place
+from dralab.cli.generations import API_NAMES, files_option
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import status_of
 
@@ -32,16 +34,27 @@ from dralab.objects.metadata import status_of
 """
 )
 @files_option
+@generation_option
+@click.option(
+    "--api",
+    type=click.Choice(API_NAMES),
+    help="The API generation of the input; default: detected.",
+)
 @click.option("--node", metavar="NODE", default="", help="Only look at this node.")
 @output_option("text", "json")
 @click.argument("name", required=False, metavar="[CLAIM|POD]")
-def explain(files: tuple[str, ...], node: str, output: str, name: str | None) -> None:
+def explain(
+    files: tuple[str, ...], api: str | None, node: str, output: str, name: str | None
+) -> None:
     """Explain why a pod or claim gets no devices, or why it gets these devices.
 
+    Reads every generation of the device API; of older ones and of --generation, NAME is a pod.
     What comes earlier in the input is allocated first, as by `dralab allocate`. If there are no
     devices for it: what each node lacks, a minimal set of conditions that rule out an allocation,
     and what would help. Exit code 0: it fits; 1: it does not fit; 2: bad input.
     """
+    if older := older_generation(files, api):
+        sys.exit(explain_older(files, older, node=node, output=output, name=name))
     cluster = objects.snapshot(files)
     objects.check_node(cluster, node)
     pending = cluster.pending()

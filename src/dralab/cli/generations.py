@@ -10,8 +10,9 @@ import click
 
 from dralab.api.manifests import SUFFIXES, Origin
 from dralab.api.yaml_documents import YamlError, documents
+from dralab.cli._own_generation import found as found_in
+from dralab.cli._own_generation import named, own
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
-from dralab.prototypes.generations import GENERATIONS, detected
 from dralab.values.json_types import JsonDict
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -99,7 +100,9 @@ def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = A
     if api:
         return api
     items = list(items)
-    found = detected(items)
+    found, mine = found_in(items), own()
+    if mine is not None and (not found or mine.name in found):
+        return mine.name
     if "classic" in found and "classic" not in readable:
         raise click.UsageError(
             "the input is classic DRA, whose devices only the driver knows: convert it with "
@@ -126,7 +129,7 @@ def _kind(item: Any) -> str:
 def read(files: Sequence[str], api: str) -> list[InputDocument]:
     """Return the documents of the input as one older generation reads them."""
     documents = raw(files)
-    reports = GENERATIONS[api].read_all([item for _, item, _ in documents])
+    reports = named(api).read_all([item for _, item, _ in documents])
     return [
         InputDocument(origin=origin, item=item, report=_native(item, report, api), lines=lines)
         for (origin, item, lines), report in zip(documents, reports, strict=True)
@@ -135,7 +138,7 @@ def read(files: Sequence[str], api: str) -> list[InputDocument]:
 
 def _native(item: Any, report: NormalizedDocument, api: str) -> NormalizedDocument:
     """Return a report that refuses a document of another generation than the one to read."""
-    others = detected([item]) - {api}
+    others = found_in([item]) - {api}
     if api == "evolution":
         others.discard("k8srm")  # legacy there: `objects` converts it
     if not others or report.state == "invalid":
@@ -151,7 +154,7 @@ def objects(files: Sequence[str], api: str) -> list[JsonDict]:
     Documents of k8srm among those of dra-evolution are converted, as their authors meant to.
     """
     found = good(read(files, api))
-    older = [item for item in found if "k8srm" in detected([item])]
+    older = [item for item in found if "k8srm" in found_in([item])]
     if api != "evolution" or not older:
         return found
     from dralab.prototypes.conversion import from_k8srm
@@ -167,7 +170,7 @@ def objects(files: Sequence[str], api: str) -> list[JsonDict]:
     click.echo(
         f"converted from k8srm to evolution: {len(older)} of {len(found)} documents", err=True
     )
-    generation = GENERATIONS[api]
+    generation = named(api)
     rest = [item for item in found if item not in older]
     return [*rest, *(generation.read(item).document for item in made)]
 
@@ -189,6 +192,15 @@ def good(documents_read: Iterable[InputDocument]) -> list[JsonDict]:
             click.echo(f"Error: {problem}", err=True)
         sys.exit(2)
     return objects
+
+
+def holds(files: Iterable[str], marks: Iterable[bytes]) -> bool:
+    """Return whether files hold one of some texts; unreadable ones are for others to report."""
+    marks = tuple(marks)
+    try:
+        return any(mark in content for _, content in _contents(files) for mark in marks)
+    except click.ClickException:
+        return False
 
 
 def stdin() -> bytes:

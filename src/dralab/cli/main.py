@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from dralab import __version__
+from dralab.cli.errors import Unusable
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -77,6 +78,12 @@ class LazyGroup(click.Group):
             raise  # click ends quietly when the reader closes the pipe
         except OSError as error:
             raise click.ClickException(str(error)) from error
+        except click.exceptions.Exit:
+            raise
+        except Exception as error:
+            if told := _own_failure(ctx, error):
+                raise Unusable(told) from error
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
@@ -84,6 +91,15 @@ class LazyGroup(click.Group):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+
+def _own_failure(ctx: click.Context, error: Exception) -> str:
+    """Return where the user's own generation failed; empty for any other failure."""
+    if isinstance(error, click.ClickException) or not ctx.meta.get("dralab.generation"):
+        return ""
+    from dralab.cli._own_generation import failure
+
+    return failure(error)
 
 
 @click.group(

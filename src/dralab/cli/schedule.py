@@ -1,26 +1,22 @@
 """`dralab schedule`: schedule pods from files or on a server, once."""
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from dralab.cli import generations
 from dralab.cli._connection import Connection, optional_cluster
+from dralab.cli._older import why_not
 from dralab.cli._output import echo_objects, output_option
-from dralab.cli.allocate import others
+from dralab.cli._own_generation import generation_option, named, own
 from dralab.cli.schedule_early import schedule_early
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import spec_of
-from dralab.objects.nodes import unavailable
-from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
 from dralab.values.json_types import JsonDict
-
-NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
 
 
 @click.command(
@@ -33,6 +29,7 @@ NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
 """
 )
 @generations.files_option
+@generation_option
 @optional_cluster
 @click.option("--api", type=click.Choice(generations.API_NAMES))
 @click.option("-n", "--namespace", default="default", show_default=True)
@@ -82,8 +79,10 @@ def schedule(
         raise click.UsageError("nothing to schedule: give files with -f, or --kubeconfig")
     if files:
         api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
+    if connection and own() is not None:
+        raise click.UsageError("--generation reads files: give them with -f, without --kubeconfig")
     api = api or "k8srm"
-    generation = GENERATIONS[api]
+    generation = named(api)
     objects = generations.objects(files, api)
     server = None
     if connection:
@@ -99,7 +98,7 @@ def schedule(
     results: list[tuple[PlacementResult, str]] = []
     for pod in wanted:
         placement = world.place(pod)
-        results.append((placement, _why(world, placement)))
+        results.append((placement, why_not(world, placement)))
         if isinstance(placement, PlacedPod):
             world.apply(placement)
             if server is not None:
@@ -108,26 +107,6 @@ def schedule(
         click.echo("there are no pods to schedule", err=True)
     _report(results, output)
     sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
-
-
-def _why(world: GenerationCluster, placement: PlacementResult) -> str:
-    """Return a message that says why a pod has no node."""
-    if isinstance(placement, PlacedPod) or placement.reason:
-        return "" if isinstance(placement, PlacedPod) else placement.reason
-    from dralab.allocation.explanation.explain import explain
-    from dralab.allocation.explanation.sentences import page
-
-    problems = world.problems(placement.pod)
-    unfit = [reason for each in placement.nodes for reason in each.unfit]
-    closed = sum(bool(each.unfit) for each in placement.nodes)
-    if not problems:
-        return unavailable(closed, unfit) if unfit else "no node can run it"
-    found = explain(problems[0][1], [node for node, _ in problems])
-    if found is None:
-        return "no result within the search budget"
-    # Older generations number their pools for the search.
-    text = NUMBERED.sub(lambda match: world.shown(match[1], match[2]), page(found))
-    return f"{text}\n{others(unfit)}" if unfit else text
 
 
 def _wanted(world: GenerationCluster, names: Sequence[str], namespace: str) -> list[JsonDict]:

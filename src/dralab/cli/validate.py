@@ -10,6 +10,7 @@ import click
 
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option, yaml_texts
+from dralab.cli._own_generation import generation_option
 from dralab.cli.generations import InputDocument
 from dralab.prototypes.findings import Finding
 
@@ -20,6 +21,7 @@ MOST_SHOWN = 12
     epilog="Example: dralab validate -f pools.yaml --api evolution --repair normalized/",
 )
 @generations.files_option
+@generation_option
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option(
     "--api",

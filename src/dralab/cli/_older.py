@@ -1,0 +1,162 @@
+"""`dralab allocate` and `dralab explain` for other generations than today's: the same answers.
+
+Their pods are placed by their own rules, the first node by name. What the pages say is left to
+`allocation.explanation`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+
+from dralab.cli import generations
+from dralab.cli._output import echo_json, echo_objects, echo_table
+from dralab.cli._own_generation import named, own
+from dralab.objects.metadata import spec_of
+from dralab.objects.nodes import counted, unavailable
+from dralab.prototypes.findings import copied
+from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
+from dralab.values.json_types import JsonDict
+
+# What no file of today's API holds: a quick look, before anything is parsed.
+MARKS: Final = (b"devmgmtproto.k8s.io/", b"resource.k8s.io/v1alpha2", b"deviceClaims")
+# Older generations number their pools for the search.
+NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
+COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
+
+
+def older_generation(files: Sequence[str], api: str | None) -> str:
+    """Return the generation of files that is not today's; empty for today's."""
+    if api == "v1" or not files:
+        return ""
+    if api or own() is not None or generations.holds(files, MARKS):
+        found = generations.chosen((item for _, item, _ in generations.raw(files)), api)
+        return "" if found == "v1" else found
+    return ""
+
+
+def allocate_older(files: Sequence[str], api: str, *, node: str, policy: str, output: str) -> int:
+    """Place the pods of files and print their devices; return the exit code."""
+    if policy != "kubernetes":
+        raise click.UsageError(f"{api} places pods in its own order: omit --policy {policy}")
+    results = [(placement, why) for _, placement, why in _placed(named(api), files, node)]
+    refused = [each for each in results if not isinstance(each[0], PlacedPod)]
+    if not results:
+        click.echo("nothing in the input requests devices", err=True)
+    if output == "table":
+        echo_table([COLUMNS, *(row for placement, _ in results for row in _rows(placement))], gap=3)
+        if refused:
+            click.echo()
+    else:
+        claims = [
+            claim
+            for placement, _ in results
+            if isinstance(placement, PlacedPod)
+            for claim in placement.claims
+        ]
+        echo_objects(claims, output)
+    for placement, why in refused:
+        click.echo(f"{_title(placement.pod)}: {why}", err=output != "table")
+    return 1 if refused else 0
+
+
+def explain_older(
+    files: Sequence[str], api: str, *, node: str, output: str, name: str | None
+) -> int:
+    """Explain why the pods of files get no devices, or which they get; return the exit code."""
+    told: list[dict[str, Any]] = []
+    names = []
+    for pod, placement, why in _placed(named(api), files, node):
+        metadata = pod["metadata"]
+        full = f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+        names.append(full)
+        if name is not None and name not in {full, metadata["name"]}:
+            continue
+        told.append(_told(placement, why))
+    if name is not None and not told:
+        known = ", ".join(names) or "none"
+        raise click.UsageError(f"no pod {name!r} requests devices; those that do: {known}")
+    if output == "json":
+        echo_json([{key: each[key] for key in each if key != "text"} for each in told])
+    elif told:
+        click.echo("\n\n".join(f"{each['object']}\n{each['text']}" for each in told))
+    else:
+        click.echo("nothing in the input asks for devices", err=True)
+    return 0 if all(each["fits"] for each in told) else 1
+
+
+def why_not(world: GenerationCluster, placement: PlacementResult) -> str:
+    """Return a message that says why a pod has no node."""
+    if isinstance(placement, PlacedPod) or placement.reason:
+        return "" if isinstance(placement, PlacedPod) else placement.reason
+    from dralab.allocation.explanation.explain import explain
+    from dralab.allocation.explanation.sentences import page
+
+    problems = world.problems(placement.pod)
+    unfit = [reason for each in placement.nodes for reason in each.unfit]
+    closed = sum(bool(each.unfit) for each in placement.nodes)
+    if not problems:
+        return unavailable(closed, unfit) if unfit else "no node can run it"
+    found = explain(problems[0][1], [node for node, _ in problems])
+    if found is None:
+        return "no result within the search budget"
+    text = NUMBERED.sub(lambda match: world.shown(match[1], match[2]), page(found))
+    return f"{text}\n{others(unfit)}" if unfit else text
+
+
+def others(unfit: Sequence[object]) -> str:
+    """Return why other nodes cannot run a pod at all; it follows the reasons about devices."""
+    return f"Other nodes: {counted(unfit)}."
+
+
+def _placed(
+    generation: Any, files: Sequence[str], node: str
+) -> Iterator[tuple[JsonDict, PlacementResult, str]]:
+    """Place every pod without a node that asks for devices, one after the other."""
+    world = generation.cluster(generations.objects(files, generation.name))
+    for pod in world.pods():
+        if spec_of(pod).get("nodeName"):
+            continue
+        asked: JsonDict = copied(pod)
+        if node:
+            asked["spec"]["nodeName"] = node
+        placement = world.place(asked)
+        if isinstance(placement, PlacedPod):
+            if not placement.claims:
+                continue
+            world.apply(placement)
+        yield pod, placement, why_not(world, placement)
+
+
+def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:
+    metadata = placement.pod["metadata"]
+    start = (metadata.get("namespace") or "default", metadata["name"])
+    if not isinstance(placement, PlacedPod):
+        yield (*start, *"------")
+        return
+    for each in placement.devices:
+        told = (each.request or "-", each.device, each.pool, each.driver)
+        yield (*start, each.claim, placement.node, *told)
+    if not placement.devices:
+        shared = ", ".join(claim["metadata"]["name"] for claim in placement.claims)
+        yield (*start, shared, placement.node, "(allocated)", "-", "-", "-")
+
+
+def _told(placement: PlacementResult, why: str) -> dict[str, Any]:
+    start: dict[str, Any] = {"object": _title(placement.pod)}
+    if not isinstance(placement, PlacedPod):
+        return start | {"fits": False, "reason": why, "text": why}
+    lines = [f"fits on node {placement.node}:"]
+    lines += [
+        f"  {each.request or 'request'} of claim {each.claim}: {each} ({each.driver})"
+        for each in placement.devices
+    ]
+    if not placement.devices:
+        lines.append("  its claims have their devices already")
+    return start | {"fits": True, "node": placement.node, "why": lines, "text": "\n".join(lines)}
+
+
+def _title(pod: JsonDict) -> str:
+    metadata = pod["metadata"]
+    return f"pod {metadata.get('namespace') or 'default'}/{metadata['name']}"

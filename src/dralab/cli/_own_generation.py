@@ -1,0 +1,148 @@
+"""`--generation`: run commands with a device API that the user wrote.
+
+The file is Python and runs with the user's rights, so nothing but this option names one: never an
+input file, and never the directory that a command runs in.
+"""
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, TypeVar
+
+import click
+
+from dralab.cli.errors import Unusable
+from dralab.prototypes.generations import GENERATIONS, detected
+from dralab.prototypes.placement import Generation
+
+GROUP: Final = "dralab.generations"
+KEPT: Final = "dralab.generation"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def generation_option(function: Command) -> Command:
+    """Add `--generation`; the generation is for `named`, `found` and `own`, not for an argument."""
+    return click.option(
+        "--generation",
+        metavar="FILE.py|NAME",
+        expose_value=False,
+        is_eager=True,
+        callback=_load,
+        help="Read the input as your own device API: a Python file, which is run, or the name of "
+        f"one that an installed package offers ({GROUP}).",
+    )(function)
+
+
+def own() -> Generation | None:
+    """Return the generation of `--generation`, if the command has one."""
+    context = click.get_current_context(silent=True)
+    found: Generation | None = context.meta.get(KEPT) if context else None
+    return found
+
+
+def named(api: str) -> Generation:
+    """Return a generation by the name that `found` gives it."""
+    mine = own()
+    return mine if mine is not None and mine.name == api else GENERATIONS[api]
+
+
+def found(items: Iterable[Any]) -> set[str]:
+    """Return the generations whose objects are among some documents, the user's own too."""
+    items = list(items)
+    mine = own()
+    names = detected(items)
+    if mine is not None and any(
+        isinstance(item, dict) and item.get("apiVersion") == mine.api_version for item in items
+    ):
+        names.add(mine.name)
+    return names
+
+
+def _load(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is None:
+        return
+    kind = _from_file(Path(value)) if value.endswith(".py") else _from_package(value)
+    try:
+        made = kind()
+    except Exception as error:
+        raise Unusable(f"{value}: {kind.__name__}() fails: {_told(error)}") from error
+    for field in ("name", "api_version"):
+        if not isinstance(getattr(made, field, None), str):
+            raise Unusable(f"{value}: {kind.__name__} needs a {field}, which is a string")
+    if made.name in {*GENERATIONS, "classic"}:
+        raise Unusable(
+            f'{value}: "{made.name}" is the name of a built-in generation: choose another'
+        )
+    context.meta[KEPT] = made
+
+
+def _from_file(path: Path) -> type[Any]:
+    from dralab.prototypes.own import OwnGeneration
+
+    module = ModuleType(f"own_{path.stem}")
+    module.__file__ = str(path)
+    try:
+        code = compile(path.read_bytes(), str(path), "exec")
+        # Data classes look up their module.
+        sys.modules[module.__name__] = module
+        exec(code, module.__dict__)  # noqa: S102 - what the user asked for, with this option
+    except OSError as error:
+        raise Unusable(f"{path}: cannot be read: {error.strerror}") from None
+    except SyntaxError as error:
+        raise Unusable(f"{path}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        raise Unusable(f"{path}:{_line(error, path)}: {_told(error)}") from error
+    kinds = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, OwnGeneration)
+        and each.__module__ == module.__name__
+    ]
+    if len(kinds) != 1:
+        has = ", ".join(each.__name__ for each in kinds) or "none"
+        raise Unusable(f"{path}: one class derived from OwnGeneration is wanted; it has {has}")
+    if inspect.isabstract(kinds[0]):
+        missing = ", ".join(sorted(kinds[0].__abstractmethods__))
+        raise Unusable(f"{path}: {kinds[0].__name__} does not define {missing}")
+    return kinds[0]
+
+
+def _from_package(name: str) -> type[Any]:
+    from importlib.metadata import entry_points
+
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in points:
+        known = ", ".join(sorted(points)) or "none"
+        raise Unusable(
+            f"no installed package offers a generation {name!r}; known: {known}. "
+            "A file must end in .py"
+        )
+    try:
+        kind: type[Any] = points[name].load()
+    except Exception as error:
+        raise Unusable(f"{points[name].value}: {_told(error)}") from error
+    return kind
+
+
+def failure(error: Exception) -> str:
+    """Return where in the user's own file something failed; empty where it failed elsewhere."""
+    mine = own()
+    if mine is None:
+        return ""
+    file = type(mine).pools.__code__.co_filename  # type: ignore[attr-defined]
+    line = _line(error, Path(file))
+    return f"{file}:{line}: {_told(error)}" if line else ""
+
+
+def _line(error: Exception, path: Path) -> int:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno or 0 for frame in frames if Path(frame.filename) == path]
+    return lines[-1] if lines else 0
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

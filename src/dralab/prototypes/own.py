@@ -1,0 +1,439 @@
+"""A device API of your own: a class that turns its YAML into the allocation problem, and back.
+
+Derive from `OwnGeneration`, and give the file to a command: `dralab schedule --generation mine.py`.
+Packages offer theirs as entry points of the group `dralab.generations`. The functions below make
+the parts of the problem in a few words; `docs/guides/write-a-generation.md` shows all of it.
+Names of attributes and capacities belong to the driver's domain, as in resource.k8s.io.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from dralab.allocation import problem as core
+from dralab.allocation.outcome import ClaimAllocation
+from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.api import structural
+from dralab.objects.metadata import spec_of, status_of
+from dralab.prototypes.findings import (
+    Finding,
+    NormalizedDocument,
+    copied,
+    identity,
+    invalid,
+    legacy,
+    warning,
+    with_amounts,
+)
+from dralab.prototypes.k8srm.claim_reader import UnallocatableError
+from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
+from dralab.prototypes.searching import SearchedCluster
+from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.quantity import parse_any
+
+if TYPE_CHECKING:
+    from dralab.prototypes.conversion.neutral import Scene
+
+__all__ = [
+    "Objects",
+    "OwnGeneration",
+    "ask",
+    "claim",
+    "device",
+    "distinct",
+    "invalid",
+    "legacy",
+    "match",
+    "pool",
+    "request",
+    "total",
+    "warning",
+]
+ANY: Final = "any"
+MANY: Final = 1 << 20
+
+
+# --- words for the problem ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnDevice:
+    """A device before its driver is known."""
+
+    name: str
+    attributes: Mapping[str, core.Scalar] = field(default_factory=dict)
+    capacity: Mapping[str, object] = field(default_factory=dict)
+
+
+def device(
+    name: str,
+    attributes: Mapping[str, core.Scalar] | None = None,
+    capacity: Mapping[str, object] | None = None,
+) -> OwnDevice:
+    """Return a device: attributes are str, int or bool, capacities quantities such as "40Gi"."""
+    return OwnDevice(name=name, attributes=attributes or {}, capacity=capacity or {})
+
+
+def pool(name: str, *, driver: str, devices: Iterable[OwnDevice], node: str = "") -> core.Slice:
+    """Return the devices of a driver on a node; without a node they are for all nodes."""
+
+    def full(key: str) -> str:
+        return key if "/" in key else f"{driver}/{key}"
+
+    return core.Slice(
+        name=name,
+        driver=driver,
+        pool=name,
+        node_scope=core.NodeScope(node=node) if node else core.NodeScope(everywhere=True),
+        devices=tuple(
+            core.Device(
+                name=each.name,
+                driver=driver,
+                attributes={full(key): _attribute(each.attributes[key]) for key in each.attributes},
+                capacity={
+                    full(key): core.Capacity(parse_any(amount), str(amount))
+                    for key, amount in each.capacity.items()
+                },
+                capacity_names={full(key): key for key in each.capacity},
+            )
+            for each in devices
+        ),
+    )
+
+
+def _attribute(value: core.Scalar) -> core.Attribute:
+    if isinstance(value, bool):
+        return core.Attribute("bool", (value,))
+    return core.Attribute("int" if isinstance(value, int) else "string", (value,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to meet a request."""
+
+    count: int
+    where: tuple[str, ...]
+    everything: bool
+    admin: bool
+    class_name: str
+
+
+def ask(
+    count: int = 1,
+    *,
+    where: str | Iterable[str] = (),
+    everything: bool = False,
+    admin: bool = False,
+    device_class: str = ANY,
+) -> Way:
+    """Return one way to meet a request: so many devices, or `everything` that matches.
+
+    `where` are CEL expressions as in resource.k8s.io/v1.
+    """
+    texts = (where,) if isinstance(where, str) else tuple(where)
+    return Way(
+        count=count, where=texts, everything=everything, admin=admin, class_name=device_class
+    )
+
+
+def request(name: str, *ways: Way) -> core.Request:
+    """Return a request: the first of several ways that can be met."""
+    compiler = CelSelectorCompiler()
+    return core.Request(
+        name=name,
+        prioritized=len(ways) > 1,
+        subrequests=tuple(
+            core.SubRequest(
+                name=f"{name}/{number}" if len(ways) > 1 else name,
+                class_name=way.class_name,
+                selectors=tuple(compiler.selector(text) for text in way.where),
+                mode="All" if way.everything else "ExactCount",
+                count=way.count,
+                admin=True if way.admin else None,
+            )
+            for number, way in enumerate(ways)
+        ),
+    )
+
+
+def match(attribute: str, *requests: str) -> core.Constraint:
+    """Return a rule: the devices of some requests (none: of all) have one value in common."""
+    return core.Constraint("match", attribute, requests)
+
+
+def distinct(attribute: str, *requests: str) -> core.Constraint:
+    """Return a rule: no two devices of some requests have the same value."""
+    return core.Constraint("distinct", attribute, requests)
+
+
+def total(capacity: str, amount: object, *requests: str) -> core.Constraint:
+    """Return a rule: the devices of some requests have so much of a capacity together."""
+    return core.Constraint("total", capacity, requests, parse_any(amount))
+
+
+def claim(
+    item: JsonObject, *requests: core.Request, rules: Iterable[core.Constraint] = ()
+) -> core.Claim:
+    """Return what a claim object asks for."""
+    metadata = item["metadata"]
+    return core.Claim(
+        name=metadata["name"],
+        namespace=metadata.get("namespace") or "default",
+        requests=requests,
+        constraints=tuple(rules),
+        limit=MANY,
+    )
+
+
+# --- the generation -------------------------------------------------------------------------
+
+
+class Objects:
+    """The objects of the input that an author's methods may look at."""
+
+    def __init__(self, cluster: "OwnCluster") -> None:
+        self._cluster = cluster
+
+    def of_kind(self, kind: str) -> list[JsonDict]:
+        """Return the objects of a kind of the generation, in the order of the input."""
+        return self._cluster.objects_of_kind(self._cluster.generation.api_version, kind)
+
+    def find(self, kind: str, name: str, pod: JsonObject | None = None) -> JsonDict:
+        """Return an object by name, in a pod's namespace; a pod without it cannot be placed."""
+        namespace = ((pod or {}).get("metadata") or {}).get("namespace") or ""
+        api_version = self._cluster.generation.api_version
+        wanted = {"apiVersion": api_version, "kind": kind}
+        key = self._cluster.key(wanted | {"metadata": {"name": name, "namespace": namespace}})
+        found = self._cluster.objects.get(key)
+        if found is None:
+            raise UnallocatableError(f'{kind} "{"/".join(filter(None, key[2:]))}" does not exist')
+        return found
+
+
+class OwnGeneration(ABC):
+    """A device API; `name` is how commands call it, `cluster_kinds` have no namespace.
+
+    `schemas` are structural schemas by kind: what they do not allow is invalid. `pod_fields` and
+    `container_fields` are those that the API adds to pods and their containers: no other API gets
+    them.
+    """
+
+    name: str
+    api_version: str
+    cluster_kinds: Sequence[str] = ()
+    schemas: Mapping[str, Mapping[str, Any]] = {}
+    pod_fields: Sequence[str] = ()
+    container_fields: Sequence[str] = ()
+
+    @abstractmethod
+    def pools(self, objects: Objects) -> Iterable[core.Slice]:
+        """Yield the devices that there are, with `pool`."""
+
+    @abstractmethod
+    def claims(self, pod: JsonObject, objects: Objects) -> Iterable[tuple[JsonDict, core.Claim]]:
+        """Yield each claim object of a pod with what it asks for, with `claim`."""
+
+    def classes(self, objects: Objects) -> Iterable[core.DeviceClass]:  # noqa: ARG002 - for authors
+        """Yield the classes that ways to meet a request may name."""
+        return ()
+
+    def check(self, item: JsonObject) -> Iterable[Finding]:  # noqa: ARG002 - for authors
+        """Yield what is wrong with an object beyond its schema: `invalid`, `legacy`, `warning`."""
+        return ()
+
+    def uses(self, container: JsonObject) -> Sequence[str]:
+        """Return the names of the claims that a container sees."""
+        claims = (container.get("resources") or {}).get("claims") or ()
+        return [use["name"] for use in claims]
+
+    def write(self, scene: "Scene") -> Iterable[JsonDict]:
+        """Yield the objects of this API for what another one means: for `convert --to`."""
+        raise NotImplementedError
+
+    @property
+    def writes(self) -> bool:
+        """Whether an author said how objects of other generations are written."""
+        return type(self).write is not OwnGeneration.write
+
+    # --- what commands ask
+
+    def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
+        """Return a document with everything that is wrong with it."""
+        document: JsonDict = copied(dict(item))
+        api_version, kind, _, name = identity(item)
+        found: list[Finding] = []
+        if api_version == self.api_version:
+            found = list(self._shape(document, kind, name))
+            if not any(each.level == "invalid" for each in found):
+                found += self.check(document)
+        return with_amounts(NormalizedDocument(document=document, findings=tuple(found)))
+
+    def _shape(self, document: JsonDict, kind: str, name: str) -> Iterable[Finding]:
+        if not name:
+            yield invalid("metadata.name", "an object needs a name")
+        schema = self.schemas.get(kind)
+        if self.schemas and schema is None:
+            yield invalid("kind", f'"{kind}" is not one of {", ".join(sorted(self.schemas))}')
+        if schema is not None:
+            whole = _whole(schema)
+            yield from (invalid(e.field, e.body) for e in structural.errors(whole, document))
+            for path in structural.unknown_fields(whole, document):
+                yield invalid(path, f"unknown field of a {kind}")
+
+    def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
+        """Return documents, each read by itself."""
+        return [self.read(item) for item in items]
+
+    def cluster(self, objects: Sequence[JsonDict]) -> "OwnCluster":
+        """Return the cluster that objects describe."""
+        return OwnCluster(self, objects)
+
+
+def _whole(schema: Mapping[str, Any]) -> dict[str, Any]:
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    always = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": free}
+    properties = {"status": free, **(schema.get("properties") or {}), **always}
+    return {"type": "object", **schema, "properties": properties}
+
+
+class OwnCluster(SearchedCluster):
+    """What the objects of an own generation describe.
+
+    A claim's result is `status.allocation{nodeName, devices[]{request, driver, pool, device}}`,
+    its users are `status.reservedFor[]{name, uid}`.
+    """
+
+    pool_kind = "pool"
+
+    def __init__(self, generation: OwnGeneration, objects: Iterable[JsonDict]) -> None:
+        self.generation = generation
+        self.cluster_kinds = frozenset({*generation.cluster_kinds, "Node"})
+        super().__init__(objects)
+        self.view = Objects(self)
+        self.slices = tuple(generation.pools(self.view))
+        self.classes = {ANY: core.DeviceClass(name=ANY)} | {
+            each.name: each for each in generation.classes(self.view)
+        }
+
+    def pods(self) -> list[JsonDict]:
+        """Return the pods, in the order in which they came."""
+        own = self.objects_of_kind(self.generation.api_version, "Pod")
+        return [*self.objects_of_kind("v1", "Pod"), *own]
+
+    def pool_nodes(self) -> set[str]:
+        """Return the nodes that pools name."""
+        return {each.node_scope.node for each in self.slices}
+
+    def failures(self) -> Mapping[str, str]:
+        """Return nothing: an expression without an answer fails the pod, as in resource.k8s.io."""
+        return {}
+
+    def shown(self, pool: str, device: str) -> str:
+        """Return a device as people name it."""
+        return f"{pool}/{device}"
+
+    def problem(self, pod: JsonDict) -> core.Problem:
+        """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
+        return self._problem(list(self.generation.claims(pod, self.view)))
+
+    def place(self, pod: JsonDict) -> PlacementResult:
+        """Return where a pod can run: the first node by name, with the first devices."""
+        try:
+            asked = list(self.generation.claims(pod, self.view))
+        except UnallocatableError as error:
+            return UnplacedPod(pod=pod, reason=str(error))
+        fixed = sorted({_allocation(item).get("nodeName") or "" for item, _ in asked} - {""})
+        return self.searched(
+            pod,
+            self._problem(asked),
+            fixed,
+            lambda node, found: self._placed(pod, node, asked, found),
+        )
+
+    def _problem(self, asked: Sequence[tuple[JsonDict, core.Claim]]) -> core.Problem:
+        held = {
+            core.DeviceId(each["driver"], each["pool"], each["device"]): (item["metadata"]["name"],)
+            for key, item in self.objects.items()
+            if key[0] == self.generation.api_version
+            for each in _allocation(item).get("devices") or ()
+            if not each.get("adminAccess")
+        }
+        return core.Problem(
+            claims=tuple(wanted for item, wanted in asked if not _allocation(item)),
+            classes=self.classes,
+            slices=self.slices,
+            in_use=core.InUse(exclusive=frozenset(held), holders=held),
+        )
+
+    def _placed(
+        self,
+        pod: JsonDict,
+        node: str,
+        asked: Sequence[tuple[JsonDict, core.Claim]],
+        allocations: Sequence[ClaimAllocation],
+    ) -> PlacedPod:
+        found = iter(allocations)
+        claims: list[JsonDict] = []
+        devices: list[PlacedDevice] = []
+        for item, wanted in asked:
+            made: JsonDict = copied(item)
+            status = made.setdefault("status", {})
+            if not _allocation(item):
+                status["allocation"] = {"nodeName": node, "devices": _results(wanted, next(found))}
+                devices += _devices(made)
+            user = {"name": pod["metadata"]["name"], "uid": pod["metadata"].get("uid", "")}
+            users = status.setdefault("reservedFor", [])
+            if user not in users:
+                users.append(user)
+            claims.append(made)
+        bound = copied(pod)
+        bound["spec"]["nodeName"] = node
+        return PlacedPod(
+            pod=bound,
+            node=node,
+            devices=tuple(devices),
+            claims=tuple(claims),
+            containers={
+                container["name"]: tuple(
+                    str(each)
+                    for name in self.generation.uses(container)
+                    for made in claims
+                    if made["metadata"]["name"] == name
+                    for each in _devices(made)
+                )
+                for container in spec_of(pod).get("containers") or ()
+            },
+        )
+
+
+def _allocation(item: JsonObject) -> JsonDict:
+    found: JsonDict = status_of(item).get("allocation") or {}
+    return found
+
+
+def _results(wanted: core.Claim, allocation: ClaimAllocation) -> list[JsonDict]:
+    watching = {way.name for each in wanted.requests for way in each.subrequests if way.admin}
+    return [
+        {
+            "request": chosen.request,
+            "driver": chosen.device.driver,
+            "pool": chosen.device.pool,
+            "device": chosen.device.device,
+        }
+        | ({"adminAccess": True} if chosen.request in watching else {})
+        for chosen in allocation.chosen
+    ]
+
+
+def _devices(item: JsonObject) -> list[PlacedDevice]:
+    return [
+        PlacedDevice(
+            claim=item["metadata"]["name"],
+            request=each["request"].partition("/")[0],
+            pool=each["pool"],
+            device=each["device"],
+            driver=each["driver"],
+        )
+        for each in _allocation(item).get("devices") or ()
+    ]
