@@ -136,7 +136,7 @@ def kubectls() -> list[Path]:
     """Return the kubectl binaries of this machine, one per version, newest first.
 
     `DRALAB_KUBECTL` names them (separated by colons). A kubectl on the PATH may be a wrapper that
-    chooses a version by itself; the binaries beside it (`kubectl.1.33`) are what is wanted then.
+    chooses a version by itself; the binaries beside it (`kubectl.1.33`) are used then.
     """
     named = os.environ.get("DRALAB_KUBECTL")
     if named:

@@ -139,14 +139,14 @@ class Cluster:
     def url(self) -> str:
         """Where HTTP clients find the cluster."""
         if self._http is None:
-            raise RuntimeError("the cluster does not run: use `with Cluster() as cluster:`")
+            raise RuntimeError("the cluster is not running: use `with Cluster() as cluster:`")
         return self._http.url
 
     @property
     def server(self) -> ApiServer:
         """The server, for those who want its store or its verbs."""
         if self._server is None:
-            raise RuntimeError("the cluster does not run: use `with Cluster() as cluster:`")
+            raise RuntimeError("the cluster is not running: use `with Cluster() as cluster:`")
         return self._server
 
     @property
@@ -185,7 +185,9 @@ class Cluster:
         if self.token and self._ca is None:
             from dralab.apiserver.http.serving import ServingError
 
-            raise ServingError("a kubeconfig with a token needs TLS: kubectl sends none without")
+            raise ServingError(
+                "a kubeconfig with a token needs TLS: kubectl sends no token without it"
+            )
         text = kubeconfig(self.url, token=self.token, ca=self.ca)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Written aside and moved, so that nobody reads half of it.
@@ -207,7 +209,7 @@ class Cluster:
         self._serving()
         loop, edge = self._loop, self._edge
         if loop is None:
-            raise RuntimeError("the cluster does not serve from a thread of its own")
+            raise RuntimeError("the cluster does not run in its own thread")
 
         def look(turns: int) -> None:
             if edge.idle and not turns:
@@ -281,7 +283,8 @@ class Cluster:
         options = self.options
         if not (options.tls or is_loopback(options.host)):
             raise ServingError(
-                f"without TLS and a token a server listens on the loopback, not on {options.host}"
+                f"without TLS and a token, the server listens only on the loopback, not on "
+                f"{options.host}"
             )
         if options.store is not None:
             store: Store = _shared_store(options.store, options.event_ttl)
@@ -353,7 +356,7 @@ class Cluster:
 
     def _serving(self) -> "HttpServer":
         if self._http is None:
-            raise RuntimeError("the cluster does not run")
+            raise RuntimeError("the cluster is not running")
         return self._http
 
     def _run(self, started: threading.Event, failures: list[BaseException]) -> None:

@@ -63,7 +63,7 @@ def listed(application: Application, url: str = MAPS) -> tuple[list[str], list[s
     return names, [value for key, value in found.headers if key == "Warning"]
 
 
-WARNING = '299 - "configmaps \\"b\\" in namespace \\"default\\" is damaged and left out"'
+WARNING = '299 - "configmaps \\"b\\" in namespace \\"default\\" is damaged and omitted"'
 REVISIONED = {"metadata": {"name": "b"}, "data": {"v": "new"}}
 
 

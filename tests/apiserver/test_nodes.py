@@ -54,7 +54,7 @@ def test_a_node_of_this_machine_is_asked(addresses, host):
 REFUSED = {
     "another machine": (
         {"addresses": [("InternalIP", "169.254.169.254")]},
-        "n1 is at 169.254.169.254, where this server may not connect to: --node-network 169.254",
+        "n1 is at 169.254.169.254, which this server may not connect to: --node-network 169.254",
     ),
     "a name": (
         {"addresses": [("Hostname", "localhost"), ("InternalIP", "localhost")]},
@@ -62,12 +62,15 @@ REFUSED = {
     ),
     "an address as a name": ({"addresses": [("Hostname", "127.0.0.1")]}, "may not|has no address"),
     "a mapped address": ({"addresses": [("InternalIP", "::ffff:10.0.0.1")]}, "may not connect"),
-    "no port": ({"addresses": HERE, "port": 0}, "serves no endpoint"),
-    "no Secret": ({"addresses": HERE, "data": {}}, "Secret kube-node-lease/n1 does not tell"),
-    "half a Secret": ({"addresses": HERE, "data": {"token": "t"}}, "does not tell how to reach"),
+    "no port": ({"addresses": HERE, "port": 0}, "has no endpoint"),
+    "no Secret": (
+        {"addresses": HERE, "data": {}},
+        "Secret kube-node-lease/n1 has no connection data",
+    ),
+    "half a Secret": ({"addresses": HERE, "data": {"token": "t"}}, "has no connection data"),
     "a token of two lines": (
         {"addresses": HERE, "data": {"token": "a\r\nHost: b", "ca.crt": "PEM"}},
-        "is not one line",
+        "is not a single line",
     ),
 }
 

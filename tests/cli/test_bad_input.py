@@ -63,7 +63,7 @@ def test_a_yaml_file_that_breaks_off_is_named_with_its_line(tmp_path):
     file = tmp_path / "kubeconfig"
     file.write_bytes(FILES["truncated"])
     result = run("scheduler", "--kubeconfig", str(file))
-    assert f"{file}:3: is no YAML" in result.stderr
+    assert f"{file}:3: is not YAML" in result.stderr
 
 
 def test_an_unknown_fleet_is_bad_input_and_the_known_ones_are_listed():

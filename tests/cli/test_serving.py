@@ -155,7 +155,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
         code, out, errors = run("apiserver", "--listen", where, "--data", ":memory:")
     assert (code, out) == (2, "")
     assert errors == (
-        f"Error: {where} is taken: stop what listens there or choose another with --listen\n"
+        f"Error: {where} is in use: stop the other program or choose another address with --listen\n"
     )
 
 

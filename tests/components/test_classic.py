@@ -366,7 +366,7 @@ def test_an_immediate_claim_waits_for_devices_and_says_so(lab):
     lab.wait(1)
     event = lab.events("ResourceClaim")[0]
     assert event["reason"] == "Failed"
-    assert event["message"] == "no node has as many free devices as are asked for: 8"
+    assert event["message"] == "no node has enough free devices: 8"
     lab.client.delete(CLASSIC_CLAIMS, "one", "default")
     lab.wait(60)
     assert len(lab.held("n0")) == 8
@@ -457,7 +457,7 @@ def test_a_promise_that_a_structured_claim_has_overtaken_is_made_anew(lab):
         "spec": {"allocatedClaims": {"other": {"fake": {"devices": [{"uuid": "FAKE-n0-0"}]}}}}
     }
     lab.client.patch(ALLOCATION_STATES, "n0", written, NAMESPACE)
-    with pytest.raises(DriverError, match='"FAKE-n0-0" on node "n0" was given to another claim'):
+    with pytest.raises(DriverError, match='"FAKE-n0-0" on node "n0" is allocated to another claim'):
         found.allocate(claim, "n0")
     assert found.unsuitable(wanted, ["n0"]) == {"a": []}
     found.allocate(claim, "n0")

@@ -154,7 +154,7 @@ def test_a_pod_cannot_ask_for_devices_in_two_ways(client):
     both = {"claimName": "a", "devices": [{"name": "d", "class": "c"}]}
     pod = {"metadata": {"name": "both"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     pod["spec"]["deviceClaims"] = both
-    with pytest.raises(ApiError, match="one of devices, claimName and template is wanted"):
+    with pytest.raises(ApiError, match="one of devices, claimName and template is required"):
         client.create(PODS, pod, "default")
     pod["spec"]["deviceClaims"] = [{"name": "early", "claimName": "a"}]
     assert client.create(PODS, pod, "default")["spec"]["deviceClaims"][0]["claimName"] == "a"

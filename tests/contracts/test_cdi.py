@@ -58,7 +58,7 @@ def test_a_spec_has_the_least_version_for_what_it_uses_and_reads_back(made, vers
         ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: x, containerEdits: {env: [A]}}]}", 'invalid environment variable "A"'),
         ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: x, containerEdits: {env: [A=1]}}, {name: x, containerEdits: {env: [A=1]}}]}", 'multiple device "x"'),
         ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: 0x, containerEdits: {env: [A=1]}}]}", "at least v0.5.0"),
-        ("{cdiVersion: 0.3.0, cdiVersion: 0.3.0}", "is there twice"),
+        ("{cdiVersion: 0.3.0, cdiVersion: 0.3.0}", "appears twice"),
         ("[", "invalid spec"),
     ],
 )  # fmt: skip

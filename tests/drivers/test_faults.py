@@ -140,7 +140,7 @@ def test_somebody_elses_change_of_a_slice_is_mended():
     ("text", "why"),
     [
         ("prepare", "is not CALL=KIND"),
-        ("sing=loud", "nothing is called 'sing'"),
+        ("sing=loud", "unknown call 'sing'"),
         ("prepare=loud", "prepare has no fault 'loud'"),
     ],
 )

@@ -129,7 +129,7 @@ def test_logs_come_from_a_node_far_away(lab):
     lab.run("said", "for i in 1 2 3; do echo line $i; done", phase="Succeeded")
     assert lab.get("said/log") == (200, "line 1\nline 2\nline 3\n")
     assert lab.get("said/log?tailLines=1") == (200, "line 3\n")
-    assert lab.get("said/log?tailLines=x") == (400, 'tailLines: "x" is no whole number')
+    assert lab.get("said/log?tailLines=x") == (400, 'tailLines: "x" is not a whole number')
     assert lab.get("said/log?previous=true") == (
         400,
         'previous terminated container "c" in pod "said" not found',
@@ -215,7 +215,7 @@ def test_a_log_that_is_gone_is_not_said_to_be_about_to_come(lab, tmp_path):
         lab.run("forgotten", "echo x", node="forgets", phase="Succeeded")
         far.stop()
         far = Far(lab.cluster.url, "forgets", tmp_path, SimulatedRuntime)
-        lab.until(lambda: "ended before its node began" in lab.get("forgotten/log")[1])
+        lab.until(lambda: "ended before its node started" in lab.get("forgotten/log")[1])
     finally:
         far.stop()
 
@@ -370,7 +370,7 @@ def test_without_a_websocket_it_is_said_what_is_needed(lab):
     for path in ("plain/exec?command=echo", "plain/attach"):
         status, message = lab.get(path)
         assert status == 400
-        assert "works over WebSockets here, not over SPDY" in message
+        assert "needs WebSockets, not SPDY" in message
 
 
 def test_a_port_of_a_pod_that_does_not_run_is_not_forwarded(lab):
@@ -481,7 +481,7 @@ def test_what_listens_in_the_node_s_place_gets_no_token(lab, tmp_path):
             found = lab.client.get(NODES, "pretend")
             lab.client.update(NODES, {**found, "status": node["status"]}, subresource="status")
     assert code == 500
-    assert "another than the node listens there" in message
+    assert "the endpoint is not the node" in message
     assert not [each for each in heard if isinstance(each, bytes) and each]
 
 

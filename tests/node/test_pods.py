@@ -250,7 +250,7 @@ def test_a_bad_annotation_is_told(lab):
     found = run(lab, pod(annotations={"dralab.dev/runs-for": "soon"}))
     waiting = state(found)["waiting"]
     assert waiting["reason"] == "CreateContainerError"
-    assert '"soon" is no number' in waiting["message"]
+    assert '"soon" is not a number' in waiting["message"]
 
 
 def test_a_pod_has_no_more_than_its_time(lab):

@@ -236,7 +236,12 @@ def test_the_image_map_is_read_from_options_and_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("entry", "message"),
-    [("a", "not IMAGE=COMMAND"), ("a=", "no command"), ("a='x", "No closing"), ("@/no", "/no")],
+    [
+        ("a", "neither IMAGE=COMMAND"),
+        ("a=", "the command is missing"),
+        ("a='x", "No closing"),
+        ("@/no", "/no"),
+    ],
 )
 def test_a_bad_entry_of_the_image_map_is_named(entry, message):
     with pytest.raises(ImageMapError, match=message):

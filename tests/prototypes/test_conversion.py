@@ -95,7 +95,7 @@ def test_expressions_are_translated(source, target, text, expected):
     [
         ("v1", "k8srm", "device.driver == 'x'", "the driver's name"),
         ("k8srm", "v1", "device.all(k, true)", "macro|device as a whole"),
-        ("k8srm", "v1", "device.model = 'x'", "no expression"),
+        ("k8srm", "v1", "device.model = 'x'", "not an expression"),
     ],
 )
 def test_what_has_no_equivalent_says_which_part(source, target, text, why):
@@ -175,11 +175,11 @@ def test_what_does_not_carry_over_is_named_with_a_suggestion():
     ToV1(scene).objects()
     lost = [str(note) for note in scene.notes if note.level == "lost"]
     assert any(
-        "a total over several devices" in text and "ask for as many" in text for text in lost
+        "a total over several devices" in text and "request as many" in text for text in lost
     )
     scene = reading.read(k4_objects("pod-one-container-gpu-priority-list"), "k8srm")
     ToEvolution(scene).objects()
-    assert any("alternatives: dra-evolution has none" in str(note) for note in scene.notes)
+    assert any("dra-evolution has no alternatives" in str(note) for note in scene.notes)
 
 
 def k8srm(kind, name, spec, **more):

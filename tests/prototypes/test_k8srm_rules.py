@@ -170,7 +170,7 @@ def test_drivers_beside_a_class_say_whether_anything_is_of_its_type():
 
 def test_instances_of_a_claim_have_names_of_their_own():
     twice = item("DeviceClaim", "c", {"devices": [{"name": "a", "allOf": [{"class": "toy"}]}] * 2})
-    assert findings(twice) == ['spec.devices[1].name: "a" is there twice']
+    assert findings(twice) == ['spec.devices[1].name: "a" appears twice']
 
 
 def test_requests_are_called_as_their_author_called_them():

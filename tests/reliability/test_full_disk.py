@@ -58,7 +58,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(tmp_path: Path) -> None:
     connection.close()
     assert len(stored) > 10
     assert {refusal[:2] for refusal in refusals} == {(503, "ServiceUnavailable")}
-    assert refusals[0][2].startswith("the store takes no writes: cannot use ")
+    assert refusals[0][2].startswith("the store does not accept writes: cannot use ")
     assert names(host) == stored
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=20)

@@ -51,7 +51,7 @@ def test_a_run_that_never_rests_is_refused(engine):
         engine.soon(again)
 
     engine.soon(again)
-    with pytest.raises(RuntimeError, match="no rest"):
+    with pytest.raises(RuntimeError, match="without progress"):
         engine.settle(at_most=50)
 
 

@@ -43,22 +43,22 @@ def test_files_are_found_beside_the_kubeconfig_and_data_win(tmp_path):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("- 1", "should be a mapping"),
-        ("a: [", "is no YAML"),
+        ("- 1", "expected a mapping"),
+        ("a: [", "is not YAML"),
         ({}, "current-context is missing"),
         (GOOD | {"current-context": "x"}, "contexts: no entry 'x'; known: lab"),
         (GOOD | {"clusters": []}, "clusters: no entry 'lab'; known: none"),
         (
             GOOD | {"clusters": [{"name": "lab", "cluster": {"server": "127.0.0.1"}}]},
-            "is no URL that starts with",
+            "is not a URL that starts with",
         ),
         (
             GOOD | {"users": [{"name": "me", "user": {"client-key-data": "?"}}]},
-            "client-key-data: is not base64",
+            "client-key-data: not base64",
         ),
         (
             GOOD | {"users": [{"name": "me", "user": {"exec": {}}}]},
-            "credentials by a helper program",
+            "credentials from a helper program",
         ),
         (
             GOOD | {"users": [{"name": "me", "user": {"token": "t0", "as": "root"}}]},

@@ -47,7 +47,7 @@ def test_what_goes_in_stays_the_callers(client: LocalClient) -> None:
 
 
 def test_what_is_no_json_is_refused(client: LocalClient) -> None:
-    with pytest.raises(ApiError, match="is no JSON"):
+    with pytest.raises(ApiError, match="is not JSON"):
         client.create(CONFIGMAPS, {"metadata": {"name": "a", "labels": {1}}}, "default")
 
 

@@ -155,8 +155,8 @@ def test_a_checkpoint_of_another_input_is_refused(files, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "is no checkpoint"),
-        (b"zip", "is no checkpoint"),
+        (b"", "is not a checkpoint"),
+        (b"zip", "is not a checkpoint"),
         (checkpoints.MAGIC, "cannot be read"),
         (checkpoints.MAGIC + b"\x80\x05garbage", "cannot be read"),
         (checkpoints.MAGIC + pickle.dumps(7), "cannot be read"),
@@ -213,7 +213,7 @@ def test_a_scenario_says_what_is_written_and_when_to_stop(files):
         ("outputs: {report: ../elsewhere}\n", "outputs.report: must be a folder inside"),
         ("outputs: {picture: gif}\n", "outputs.picture: 'gif' is not one of png, svg"),
         ("stop: {ended: 0}\n", "stop.ended: must be a number, at least 1"),
-        ("policy: fgd\n", "policy: is another word for `scheduler`"),
+        ("policy: fgd\n", "policy: is an alias of `scheduler`"),
     ],
 )
 def test_outputs_that_cannot_be_are_named(files, more, problem):

@@ -203,7 +203,7 @@ REFUSED = {
         {"$setElementOrder/containers": of("c"), "containers": of("d")},
         "doesn't match",
     ),
-    "an order that is no list": (
+    "an order that is not a list": (
         {"containers": of("c")},
         {"$setElementOrder/containers": "c"},
         "setElementOrder",
@@ -213,14 +213,14 @@ REFUSED = {
     "maps mixed with others": (
         {"containers": of("c")},
         {"containers": ["c"]},
-        "all maps, or none",
+        "must be maps, or none",
     ),
     "a key that is a map": (
         {"containers": of("c")},
         {"containers": [{"name": {}}]},
         "plain value",
     ),
-    "something that is no object": ({}, [], "is an object"),
+    "something that is not an object": ({}, [], "must be objects"),
 }
 
 

@@ -80,7 +80,7 @@ def test_a_program_that_reads_the_clock_until_it_moves_finds_it_creeping():
     result = python("while time.monotonic() < began + 0.02: pass\nprint('through')")
     assert result.lines == ["through"]
     assert 0.02 <= result.passed < 1
-    assert "reading the clock" in result.notes[0]
+    assert "polls the clock" in result.notes[0]
 
 
 def test_a_program_that_only_computes_takes_no_time():
@@ -97,7 +97,7 @@ except BlockingIOError: print('over')
 """
     result = python(code)
     assert result.lines == ["over"]
-    assert result.notes[0].endswith("uses setsockopt with a time-out, which counts in real time")
+    assert result.notes[0].endswith("uses setsockopt with a timeout, which runs in real time")
 
 
 def test_io_uring_is_not_there():
@@ -191,7 +191,10 @@ def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
     for descriptor in (ready, go, report):
         os.close(descriptor)
     assert done.returncode == 2
-    assert "no virtual clock here: ptrace is refused (Operation not permitted)" in done.stderr
+    assert (
+        "the virtual clock is not available: ptrace is refused (Operation not permitted)"
+        in done.stderr
+    )
     assert "--scheduler external" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 

@@ -126,7 +126,7 @@ class CheckedObject:
 
 
 Check = Callable[[JsonDict], CheckedObject | None]
-"""Judges one object; None: the kind is not this check's business."""
+"""Judges one object; None: the check does not apply to the kind."""
 
 
 def load(
@@ -188,7 +188,9 @@ def objects_of(name: str, content: bytes) -> Iterator[Manifest | ManifestProblem
             yield from _taken_apart(orjson.loads(content), Origin(name))
         except orjson.JSONDecodeError as error:
             if name.endswith(".json"):
-                yield ManifestProblem(Origin(name, 1, error.lineno), "", f"is no JSON: {error.msg}")
+                yield ManifestProblem(
+                    Origin(name, 1, error.lineno), "", f"is not JSON: {error.msg}"
+                )
                 return
         else:
             return
@@ -218,7 +220,7 @@ def _files(
             continue
         inside = sorted(item for item in path.iterdir() if item.suffix in SUFFIXES)
         if not inside:
-            text = f"holds no file that ends with {', '.join(SUFFIXES)}"
+            text = f"contains no file that ends with {', '.join(SUFFIXES)}"
             result.problems.append(_unreadable(str(source), text))
         for item in inside:
             yield str(item), partial(_read, item)
@@ -280,7 +282,7 @@ def _taken_apart(value: Any, origin: Origin) -> Iterator[Manifest | ManifestProb
     if not isinstance(value, dict):
         shown = json.dumps(value, default=str)[:40]
         yield ManifestProblem(
-            origin, "", f"is no object: expected a mapping with a kind, found {shown}"
+            origin, "", f"is not an object: expected a mapping with a kind, found {shown}"
         )
         return
     kind, items = value.get("kind"), value.get("items")

@@ -18,7 +18,7 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_DEPTH: Final = 200
 MAX_ALIASED: Final = 200_000
-"""Values that the aliases of one document may stand for, all together."""
+"""The total number of values that the aliases of one document may expand to."""
 
 TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
@@ -82,7 +82,7 @@ def documents(
             kind = type(event)
             left -= 1
             if left < 0:
-                raise YamlError(f"holds more than {most} values")
+                raise YamlError(f"contains more than {most} values")
             if builder is not None and kind is not yaml.DocumentEndEvent:
                 builder.take_event(kind, event)
             elif kind is yaml.DocumentStartEvent:
@@ -94,9 +94,9 @@ def documents(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 0
-        raise YamlError(f"is no YAML: {error.problem or error.context}", line) from None
+        raise YamlError(f"is not YAML: {error.problem or error.context}", line) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise YamlError(f"is no YAML: {str(error).splitlines()[0]}") from None
+        raise YamlError(f"is not YAML: {str(error).splitlines()[0]}") from None
 
 
 def single(text: str | bytes, *, most: int = sys.maxsize) -> Any:
@@ -107,7 +107,7 @@ def single(text: str | bytes, *, most: int = sys.maxsize) -> Any:
     """
     found = list(documents(text, most=most))
     if len(found) > 1:
-        raise YamlError("holds several documents, and one is wanted", found[1].line)
+        raise YamlError("contains several documents; only one is allowed", found[1].line)
     return found[0].value if found else None
 
 
@@ -161,14 +161,14 @@ class _Builder:
         if len(self.stack) >= MAX_DEPTH:
             raise YamlError(f"is nested more than {MAX_DEPTH} levels deep", line)
         if event.tag is not None and TAGS.get(event.tag) not in {"map", "seq"}:
-            raise YamlError(f"has a tag that means nothing here: {event.tag}", line)
+            raise YamlError(f"has an unsupported tag: {event.tag}", line)
         if self.keeps_positions:
             self.document.positions.setdefault(self._path(), line)
         self.stack.append(_Open(value, event.anchor))
 
     def _alias(self, anchor: str | None, line: int) -> None:
         if anchor is None or anchor not in self.anchors:
-            raise YamlError(f"refers to an anchor that is not there: *{anchor}", line)
+            raise YamlError(f"refers to an anchor that does not exist: *{anchor}", line)
         value, size = self.anchors[anchor]
         self._count(size, line)
         self._add(value, line, None, size)
@@ -177,12 +177,12 @@ class _Builder:
         """Count what aliases and merged keys stand for, before it is there."""
         self.aliased += size
         if self.aliased > MAX_ALIASED:
-            raise YamlError(f"has aliases that stand for more than {MAX_ALIASED} values", line)
+            raise YamlError(f"has aliases that expand to more than {MAX_ALIASED} values", line)
 
     def _tagged(self, event: Any, line: int) -> Any:
         kind = TAGS.get(event.tag, "") if event.tag is not None else ""
         if event.tag is not None and not kind:
-            raise YamlError(f"has a tag that means nothing here: {event.tag}", line)
+            raise YamlError(f"has an unsupported tag: {event.tag}", line)
         if kind == "str" or (not event.implicit[0] and kind != "plain"):
             return event.value
         return resolved(event.value)
@@ -211,7 +211,7 @@ class _Builder:
             top.value.append(value)
         elif not top.has_key:
             if isinstance(value, (dict, list)):
-                raise YamlError("has a key that is no text", line)
+                raise YamlError("has a key that is not a string", line)
             top.key, top.has_key = _key(value), True
         else:
             self._set(top, value, line)
@@ -221,7 +221,7 @@ class _Builder:
         if key == MERGE:
             merged = value if isinstance(value, list) else [value]
             if not all(isinstance(item, dict) for item in merged):
-                raise YamlError("merges something that is no mapping", line)
+                raise YamlError("merges a value that is not a mapping", line)
             top.merged += merged
         else:
             if key in top.value:
@@ -258,7 +258,7 @@ def resolved(text: str) -> Any:
         if FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
             return number
         if text.lower() in NO_JSON:
-            raise YamlError(f"has a value that JSON does not have: {text}")
+            raise YamlError(f"has a value that JSON does not support: {text}")
     return text
 
 

@@ -144,7 +144,7 @@ class NodeProxy:
         daemons = status.get("daemonEndpoints") or {}
         port = (daemons.get("kubeletEndpoint") or {}).get("Port") or 0
         if not 0 < port < 1 << 16:
-            raise _none(f"node {node} serves no endpoint to ask for its pods")
+            raise _none(f"node {node} has no endpoint for its pods")
         host = self._address(node, status.get("addresses") or ())
         secret = self._object("secrets", node, SECRETS_OF_NODES)
         data = (secret or {}).get("data") or {}
@@ -152,10 +152,10 @@ class NodeProxy:
             token, ca = (base64.b64decode(data[key]).decode("ascii") for key in ("token", "ca.crt"))
         except (KeyError, binascii.Error, UnicodeDecodeError):
             raise _none(
-                f"Secret {SECRETS_OF_NODES}/{node} does not tell how to reach node {node}"
+                f"Secret {SECRETS_OF_NODES}/{node} has no connection data for node {node}"
             ) from None
         if not token.isprintable():
-            raise _none(f"Secret {SECRETS_OF_NODES}/{node}: its token is not one line of text")
+            raise _none(f"Secret {SECRETS_OF_NODES}/{node}: its token is not a single line")
         return KubeletEndpoint(node=node, host=host, port=port, token=token, ca=ca)
 
     def _address(self, node: str, addresses: Sequence[Mapping[str, str]]) -> str:
@@ -174,7 +174,7 @@ class NodeProxy:
         if not seen:
             raise _none(f"node {node} has no address")
         raise _none(
-            f"node {node} is at {', '.join(seen)}, where this server may not connect to: "
+            f"node {node} is at {', '.join(seen)}, which this server may not connect to: "
             f"--node-network {seen[0]} allows it"
         )
 
@@ -194,8 +194,7 @@ def chosen(wanted: NodeRequest, known: Sequence[str]) -> str:
     found = next((each for each in known if each in offered), "")
     if not wanted.offered:
         raise ApiError.bad_request(
-            f"{wanted.verb.lower()} works over WebSockets here, not over SPDY: use kubectl 1.31 or "
-            "later"
+            f"{wanted.verb.lower()} needs WebSockets, not SPDY: use kubectl 1.31 or later"
         )
     if not found:
         raise ApiError.bad_request(

@@ -60,7 +60,7 @@ def _problems(case: Mapping[str, Any], *, list_type_attributes: bool) -> Iterato
         elif wanted not in error.detail:
             yield f"compile error {error.detail!r} does not contain {wanted!r}"
         elif case.get("expectCost"):
-            yield f"cost {case['expectCost']} is expected of what does not compile"
+            yield f"cost {case['expectCost']} is expected of an expression that does not compile"
         return
     if wanted is not None:
         yield f"compiles, but should fail with {wanted!r}"
@@ -104,9 +104,9 @@ def _match(
         elif wanted not in answer.message:
             yield f"error {answer.message!r} does not contain {wanted!r}"
     elif wanted is not None:
-        yield f"answers {answer}, but should fail with {wanted!r}"
+        yield f"returns {answer}, but should fail with {wanted!r}"
     elif answer != bool(case.get("expectMatch")):
-        yield f"answers {answer}"
+        yield f"returns {answer}"
     actual = recorded.get("actualCost")
     if cost is not None and actual is not None and cost != actual:
         yield f"actual cost {cost}, recorded {actual}"
@@ -123,4 +123,4 @@ def _agreement(selector: CompiledSelector, device: Map, answer: object) -> Itera
         fast = error.message
     exact = answer.message if isinstance(answer, CelError) else answer
     if fast != exact:
-        yield f"the fast form answers {fast!r}, the exact one {exact!r}"
+        yield f"the fast form returns {fast!r}, the exact one {exact!r}"

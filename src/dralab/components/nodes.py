@@ -99,7 +99,7 @@ class Nodes:
         from dralab.node.streams import PodStreams
 
         if self.wanted.runtime == PROCESS and cluster.server.application.authentication.is_open:
-            raise ValueError("runtime `process` needs a server that asks for a token: use TLS")
+            raise ValueError("runtime `process` needs a server that requires a token: use TLS")
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)
         manager = self.manager = Manager(engine, cluster.client, randomness)

@@ -45,8 +45,8 @@ def checked(names: Sequence[str]) -> tuple[str, ...]:
         for other, version in rivals:
             if name in names and other in names:
                 raise ProfileError(
-                    f"{name} and {other} cannot be served together: {version} means something "
-                    "else in each"
+                    f"{name} and {other} cannot be served together: {version} has a different "
+                    f"meaning in each"
                 )
     return tuple(name for name in NAMES if name in names)
 

@@ -143,10 +143,10 @@ def read(text: str) -> CdiSpec:
     if len(found) > 1:
         raise CdiError("invalid spec, several documents")
     for key, _ in found[0].repeated if found else ():
-        raise CdiError(f'invalid spec, key "{key}" is there twice')
+        raise CdiError(f'invalid spec, key "{key}" appears twice')
     document = found[0].value if found else None
     if not isinstance(document, dict):
-        raise CdiError("invalid spec, it is no mapping")
+        raise CdiError("invalid spec, it is not a mapping")
     _known(document, "spec")
     version = document.get("cdiVersion")
     if version not in VERSIONS:
@@ -164,7 +164,7 @@ def read(text: str) -> CdiSpec:
     )
     check(spec)
     if VERSIONS.index(version) < VERSIONS.index(spec.version):
-        raise CdiError(f"the spec version must be at least v{spec.version}: it says v{version}")
+        raise CdiError(f"the spec version must be at least v{spec.version}, not v{version}")
     return spec
 
 
@@ -172,7 +172,7 @@ def check(spec: CdiSpec) -> None:
     """Raise CdiError where a spec is not allowed."""
     vendor, slash, class_ = spec.kind.partition("/")
     if not slash or not NAME.fullmatch(vendor) or not NAME.fullmatch(class_):
-        raise CdiError(f'invalid kind "{spec.kind}": it is vendor/class')
+        raise CdiError(f'invalid kind "{spec.kind}": it must be vendor/class')
     if not spec.devices:
         raise CdiError("invalid spec, no devices")
     seen = set()
@@ -259,7 +259,7 @@ def _edits(document: JsonObject) -> ContainerEdits:
 
 def _known(document: Any, of: str) -> None:
     if not isinstance(document, dict):
-        raise CdiError(f"invalid spec, a {of} is no mapping")
+        raise CdiError(f"invalid spec, a {of} is not a mapping")
     for key in document:
         if key not in FIELDS[of]:
             raise CdiError(f'invalid spec, unknown field "{key}"')
@@ -270,5 +270,5 @@ def _list(document: JsonObject, key: str) -> Sequence[Any]:
     if found is None:
         return ()
     if not isinstance(found, list):
-        raise CdiError(f'invalid spec, "{key}" is no list')
+        raise CdiError(f'invalid spec, "{key}" is not a list')
     return found

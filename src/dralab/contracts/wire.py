@@ -45,7 +45,7 @@ def address(path: str) -> str:
     """Return the address of a Unix socket. SocketError: the path is too long to be one."""
     if len(path.encode()) > LONGEST_PATH:
         raise SocketError(
-            f"{path}: a Unix socket's path has at most {LONGEST_PATH} bytes, this one "
+            f"{path}: a Unix socket path may have at most {LONGEST_PATH} bytes, but this one has "
             f"{len(path.encode())}: choose a shorter directory"
         )
     return f"unix:{path}"

@@ -20,8 +20,8 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "fail": "the whole call fails",
         "error": "each claim is answered with an error",
         "skip": "no claim is answered",
-        "crash-before": "the driver dies before it has done anything",
-        "crash-after": "the driver dies when all is done, before it answers",
+        "crash-before": "the driver crashes before doing anything",
+        "crash-after": "the driver crashes after the work, before it answers",
         "lose-cdi": "the CDI files are lost right after the answer",
     },
     "unprepare": {
@@ -29,16 +29,16 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "fail": "the whole call fails",
         "error": "each claim is answered with an error",
         "skip": "no claim is answered",
-        "crash-before": "the driver dies before it has done anything",
-        "crash-after": "the driver dies when all is done, before it answers",
+        "crash-before": "the driver crashes before doing anything",
+        "crash-after": "the driver crashes after the work, before it answers",
     },
     "health": {
         "unhealthy": "every device is unhealthy",
-        "flap": "every device is unhealthy for SECONDS, then well for SECONDS, and so on",
+        "flap": "every device alternates between unhealthy and healthy every SECONDS",
     },
     "slices": {
-        "republish": "the same devices as a new generation, every SECONDS",
-        "disappear": "the slices are gone, and back after SECONDS, again and again",
+        "republish": "the devices are published as a new generation every SECONDS",
+        "disappear": "the slices are deleted and published again every SECONDS",
     },
 }
 PATTERN: Final = re.compile(r"(\w+)=([a-z-]+?)(?::([0-9.]+))?(?:x([0-9]+))?")
@@ -62,7 +62,7 @@ def parse(text: str) -> CallFault:
         raise ValueError(f"{text!r} is not CALL=KIND[:SECONDS][xTIMES], such as prepare=slow:2x3")
     call, kind = match[1], match[2]
     if call not in KINDS:
-        raise ValueError(f"nothing is called {call!r}; faults happen to: {', '.join(KINDS)}")
+        raise ValueError(f"unknown call {call!r}; calls that can fail: {', '.join(KINDS)}")
     if kind not in KINDS[call]:
         raise ValueError(f"{call} has no fault {kind!r}; known: {', '.join(KINDS[call])}")
     return CallFault(call, kind, float(match[3] or 1.0), int(match[4] or 0))

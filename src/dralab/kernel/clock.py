@@ -50,7 +50,7 @@ class ManualClock:
     def advance_to(self, when: int) -> None:
         """Move forward to `when`; ValueError where that would be backward."""
         if when < self._now:
-            raise ValueError(f"time cannot go back: it is {self._now} and was asked to be {when}")
+            raise ValueError(f"time cannot go backwards from {self._now} to {when}")
         self._now = when
 
     def advance(self, nanoseconds: int) -> None:

@@ -78,7 +78,9 @@ class Events:
     def at(self, when: int, call: Call, *, priority: int = NORMAL) -> Event:
         """Call `call` at `when`; ValueError where that has passed."""
         if when < self.clock.now():
-            raise ValueError(f"it is {self.clock.now()}: nothing can happen at {when} any more")
+            raise ValueError(
+                f"cannot schedule an event at {when}: it is already {self.clock.now()}"
+            )
         self._number += 1
         event = Event(when, priority, self._number, call)
         heapq.heappush(self._heap, event)

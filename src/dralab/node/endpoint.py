@@ -70,7 +70,7 @@ class NodeApp(AsgiBase):
         if parts == HEALTH:
             return HttpResponse(headers=TEXT, body=b"ok")
         if request.method not in {"GET", "POST"}:
-            raise ApiError("MethodNotAllowed", "GET is what this endpoint answers")
+            raise ApiError("MethodNotAllowed", "this endpoint supports only GET")
         if parts in (["pods"], ["runningpods"]):
             return self._pods(running=parts == ["runningpods"])
         answer = self._streams.answer(self._node, _wanted(parts, request))

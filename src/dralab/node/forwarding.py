@@ -41,13 +41,13 @@ def _ports(wanted: NodeRequest) -> list[int]:
         for text in each.split(",")
     ]  # fmt: skip
     if not texts or len(texts) > MOST_PORTS:
-        raise ApiError.bad_request(f"ports: between 1 and {MOST_PORTS} are forwarded at a time")
+        raise ApiError.bad_request(f"ports: between 1 and {MOST_PORTS} can be forwarded at a time")
     return [_port(text) for text in texts]
 
 
 def _port(text: str) -> int:
     if not text.isdigit() or not 0 < int(text) < 1 << 16:
-        raise ApiError.bad_request(f'ports: "{text}" is no port; one is between 1 and 65535')
+        raise ApiError.bad_request(f'ports: "{text}" is not a port number from 1 to 65535')
     return int(text)
 
 

@@ -28,7 +28,7 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
             continue
         image, equals, command = entry.partition("=")
         if not equals or not image:
-            raise ImageMapError(f'"{entry}" is not IMAGE=COMMAND, nor @FILE')
+            raise ImageMapError(f'"{entry}" is neither IMAGE=COMMAND nor @FILE')
         found[image] = _words(image, command)
     return found
 
@@ -62,7 +62,7 @@ def _file(path: Path) -> dict[str, list[str]]:
         elif isinstance(command, str):
             found[str(image)] = _words(str(image), command)
         else:
-            raise ImageMapError(f"{path}: {image}: neither a command nor a list of words")
+            raise ImageMapError(f"{path}: {image}: neither a string nor a list of strings")
     return found
 
 
@@ -72,5 +72,5 @@ def _words(image: str, command: str) -> list[str]:
     except ValueError as error:
         raise ImageMapError(f"{image}: {command!r}: {error}") from error
     if not words:
-        raise ImageMapError(f"{image}: no command; it is IMAGE=COMMAND")
+        raise ImageMapError(f"{image}: the command is missing: write IMAGE=COMMAND")
     return words

@@ -253,7 +253,7 @@ class ProcessContainer:
     ) -> int:
         """Run a command with its environment, directory and limits; ContainerStartError."""
         if self._over.is_set():
-            raise ContainerStartError("the container does not run")
+            raise ContainerStartError("the container is not running")
         session = session or ExecSession()
         terminal = os.openpty() if session.tty else None
         try:
@@ -360,7 +360,7 @@ def limits_of(limits: Mapping[str, str]) -> str:
 
 def _input_of(process: "subprocess.Popen[str]") -> IO[str]:
     if process.stdin is None:
-        raise OSError("it has no input")
+        raise OSError("the container has no stdin")
     return process.stdin
 
 

@@ -115,7 +115,7 @@ class SimulatedContainer:
         """Act a command out at once; time that it would sleep does not pass."""
         del session, timeout
         if self._over:
-            raise ContainerStartError("the container does not run")
+            raise ContainerStartError("the container is not running")
         if not understood(argv):
             raise ContainerStartError(
                 f'exec: "{argv[0] if argv else ""}": not understood by the simulated runtime; '
@@ -224,5 +224,5 @@ class SimulatedContainer:
             return float(text)
         except ValueError:
             raise ContainerStartError(
-                f'annotation {PREFIX}{name}: "{text}" is no number; it is one such as "1.5"'
+                f'annotation {PREFIX}{name}: "{text}" is not a number such as "1.5"'
             ) from None

@@ -248,7 +248,7 @@ class Registrar:
 
     def _gone(self, socket: _Socket) -> None:
         if socket.plugin is not None:
-            logger.info("driver %s is gone: %s", socket.plugin.driver, socket.path)
+            logger.info("driver %s disconnected: %s", socket.plugin.driver, socket.path)
             self.plugins.deregister(socket.plugin)
             socket.plugin.close()
 
@@ -336,7 +336,7 @@ class Registrar:
         if self._stopped:
             answer.close()
             return
-        logger.info("driver %s is there: %s", answer.driver, answer.endpoint)
+        logger.info("driver %s connected: %s", answer.driver, answer.endpoint)
         socket.plugin, socket.error, socket.back_off = answer, "", 0
         answer.on_connection = lambda connected: self.plugins.connection(answer, up=connected)
         answer.on_health = lambda: self.engine.soon(self.on_health)

@@ -90,7 +90,7 @@ class FrameReader:
         while len(buffer) >= 8:
             size = int.from_bytes(buffer[5:8], "big")
             if size > LONGEST_FRAME:
-                raise SpdyError(f"a frame of {size} bytes; {LONGEST_FRAME} are allowed")
+                raise SpdyError(f"a frame has {size} bytes; at most {LONGEST_FRAME} are allowed")
             if len(buffer) < 8 + size:
                 return
             head, payload = bytes(buffer[:8]), bytes(buffer[8 : 8 + size])
@@ -106,7 +106,7 @@ class FrameReader:
 
     def _control(self, head: bytes, payload: bytes) -> Frame | None:
         if int.from_bytes(head[:2], "big") & 0x7FFF != VERSION:
-            raise SpdyError("a frame of another version than 3")
+            raise SpdyError("the version of a frame is not 3")
         try:
             kind = FrameType(int.from_bytes(head[2:4], "big"))
         except ValueError:
@@ -117,7 +117,7 @@ class FrameReader:
         if kind is FrameType.PING:
             return Frame(type=kind, payload=payload)
         if len(payload) < 4:
-            raise SpdyError("a frame that ends too early")
+            raise SpdyError("a truncated frame")
         number = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
         # A new stream also names another, its priority and a slot.
         skip = {FrameType.SYN_STREAM: 10, FrameType.SYN_REPLY: 4, FrameType.HEADERS: 4}.get(kind)
@@ -129,7 +129,7 @@ class FrameReader:
         try:
             text = self._inflate.decompress(block, LONGEST_HEADERS)
         except zlib.error as error:
-            raise SpdyError("headers that are not compressed as agreed") from error
+            raise SpdyError("headers with invalid compression") from error
         if self._inflate.unconsumed_tail:
             raise SpdyError(f"more than {LONGEST_HEADERS} bytes of headers")
         words, at = [], 4
@@ -137,7 +137,7 @@ class FrameReader:
             size = int.from_bytes(text[at : at + 4], "big")
             at += 4
             if at + size > len(text):
-                raise SpdyError("headers that end too early")
+                raise SpdyError("truncated headers")
             words.append(text[at : at + size].decode("latin-1"))
             at += size
         return {name.lower(): value for name, value in zip(words[::2], words[1::2], strict=True)}

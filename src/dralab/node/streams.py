@@ -85,7 +85,7 @@ def _log(
     if previous:
         raise ApiError.bad_request(f"previous terminated {container} not found")
     if run is None and pod is not None and is_finished(pod):
-        raise ApiError.bad_request(f"{container} ended before its node began: its log is gone")
+        raise ApiError.bad_request(f"{container} ended before its node started: its log is lost")
     waiting = run.waiting if run is not None else "ContainerCreating"
     raise ApiError.bad_request(f"{container} is waiting to start: {waiting}")
 
@@ -250,8 +250,8 @@ def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: NodeRequest) ->
     host = kubelet.runtime.ports_at
     if not host:
         raise ApiError.bad_request(
-            f"pod {wanted.pod} has no ports: the simulated runtime runs no processes; nodes of "
-            "`--runtime process` do"
+            f"pod {wanted.pod} has no ports: the simulated runtime runs no processes; use "
+            f"`--runtime process`"
         )
     uid, runtime = uid_of(life.pod), kubelet.runtime
     declared = {
@@ -283,4 +283,4 @@ def _number(query: Query, name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise ApiError.bad_request(f'{name}: "{text}" is no whole number') from None
+        raise ApiError.bad_request(f'{name}: "{text}" is not a whole number') from None

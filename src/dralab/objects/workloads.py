@@ -14,7 +14,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 KINDS: Final = REPLICATED | {"Job", "DaemonSet"}
 MOST: Final = 10_000
-"""More pods than this of one workload are a slip of the pen."""
+"""A workload with more pods than this is taken for a typo."""
 
 
 def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[JsonDict]:

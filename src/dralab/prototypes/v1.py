@@ -67,7 +67,7 @@ class V1Cluster:
         """Return where a pod can run: the first node by name, with the first devices."""
         pending = self._pending(pod)
         if pending is None:
-            return UnplacedPod(pod=pod, reason="it asks for no devices")
+            return UnplacedPod(pod=pod, reason="it requests no devices")
         if pending.missing:
             return UnplacedPod(pod=pod, reason=pending.missing)
         nodes = self.snapshot.candidates(pending)
@@ -97,7 +97,7 @@ class V1Cluster:
         """Return the allocation problem of a pod on every node that it may run on."""
         pending = self._pending(pod)
         if pending is None or pending.missing:
-            raise ValueError(pending.missing if pending else "the pod asks for no devices")
+            raise ValueError(pending.missing if pending else "the pod requests no devices")
         problem = self.snapshot.problem(pending)
         return [(node, problem) for node in self.snapshot.candidates(pending)]
 

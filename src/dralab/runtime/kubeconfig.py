@@ -52,7 +52,7 @@ def read(path: str | Path, context: str = "") -> Access:
         place = f"{path}:{error.line}" if error.line else path
         raise KubeconfigError(f"{place}: {error.message}") from error
     if not isinstance(document, dict):
-        raise KubeconfigError(f"{path}: is not a kubeconfig: it should be a mapping")
+        raise KubeconfigError(f"{path}: not a kubeconfig: expected a mapping")
     name = context or document.get("current-context") or ""
     chosen = _entry(document, path, "contexts", "context", name) if name else {}
     clusters = document.get("clusters") or []
@@ -66,8 +66,8 @@ def read(path: str | Path, context: str = "") -> Access:
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
         raise KubeconfigError(
-            f"{path}: clusters[{chosen.get('cluster')}].cluster.server: {server!r} is no URL that "
-            "starts with http:// or https://"
+            f"{path}: clusters[{chosen.get('cluster')}].cluster.server: {server!r} is not a URL "
+            f"that starts with http:// or https://"
         )
     for kind, name, entry in (
         ("clusters", chosen.get("cluster"), cluster),
@@ -77,7 +77,8 @@ def read(path: str | Path, context: str = "") -> Access:
             raise KubeconfigError(f"{path}: {kind}[{name}]: {unknown[0]} is not supported")
     if "exec" in user or "auth-provider" in user:
         raise KubeconfigError(
-            f"{path}: users[{user_name}].user: credentials by a helper program are not supported: "
+            f"{path}: users[{user_name}].user: credentials from a helper program are not "
+            f"supported: "
             "use a token or a client certificate"
         )
     token = user.get("token") or ""
@@ -112,7 +113,7 @@ def _pem(entry: dict[str, Any], path: Path, field: str) -> str | None:
         try:
             return base64.b64decode(data, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise KubeconfigError(f"{path}: {field}-data: is not base64 of a PEM text") from error
+            raise KubeconfigError(f"{path}: {field}-data: not base64-encoded PEM") from error
     return _beside(path, entry[field]) if entry.get(field) else None
 
 

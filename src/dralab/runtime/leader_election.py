@@ -68,7 +68,7 @@ class Leadership:
                 spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
                 self.client.update(LEASES, {**lease, "spec": {**spec, "renewTime": now}})
         except ApiError as error:
-            logger.debug("the lease %s is not given back: %s", self.name, error)
+            logger.debug("cannot release the lease %s: %s", self.name, error)
 
     def _try(self) -> None:
         if not self._stopped:

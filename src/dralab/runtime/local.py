@@ -204,7 +204,7 @@ class LocalWatch:
                 return None
             if self._subscription.done:
                 why = cut or "the server is shutting down"
-                raise ApiError("Expired", f"the watch was ended: {why}")
+                raise ApiError("Expired", f"the watch ended: {why}")
             if not self._news.wait(timeout):
                 return None
         return self._events.popleft()
@@ -254,4 +254,4 @@ def _copy(value: Any) -> Any:
     try:
         return orjson.loads(orjson.dumps(value))
     except (orjson.JSONEncodeError, orjson.JSONDecodeError) as error:
-        raise ApiError.bad_request(f"the object is no JSON: {error}") from error
+        raise ApiError.bad_request(f"the object is not JSON: {error}") from error

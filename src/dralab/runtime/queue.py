@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
             self._retry(key, error)
         except Exception:
             # A defect in one reconciler must not stop the others; the key is tried again.
-            logger.exception("%s: %s could not be reconciled", self.name, key)
+            logger.exception("%s: %s failed to reconcile", self.name, key)
             self._retry(key, None)
         else:
             self.failures.pop(key, None)
@@ -106,5 +106,5 @@ class WorkQueue(Generic[K]):
         delay = min(FIRST_DELAY << min(failures, 40), LONGEST_DELAY)
         if error is not None:
             log = logger.debug if error.reason in {"Conflict", "NotFound"} else logger.info
-            log("%s: %s again in %d ms: %s", self.name, key, delay // 1_000_000, error)
+            log("%s: retrying %s in %d ms: %s", self.name, key, delay // 1_000_000, error)
         self.add_after(key, delay)

@@ -289,7 +289,7 @@ class RemoteWatch:
             self._closed.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
             if self._began_anew():
-                self._arrived.put(ApiError("Expired", "the server has begun anew"))
+                self._arrived.put(ApiError("Expired", "the server has restarted"))
                 self._ready()
                 return
 

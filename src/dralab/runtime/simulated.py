@@ -77,7 +77,7 @@ class SimulatedEngine:
         count = 0
         while (when := self.events.next_time()) is not None and (until is None or when <= until):
             if at_most is not None and count >= at_most:
-                raise RuntimeError(f"{count} events and no rest at {self.clock.now()} ns")
+                raise RuntimeError(f"{count} events without progress at {self.clock.now()} ns")
             self.step()
             count += 1
         if until is not None and until > self.clock.now():

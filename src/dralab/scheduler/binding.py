@@ -199,7 +199,7 @@ def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Jso
             raise ApiError.conflict(
                 CLAIMS.plural,
                 latest["metadata"]["name"],
-                "it was allocated otherwise meanwhile",
+                "another client has allocated it differently",
                 group=CLAIMS.group,
             )
         reserved = status.get("reservedFor") or []

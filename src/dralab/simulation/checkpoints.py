@@ -52,7 +52,7 @@ def read(path: Path, key: str, kind: type[State]) -> State:
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from None
     if not raw.startswith(MAGIC):
-        raise InputError(path, "is no checkpoint of this version")
+        raise InputError(path, "is not a checkpoint of this version")
     try:
         found: Any = pickle.loads(raw[len(MAGIC) :])  # noqa: S301 - the user's own file
         known, state = found

@@ -52,7 +52,7 @@ def parse(text: str) -> int:
     for part in text.replace(",", " ").split():
         found = INTERVAL.fullmatch(part)
         if found is None:
-            raise ValueError(f"{part!r} is no interval: write 3 or 3-7")
+            raise ValueError(f"{part!r} is not an interval: write 3 or 3-7")
         first = int(found[1])
         last = first if found[2] is None else int(found[2])
         if last < first:

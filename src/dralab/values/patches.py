@@ -210,7 +210,7 @@ _MISSING: Final = object()
 def _pointer(operation: Mapping[str, Any], member: str = "path") -> list[str]:
     text = operation.get(member)
     if not isinstance(text, str):
-        raise PatchError(f'"{member}" must be a text')
+        raise PatchError(f'"{member}" must be a string')
     if text and not text.startswith("/"):
         raise PatchError(f'"{member}" {text!r} does not start with "/"')
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]

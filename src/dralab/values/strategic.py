@@ -24,7 +24,7 @@ def strategic_merge(original: Document, patch: Document, schema: MergeSchema | N
     {'a': {'b': 1, 'c': 2}, 'l': [2]}
     """
     if not isinstance(original, dict) or not isinstance(patch, dict):
-        raise PatchError("a strategic merge patch is an object, and changes an object")
+        raise PatchError("a strategic merge patch and its target must be objects")
     return _decoded(_merge_maps(original, patch, schema))
 
 
@@ -210,7 +210,7 @@ def _merge_lists(
         raise PatchError("lists of lists are not supported")
     maps = [isinstance(item, dict) for item in items]
     if any(maps) and not all(maps):
-        raise PatchError("the elements of a list must be all maps, or none of them")
+        raise PatchError("either all elements of a list must be maps, or none")
     merge_key = field.patch_merge_key if field is not None else ""
     if not any(maps):
         return _in_order(list(dict.fromkeys(items)), patch, original, "")

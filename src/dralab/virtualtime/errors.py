@@ -18,7 +18,7 @@ class ClockUnavailableError(ClockError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"no virtual clock here: {self.reason}"
+        return f"the virtual clock is not available: {self.reason}"
 
 
 class ProgramStartError(ClockError):

@@ -137,10 +137,10 @@ class Supervisor:
         ValueError where time would go back, or pass an instant that somebody waits for.
         """
         if to < self.now:
-            raise ValueError(f"time cannot go back: it is {self.now} and was asked to be {to}")
+            raise ValueError(f"time cannot go backwards from {self.now} to {to}")
         deadline = self.next_deadline()
         if deadline is not None and max(deadline, self.now) < to:
-            raise ValueError(f"{to} is after {deadline}, which a program waits for")
+            raise ValueError(f"cannot advance to {to}: a program waits until {deadline}")
         self.jumps += 1
         self._move(to - self._time.offset)
 
@@ -232,7 +232,7 @@ class Supervisor:
             if deadline is not None:
                 to = max(min(to, deadline), self._time.monotonic)
             self.crept += to - self._time.monotonic
-            self._note_once("a program waits by reading the clock again and again: it creeps on")
+            self._note_once("a program polls the clock: the clock advances with its CPU time")
             self._move(to)
 
     # --- idleness -------------------------------------------------------------------------------

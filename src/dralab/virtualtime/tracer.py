@@ -160,11 +160,11 @@ class Tracer:
         what, _, number = report.partition(" ")
         if what == "seccomp":
             raise ClockUnavailableError(
-                f"no seccomp filter can be set ({os.strerror(int(number))})"
+                f"cannot install a seccomp filter ({os.strerror(int(number))})"
             )
         if what == "exec":
             raise ProgramStartError(name, os.strerror(int(number)), int(number))
-        raise ProgramStartError(name, "it ended before it was loaded", errno.ECHILD)
+        raise ProgramStartError(name, "the program ended before it was loaded", errno.ECHILD)
 
     def kill(self) -> None:
         """End everything at once, and wait for it; children of somebody else run on."""
@@ -301,7 +301,7 @@ class Tracer:
             if data[:5] == b"\x7fELF\x02":
                 self._image = read_image(data, self._machine)
         if base is None or self._image is None:
-            raise ClockUnavailableError("the kernel gives programs no vDSO that could be rewritten")
+            raise ClockUnavailableError("the kernel provides no vDSO that can be rewritten")
         process.patch = VdsoPatch(process.memory, base, self._image, self._machine)
         # A 32-bit program has another image; its first system call tells.
         with contextlib.suppress(OSError, OverflowError):
@@ -324,7 +324,7 @@ class Tracer:
         name = self._machine.names.get(registers.number)
         process = thread.process
         if name is None or registers.foreign:
-            self._note(f"{process.name()} ({process.pid}) is a 32-bit program: it was ended")
+            self._note(f"{process.name()} ({process.pid}) is a 32-bit program: it was killed")
             os.kill(process.pid, signal.SIGKILL)
             return
         call = TIMED_CALLS.get(name)
@@ -345,7 +345,7 @@ class Tracer:
         elif name in peers.CALLS:
             self._connects(thread, name)
         else:
-            self._note(f"{process.name()} uses {name} with a time-out, which counts in real time")
+            self._note(f"{process.name()} uses {name} with a timeout, which runs in real time")
             self._go(thread)
 
     def _answer(self, thread: Thread, result: int | None) -> None:

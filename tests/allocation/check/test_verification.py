@@ -77,12 +77,12 @@ WRONG = {
         "a device lacks attribute a/none",
     ),
     "a share that is missing": (
-        SLICED, claim("c", request("r")), [result("r", "d0")], "only shared devices have a share",
+        SLICED, claim("c", request("r")), [result("r", "d0")], "only shared devices have a share ID",
     ),
     "capacity": (
         SLICED, claim("c", request("r", capacity={"requests": {"mem": "5"}})),
         [result("r", "d0", shareID=SHARE, consumedCapacity={"mem": "5"})],
-        "it has not the capacity",
+        "it lacks the capacity",
     ),
     "capacity of two": (
         SLICED, claim("c", *(request(n, capacity={"requests": {"mem": "3"}}) for n in "rs")),
@@ -92,11 +92,11 @@ WRONG = {
     "another amount": (
         SLICED, claim("c", request("r", capacity={"requests": {"mem": "3"}})),
         [result("r", "d0", shareID=SHARE, consumedCapacity={"mem": "2"})],
-        "consumed capacity is not what the request takes",
+        "consumed capacity differs from the request",
     ),
     "admin access unasked": (
         PLAIN, claim("c", request("r")), [result("r", "d0", adminAccess=True)],
-        "admin access is not as asked",
+        "admin access differs from the request",
     ),
 }  # fmt: skip
 

@@ -161,7 +161,7 @@ BAD = {
             "status.devices[0].conditions[0].reason: Required value: must be set",
         ],
     ),
-    "data that is no object": (
+    "data that is not an object": (
         reporting(data=[]),
         allocated(),
         ['status.devices[0].data: Invalid value: "<value omitted>": must be a valid JSON object'],

@@ -279,9 +279,12 @@ def test_an_operators_keys_are_read(tmp_path):
     assert [key.algorithms for key in found.keys] == [("ES256",), ("ES384",), ("ES256",)]
     assert found.issuers == ("https://lab",)
     for flags, why in (
-        ({"service_account_signing_key_file": tmp_path / "sa.pub"}, "holds no private key as PEM"),
+        ({"service_account_signing_key_file": tmp_path / "sa.pub"}, "contains no PEM private key"),
         ({"service_account_signing_key_file": tmp_path / "no"}, "no such file"),
-        ({"service_account_key_file": [tmp_path / "none"]}, "holds no RSA or ECDSA key"),
+        (
+            {"service_account_key_file": [tmp_path / "none"]},
+            "contains no PEM-encoded RSA or ECDSA key",
+        ),
         ({"service_account_issuer": [":x"]}, "is not a URL"),
         ({"service_account_max_token_expiration": SECOND}, "must be between 1h and"),
     ):

@@ -22,7 +22,7 @@ def test_a_line_names_token_user_uid_and_groups(tmp_path: Path):
     [
         ("a,b\n", "line 1: expected at least 3 columns (token, user name, user uid), found 2"),
         ("a,b,c\n,d,e\n", "line 2: the token and the user name must not be empty"),
-        ("a,b,c\na,d,e\n", "line 2: the token of another line, of d"),
+        ("a,b,c\na,d,e\n", "line 2: the same token as in another line, for d"),
         ('a,"b\n', "unexpected end of data"),
     ],
 )

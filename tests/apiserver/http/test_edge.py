@@ -223,7 +223,7 @@ def test_a_watch_is_flushed_event_by_event_and_ends_properly(start: Start) -> No
     assert answer.readline() == b"ADDED b 3\n"
     server.tiny.store.create(Key("pods", "", "c"), {"metadata": {}})  # from another thread
     assert answer.readline() == b"ADDED c 4\n"
-    assert answer.read() == b"BOOKMARK 4\n", "shortly before its time is over"
+    assert answer.read() == b"BOOKMARK 4\n", "shortly before its timeout has expired"
     connection.request("GET", "/c")
     assert connection.getresponse().status == 200, "the connection goes on"
     connection.close()
@@ -319,7 +319,7 @@ def test_with_a_full_disk_reads_go_on_and_writes_say_so(start: Start) -> None:
     server = start(Tiny(store))
     status, body = server.ask("PUT", "/a", b"x")
     assert status == 503
-    assert orjson.loads(body)["message"] == "the store takes no writes: the disk is full"
+    assert orjson.loads(body)["message"] == "the store does not accept writes: the disk is full"
     assert server.ask("GET", "/a")[0] == 404
 
 
@@ -420,7 +420,7 @@ def test_large_answers_are_compressed_on_request() -> None:
 def test_a_taken_port_is_told_in_one_line() -> None:
     first = listen("127.0.0.1", 0)
     port = address(first)[1]
-    with pytest.raises(AddressInUse, match=f"127.0.0.1:{port} is taken: stop what listens there"):
+    with pytest.raises(AddressInUse, match=f"127.0.0.1:{port} is in use: stop the other program"):
         listen("127.0.0.1", port)
     first.close()
 

@@ -100,7 +100,7 @@ def test_a_foreign_origin_neither_reads_nor_writes(client: Client, origin: str) 
     assert client.ask("GET", SECRETS, origin=origin)[0] == 403
     status, message = client.ask("POST", CONFIGMAPS, CONFIGMAP, content_type=JSON, origin=origin)
     assert status == 403
-    assert message == f'pages of "{origin}" may not use this server'
+    assert message == f'web pages from "{origin}" may not use this server'
     assert not client.created
 
 
@@ -137,8 +137,8 @@ def test_a_rebound_name_reads_no_secrets(client: Client, host: str | None) -> No
 
 def test_a_refusal_names_the_host_and_the_option(client: Client) -> None:
     assert client.ask("GET", "/version", host="evil.example:80")[1] == (
-        'the Host "evil.example" is not a name of this server: without credentials it answers on '
-        "the loopback alone; --accept-hosts evil.example accepts the name"
+        'the Host "evil.example" is not a name of this server: a server without credentials '
+        "accepts only loopback names; --accept-hosts evil.example accepts the name"
     )
 
 

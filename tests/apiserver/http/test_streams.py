@@ -137,7 +137,7 @@ def test_a_reader_that_is_too_slow_is_cut_off() -> None:
     assert feed.put(b"12345")
     assert not feed.put(b"678901")
     assert feed.done
-    assert feed.cut == "the reader is slow: 11 bytes wait for it"
+    assert feed.cut == "the client reads too slowly: 11 bytes are queued for it"
     assert feed.take_items() == ()
 
 

@@ -163,8 +163,8 @@ def halve(file: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (empty, "is empty, but there was a store at revision 41"),
-        (Path.unlink, "is gone, but there was a store at revision 41"),
+        (empty, "is empty, but it contained a store at revision 41"),
+        (Path.unlink, "is gone, but it contained a store at revision 41"),
         (halve, "dralab store"),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -> No
     other = sqlite3.connect(file)
     other.execute("CREATE TABLE holidays (day)")
     other.close()
-    with pytest.raises(StorageUnavailable, match="not one of dralab"):
+    with pytest.raises(StorageUnavailable, match="not dralab's"):
         SqliteStore(tmp_path)
 
 
@@ -171,12 +171,12 @@ def test_copies_overwrite_nothing(tmp_path: Path) -> None:
     fill(store)
     store.close()
     (tmp_path / "there").write_text("precious")
-    with pytest.raises(StorageUnavailable, match="exists already"):
+    with pytest.raises(StorageUnavailable, match="already exists"):
         back_up(tmp_path / "data", tmp_path / "there")
-    with pytest.raises(StorageUnavailable, match="holds no store"):
+    with pytest.raises(StorageUnavailable, match="contains no store"):
         back_up(tmp_path / "nothing", tmp_path / "copy")
     back_up(tmp_path / "data", tmp_path / "copy")
-    with pytest.raises(StorageUnavailable, match="holds a store already"):
+    with pytest.raises(StorageUnavailable, match="already contains a store"):
         restore(tmp_path / "copy", tmp_path / "data")
     with pytest.raises(StorageUnavailable, match="there is no file"):
         restore(tmp_path / "missing", tmp_path / "other")

@@ -222,7 +222,7 @@ def test_a_slow_watcher_is_cut_off_and_stops_no_other(place: Place) -> None:
     for index in range(10):
         place.paint(f"p{index}", "red")
         seen += read(quick)
-    assert slow.cut == "the watcher is slow: 72 bytes wait for it"
+    assert slow.cut == "the watcher reads too slowly: 72 bytes are queued for it"
     assert slow.take_items() == ()
     assert len(seen) == 10
     assert (quick.cut, place.hub.watchers, place.hub.held) == (None, 1, 0)

@@ -224,13 +224,13 @@ def test_a_campaign_may_ask_the_whole_cluster(files):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (GRID.replace("fgd", "magic"), "'magic' is no scheduler"),
+        (GRID.replace("fgd", "magic"), "'magic' is not a scheduler"),
         (GRID.replace("busy", "lost"), "there is no file"),
         (GRID.replace("busy.yaml", "../x.yaml"), "outside the folder"),
         (GRID.replace("{from: 1, count: 3}", "[one]"), "whole numbers"),
         (GRID + "baseline: random\n", "is not one of the schedulers"),
-        (GRID + "colour: red\n", "not known"),
-        (GRID + "compare: [wait]\n", "'wait' is no number of a run"),
+        (GRID + "colour: red\n", "is unknown"),
+        (GRID + "compare: [wait]\n", "'wait' is not a metric of a run"),
         ("schedulers: [fgd]\nseeds: [1]\n", "has 0 runs"),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_fast_world_says_what_it_leaves_out_and_who_heeds_it(tmp_path):
         "tolerations of 1 pod",
         "initContainers of 1 pod",
         "request example.com/licence of 1 pod",
-        "nobody is preempted",
+        "there is no preemption",
     ):
         assert words in found
     assert "PriorityClass" not in found
@@ -72,8 +72,8 @@ def test_outside_schedulers_get_everything_but_drivers_and_deadlines(tmp_path):
     assert [
         note.split(";")[0] for note in unsupported.notes_outside(loaded.fleet, loaded.work)
     ] == [
-        "drivers of 1 node are left out",
-        "activeDeadlineSeconds of 1 pod is left out",
+        "drivers of 1 node are ignored",
+        "activeDeadlineSeconds of 1 pod is ignored",
     ]
 
 
@@ -113,4 +113,4 @@ def test_pods_that_name_another_scheduler_are_decided_for_and_that_is_said(tmp_p
     )  # fmt: skip
     found = begin(loaded).go()
     assert [task.state for task in found.tasks] == ["Succeeded", "Succeeded"]
-    assert found.notes == ["pods that name another scheduler: 1; here dralab decides for all"]
+    assert found.notes == ["pods that name another scheduler: 1; dralab schedules them all"]

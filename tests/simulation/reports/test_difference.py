@@ -69,8 +69,8 @@ def test_a_task_of_one_run_alone_is_counted(reports):
     [
         ("tasks.csv", lambda text: text.replace("started", "began", 1), "tasks.csv:1: the header"),
         ("tasks.csv", lambda text: text.replace("0.000000", "soon", 1), "tasks.csv:2: submitted: "),
-        ("summary.json", lambda text: text[:-5], "summary.json: is no summary"),
-        ("summary.json", lambda _: "[]", "summary.json: is no summary"),
+        ("summary.json", lambda text: text[:-5], "summary.json: is not a summary"),
+        ("summary.json", lambda _: "[]", "summary.json: is not a summary"),
     ],
 )
 def test_a_report_that_cannot_be_read_is_named(reports, name, change, problem):

@@ -273,11 +273,11 @@ def test_the_command_prints_the_promised_keys_the_same_for_the_same_seed(files):
     [
         ("p9,1000,10,1", "", "must have 6 cells and has 4"),
         ("p9,-1,10,1,500,", "cpu_milli", "from 0"),
-        ("p9,1000,10,one,500,", "num_gpu", "no number"),
+        ("p9,1000,10,one,500,", "num_gpu", "not a number"),
         ("p9,1000,10,1,0,", "gpu_milli", "above 0"),
         ("p9,nan,10,1,500,", "cpu_milli", "whole number"),
         (",1000,10,1,500,", "name", "empty"),
-        ("p0,1000,10,1,500,", "name", "already stands in line 2"),
+        ("p0,1000,10,1,500,", "name", "is already in line 2"),
     ],
 )
 def test_a_broken_line_is_named_and_skipped_when_lenient(files, line, where, problem):

@@ -34,7 +34,7 @@ def write(tmp_path, jobs, profiles=None):
         ({"walltime": -7}, "walltime", "above 0, or -1"),
         ({"profile": "nowhere"}, "profile", "there is no profile 'nowhere'"),
         ({"id": "1"}, "id", "there are two jobs '1'"),
-        ({"id": None}, "id", "a text or a whole number"),
+        ({"id": None}, "id", "a string or a whole number"),
     ],
 )
 def test_a_broken_job_is_named_with_its_line_and_field(tmp_path, change, field, problem):
@@ -105,13 +105,13 @@ HOST = '<host id="master_host" speed="1Gf"/><host id="a" speed="1Gf"/>'
         ("<platform>\n<zone id='z' routing='Floyd'/></platform>", 2, "'Floyd' is not supported"),
         ("<platform>\n<zone id='z'><disk id='d'/></zone></platform>", 2, "<disk> is not supported"),
         ("<platform>\n<zone id='z'><host id='a'/></zone></platform>", 2, "speed must be given"),
-        ("<platform>\n<zone id='z'><host id='a' speed='1x'/></zone></platform>", 2, "no speed"),
+        ("<platform>\n<zone id='z'><host id='a' speed='1x'/></zone></platform>", 2, "not a speed"),
         ("<platform><zone id='z'>\n", 2, "is not XML"),
         (f"<platform><zone id='z'>{HOST * 2}</zone></platform>", 1, "two hosts"),
         ("<platform><zone id='z'>" + HOST.replace("master_host", "b") + "</zone></platform>",
          None, "exactly one host"),
         ("<platform><zone id='z'><cluster id='c' speed='1Gf' bw='1Bps' radical='0-999999999'/>"
-         "</zone></platform>", 1, "no range"),
+         "</zone></platform>", 1, "not a range"),
     ],
 )  # fmt: skip
 def test_a_platform_that_is_hostile_or_not_understood_is_refused(tmp_path, text, line, problem):
@@ -130,10 +130,10 @@ LINE = "1 0 0 10 2 -1 -1 2 -1 -1 1 1 1 1 1 1 -1 -1"
     ("line", "where", "problem"),
     [
         ("2 0 0 10 2", "", "must have 18 columns and has 5"),
-        (LINE.replace("1 0 0 10", "2 x 0 10"), "submit", "'x' is no number"),
+        (LINE.replace("1 0 0 10", "2 x 0 10"), "submit", "'x' is not a number"),
         (LINE.replace("1 0 0 10", "2 -5 0 10"), "submit", "must not be negative"),
-        (LINE.replace("1 0 0 10", "2 -1 0 10"), "submit", "must be known"),
-        (LINE.replace("1 0 0 10", "2 nan 0 10"), "submit", "is no number"),
+        (LINE.replace("1 0 0 10", "2 -1 0 10"), "submit", "is missing"),
+        (LINE.replace("1 0 0 10", "2 nan 0 10"), "submit", "is not a number"),
         (LINE, "job", "there are two jobs 1"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_duration_is_seconds_or_a_text_with_units(given, expected):
 
 @pytest.mark.parametrize("given", ["soon", "", "5", "-5s", -5, None, "5x", "h", True])
 def test_what_is_no_duration_is_refused(given):
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="not a duration"):
         duration(given)
 
 
@@ -216,7 +216,7 @@ def test_a_checkpoint_of_another_scenario_is_refused(scenario, tmp_path):
     dispatch.begin(scenarios.load(path)).save(tmp_path / "checkpoint")
     with pytest.raises(InputError, match="another scenario"):
         dispatch.begin(scenarios.load(path, seed=99), tmp_path / "checkpoint")
-    with pytest.raises(InputError, match="no checkpoint"):
+    with pytest.raises(InputError, match="not a checkpoint"):
         dispatch.begin(scenarios.load(path), path)
 
 
@@ -264,9 +264,9 @@ def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_p
         (FLEET + "workload: {pods: []}\nscheduler: magic\n", 5, "scheduler", "'magic' is not one of"),
         (FLEET + "workload:\n  pods:\n  - {name: p, cpu: -1, duration: 1}\n", 6,
          "workload.pods[0].cpu", "negative"),
-        (FLEET + "workload:\n  pods:\n  - {name: p, cpu: much}\n", 6, "workload.pods[0].cpu", "no quantity"),
-        (FLEET + "workload:\n  pods:\n  - {name: p, colour: red}\n", 6, "workload.pods[0].colour", "not known"),
-        (FLEET + "workload:\n  pods:\n  - {name: p, duration: -5}\n", 6, "workload.pods[0].duration", "no duration"),
+        (FLEET + "workload:\n  pods:\n  - {name: p, cpu: much}\n", 6, "workload.pods[0].cpu", "not a quantity"),
+        (FLEET + "workload:\n  pods:\n  - {name: p, colour: red}\n", 6, "workload.pods[0].colour", "is unknown"),
+        (FLEET + "workload:\n  pods:\n  - {name: p, duration: -5}\n", 6, "workload.pods[0].duration", "not a duration"),
         (FLEET + "workload:\n  batsim: ../../etc/passwd\n", 5, "workload.batsim", "outside the folder"),
         (FLEET + "workload:\n  swf: none.swf\n", 5, "workload.swf", "there is no file"),
         (FLEET + "workload: {}\n", 4, "workload", "exactly one of"),
@@ -276,7 +276,7 @@ def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_p
         (FLEET + "workload: {pods: []}\nfaults: {every: 1d, repair: 1h}\n", None, "stop", "give `at`"),
         (FLEET + "seed: 1\nseed: 2\n", 5, "seed", "given twice"),
         ("[1, 2]", None, "", "one mapping"),
-        ("a: [", 2, "", "no YAML"),
+        ("a: [", 2, "", "not YAML"),
         (FLEET + "workload: {generate: {count: 5, arrivals: {process: poisson}}}\n", 4,
          "workload.generate.arrivals.over", "must be given"),
     ],

@@ -251,9 +251,9 @@ class Verifier:
         if not self._selected(choice.claim, choice.request, choice.key):
             yield f"{said}: a selector does not accept it"
         if offer.device.get("consumesCounters") and not self.on("DRAPartitionableDevices"):
-            yield f"{said}: partitions are switched off"
+            yield f"{said}: partitions are disabled"
         if self.on("DRAConsumableCapacity") and self._amounts(asked, choice.key) is None:
-            yield f"{said}: it has not the capacity"
+            yield f"{said}: it lacks the capacity"
         if self.on("DRADeviceTaints"):
             for taint in offer.device.get("taints") or ():
                 if taint.get("effect") in REPELLING and not any(
@@ -323,7 +323,7 @@ class Verifier:
         for choice in choices:
             admin = self._admin(choice)
             if admin and (choice.claim, choice.key) in mine:
-                yield f"device {choice.key} is watched by a claim that has it already"
+                yield f"device {choice.key} is used for admin access by a claim that holds it"
             mine.add((choice.claim, choice.key))
             if self._shared(choice.key):
                 continue
@@ -472,7 +472,7 @@ class Verifier:
             return
         asked = self.asked(claim, result["request"])
         if bool(result.get("adminAccess")) != bool(asked.get("adminAccess")):
-            yield f"{said}: admin access is not as asked"
+            yield f"{said}: admin access differs from the request"
         if list(result.get("tolerations") or ()) != list(asked.get("tolerations") or ()):
             yield f"{said}: tolerations are not copied"
         if self.on("DRADeviceBindingConditions"):
@@ -480,12 +480,12 @@ class Verifier:
                 if list(result.get(name) or ()) != list(offer.device.get(name) or ()):
                     yield f"{said}: {name} are not copied"
         if bool(result.get("shareID")) != self._shared(key):
-            yield f"{said}: only shared devices have a share"
+            yield f"{said}: only shared devices have a share ID"
         if self._shared(key):
             given = result.get("consumedCapacity") or {}
             consumed = {name: _number(value) for name, value in given.items()}
             if consumed != (self._amounts(asked, key) or {}):
-                yield f"{said}: consumed capacity is not what the request takes"
+                yield f"{said}: consumed capacity differs from the request"
 
 
 def held_by(claims: Sequence[JsonObject]) -> list[HeldDevice]:

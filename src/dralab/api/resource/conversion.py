@@ -41,7 +41,7 @@ def convert(obj: Mapping[str, Any], version: str) -> JsonDict:
     kind = str(obj.get("kind", ""))
     group, _, given = str(obj.get("apiVersion", "")).partition("/")
     if group != GROUP or kind not in KINDS:
-        raise ConversionError(f"{obj.get('apiVersion')} {kind} is no kind of {GROUP}")
+        raise ConversionError(f"{obj.get('apiVersion')} {kind} is not a kind of {GROUP}")
     for wanted in (given, version):
         if wanted not in KINDS[kind]:
             raise ConversionError(

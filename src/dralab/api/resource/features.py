@@ -69,8 +69,8 @@ def with_gates(text: str, default: Features = DEFAULT_1_36) -> Features:
         named = ALPHA if name == "AllAlpha" else {name}
         if not named <= ALL:
             known = ", ".join(sorted(ALL))
-            raise GateError(f"unknown feature gate {name!r}; there are AllAlpha, {known}")
+            raise GateError(f"unknown feature gate {name!r}; known: AllAlpha, {known}")
         if value not in {"true", "false"}:
-            raise GateError(f"feature gate {name} is true or false, not {value!r}")
+            raise GateError(f"feature gate {name} must be true or false, not {value!r}")
         found = found | named if value == "true" else found - named
     return frozenset(found)

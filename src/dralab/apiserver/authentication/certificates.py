@@ -114,5 +114,5 @@ def read_authorities(path: Path, flag: str) -> list[bytes]:
         why = (error.strerror or str(error)).lower()
         raise UnusableSetting(flag, f"cannot read {path}: {why}") from error
     except ValueError as error:
-        raise UnusableSetting(flag, f"{path} holds no certificate as PEM") from error
+        raise UnusableSetting(flag, f"{path} contains no PEM certificate") from error
     return [each.public_bytes(Encoding.DER) for each in found]

@@ -133,7 +133,7 @@ def public_key(public: "PublicKey") -> VerificationKey:
     if isinstance(public, rsa.RSAPublicKey):
         if public.key_size < SMALLEST_RSA:
             raise KeyProblem(
-                f"an RSA key of {public.key_size} bits: at least {SMALLEST_RSA} are needed"
+                f"an RSA key with {public.key_size} bits: at least {SMALLEST_RSA} are needed"
             )
         algorithms: tuple[str, ...] = RSA_ALGORITHMS
     elif isinstance(public, ec.EllipticCurvePublicKey) and public.curve.name in CURVE_NAMES:
@@ -240,11 +240,11 @@ def encoded(data: bytes) -> str:
 def _bytes(text: str) -> bytes:
     """Return the bytes of such a text. ValueError: it is not one, or not in its only spelling."""
     if "=" in text or "+" in text or "/" in text:
-        raise ValueError("not base64 for URLs")
+        raise ValueError("not URL-safe base64")
     try:
         found = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:
         raise ValueError(str(error)) from error
     if encoded(found) != text:
-        raise ValueError("not base64 for URLs")
+        raise ValueError("not URL-safe base64")
     return found

@@ -22,7 +22,7 @@ def read_private_key(path: Path, flag: str) -> "PrivateKey":
         found = load_pem_private_key(_content(path, flag), password=None)
         jwt.public_key(found.public_key())  # type: ignore[arg-type]  # it refuses other kinds
     except (ValueError, TypeError) as error:
-        raise UnusableSetting(flag, f"{path} holds no private key as PEM") from error
+        raise UnusableSetting(flag, f"{path} contains no PEM private key") from error
     except jwt.KeyProblem as error:
         raise UnusableSetting(flag, f"{path}: {error}") from error
     return found  # type: ignore[return-value]  # as above
@@ -40,11 +40,11 @@ def read_public_keys(path: Path, flag: str) -> list[jwt.VerificationKey]:
             if block.group(1).decode().endswith(KINDS)
         ]
     except (ValueError, TypeError) as error:
-        raise UnusableSetting(flag, f"{path}: a key cannot be read") from error
+        raise UnusableSetting(flag, f"{path}: cannot read a key") from error
     except jwt.KeyProblem as error:
         raise UnusableSetting(flag, f"{path}: {error}") from error
     if not found:
-        raise UnusableSetting(flag, f"{path} holds no RSA or ECDSA key as PEM")
+        raise UnusableSetting(flag, f"{path} contains no PEM-encoded RSA or ECDSA key")
     return found
 
 

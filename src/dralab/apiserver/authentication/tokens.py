@@ -55,7 +55,7 @@ def read_token_file(path: Path) -> dict[str, User]:
         if not token or not name:
             raise UnusableSetting(FLAG, f"{place}: the token and the user name must not be empty")
         if token in found:
-            raise UnusableSetting(FLAG, f"{place}: the token of another line, of {name}")
+            raise UnusableSetting(FLAG, f"{place}: the same token as in another line, for {name}")
         groups = [group.strip() for group in row[3].split(",")] if len(row) > 3 else []
         found[token] = User(name=name, uid=uid, groups=tuple(group for group in groups if group))
     return found

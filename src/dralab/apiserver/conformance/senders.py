@@ -131,7 +131,7 @@ class OverHttp:
     def __init__(self, url: str, *, insecure: bool = False) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"{url!r} is no http or https URL")
+            raise ValueError(f"{url!r} is not an http or https URL")
         self.secure = parts.scheme == "https"
         self.host, self.port = parts.hostname, parts.port or (443 if self.secure else 80)
         self.context = ssl.create_default_context()

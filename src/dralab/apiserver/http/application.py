@@ -581,9 +581,9 @@ def warnings_of(page: ListPage) -> Sequence[str]:
     """Return what a list must tell: which objects are missing from it because of damage."""
     if not page.damaged:
         return ()
-    found = [f"{shown(key)} is damaged and left out" for key in page.damaged[:WARNINGS]]
+    found = [f"{shown(key)} is damaged and omitted" for key in page.damaged[:WARNINGS]]
     if more := len(page.damaged) - WARNINGS:
-        found += [f"{more} more are damaged and left out"] if more > 0 else []
+        found += [f"{more} more are damaged and omitted"] if more > 0 else []
     return found
 
 

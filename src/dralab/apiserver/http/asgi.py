@@ -310,13 +310,13 @@ class _Watch:
     edge: AsgiApp
 
     async def answer(self, answering: AsgiBase, receive: Receive, send: Send) -> None:
-        """Send the changes until its time is over."""
+        """Send the changes until the timeout."""
         edge, watch, loop = self.edge, self.subscription, asyncio.get_running_loop()
         timeout = self.stream.watching.timeout or edge.limits.watch_time
         hub = edge.served.hub
         over = loop.call_later(timeout, _finish, hub, watch, timeout > SHORT)
         # Whoever does not read the end of the watch either is not waited for.
-        enough = loop.call_later(timeout + LAST_WORDS, watch.end, "its time is over")
+        enough = loop.call_later(timeout + LAST_WORDS, watch.end, "its timeout has expired")
         try:
             start = started(self.stream.status, self.stream.headers)
             await answering.stream(start, watch, receive=receive, send=send)
@@ -368,6 +368,6 @@ def _too_many() -> HttpResponse:
 
 
 def _unavailable(error: StorageUnavailable) -> HttpResponse:
-    logger.error("the store takes no writes: %s", error)
-    refusal = ApiError("ServiceUnavailable", f"the store takes no writes: {error}")
+    logger.error("the store does not accept writes: %s", error)
+    refusal = ApiError("ServiceUnavailable", f"the store does not accept writes: {error}")
     return refused(refusal, ("retry-after", "1"))

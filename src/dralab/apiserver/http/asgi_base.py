@@ -192,7 +192,7 @@ class AsgiBase(ABC):
                         size += len(parts[-1])
             except TimeoutError:
                 return refused(
-                    ApiError("Timeout", "the request's body did not come in time", code=408)
+                    ApiError("Timeout", "the request body did not arrive in time", code=408)
                 )
             body = b"".join(parts)
         return body if len(body) <= limit else _too_large(limit)
@@ -251,7 +251,7 @@ class AsgiBase(ABC):
             pumping = False
             source.close()
         if source.cut:
-            logger.info("a stream was cut off: %s", source.cut)
+            logger.info("a stream was aborted: %s", source.cut)
         return not source.cut
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -269,7 +269,7 @@ class AsgiBase(ABC):
         outcome = await self._outcome(request)
         if not isinstance(outcome, Upgrade):
             if isinstance(outcome, HttpResponse) and outcome.status < HTTPStatus.BAD_REQUEST:
-                outcome = refused(ApiError.bad_request("this path speaks no WebSocket"))
+                outcome = refused(ApiError.bad_request("this path does not support WebSockets"))
             if isinstance(outcome, HttpResponse):
                 await _deny(scope, outcome, send)
             else:

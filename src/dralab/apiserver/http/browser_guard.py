@@ -29,8 +29,8 @@ class Guard:
     >>> guard.check(HttpRequest(method="GET", path="/", headers={"host": "rebound.example"}))
     Traceback (most recent call last):
     dralab.api.status.ApiError: the Host "rebound.example" is not a name of this server:
-      without credentials it answers on the loopback alone;
-      --accept-hosts rebound.example accepts the name
+      a server without credentials accepts only loopback names; --accept-hosts
+      rebound.example accepts the name
     """
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
@@ -44,8 +44,8 @@ class Guard:
         if name not in self.hosts and not is_loopback(name):
             shown = name[:LONGEST_NAME] or host[:LONGEST_NAME]
             raise _forbidden(
-                f'the Host "{shown}" is not a name of this server: without credentials it answers '
-                f"on the loopback alone; --accept-hosts {shown or 'NAME'} accepts the name"
+                f'the Host "{shown}" is not a name of this server: a server without credentials '
+                f"accepts only loopback names; --accept-hosts {shown or 'NAME'} accepts the name"
             )
         # Only now: a rebound name is Host and Origin at once.
         self.check_page(request)
@@ -55,11 +55,11 @@ class Guard:
         headers = request.headers
         host, origin = headers.get("host", ""), headers.get("origin")
         if origin is not None and not _is_of(origin, host):
-            raise _forbidden(f'pages of "{origin}" may not use this server')
+            raise _forbidden(f'web pages from "{origin}" may not use this server')
         site = headers.get("sec-fetch-site")
         if site in FOREIGN:
             raise _forbidden(
-                f"pages of other servers may not use this one (Sec-Fetch-Site: {site})"
+                f"web pages from other servers may not use this one (Sec-Fetch-Site: {site})"
             )
         # The official Python client sends JSON without one, and says that it is no browser.
         untyped = has_body(request) and not headers.get("content-type")

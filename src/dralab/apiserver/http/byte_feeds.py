@@ -45,7 +45,7 @@ class Feed:
             self._items.append(data)
             self._weight += len(data)
             if self._weight > self.limit:
-                self.cut = f"the reader is slow: {self._weight} bytes wait for it"
+                self.cut = f"the client reads too slowly: {self._weight} bytes are queued for it"
                 self._items.clear()
             ready = self._ready
         ready()

@@ -88,7 +88,7 @@ async def _asked(
             body = await link.rest()
     except TimeoutError:
         link.close()
-        raise _unreachable(endpoint, "it does not answer in time") from None
+        raise _unreachable(endpoint, "it did not answer in time") from None
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
         link.close()
         raise _unreachable(endpoint, str(error) or type(error).__name__) from error
@@ -107,9 +107,9 @@ async def _connect(endpoint: KubeletEndpoint) -> tuple[asyncio.StreamReader, asy
                 endpoint.host, endpoint.port, ssl=context, limit=HEAD
             )
     except TimeoutError:
-        raise _unreachable(endpoint, "no connection in time") from None
+        raise _unreachable(endpoint, "timeout while connecting") from None
     except ssl.SSLCertVerificationError:
-        raise _unreachable(endpoint, "another than the node listens there") from None
+        raise _unreachable(endpoint, "the endpoint is not the node") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise _unreachable(endpoint, why.lower()) from error
@@ -219,7 +219,7 @@ class _Link:
             while not body.over and not feed.done:
                 data = await self._reader.read(PIECE)
                 if not data and not body.over:
-                    raise ConnectionError("the node went away")
+                    raise ConnectionError("the node disconnected")
                 body.feed(data)
                 await self._pass_on(feed, parts)
             feed.end()
@@ -237,7 +237,7 @@ class _Link:
                     if isinstance(event, CloseConnection):
                         await self._pass_on(feed, parts)
                         whole = event.code == CloseReason.NORMAL_CLOSURE
-                        feed.end() if whole else feed.abort("the node cut it off")
+                        feed.end() if whole else feed.abort("the node closed the connection")
                         return
                     if isinstance(event, Ping):
                         self._write(event.response())
@@ -247,7 +247,7 @@ class _Link:
                             parts.append(bytes(message))
                             message.clear()
                 await self._pass_on(feed, parts)
-            feed.abort("the node went away")
+            feed.abort("the node disconnected")
         except (OSError, ProtocolError, ValueError) as error:
             feed.abort(str(error))
         finally:

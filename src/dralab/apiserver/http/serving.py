@@ -65,7 +65,8 @@ def listen(host: str, port: int) -> socket.socket:
         found.close()
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(
-                f"{host}:{port} is taken: stop what listens there or choose another with --listen"
+                f"{host}:{port} is in use: stop the other program or choose another address with "
+                f"--listen"
             ) from error
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot listen on {host}:{port}: {why}") from error
@@ -195,8 +196,8 @@ class _Listener(socket.socket):
         if now - self._told >= TOLD_EVERY:
             self._told = now
             logger.warning(
-                "new connections are closed at once: nearly all of the %d descriptors of this "
-                "process are in use; `ulimit -n` allows more",
+                "new connections are closed at once: nearly all of the %d file descriptors of "
+                "this process are in use; `ulimit -n` raises the limit",
                 limit,
             )
 

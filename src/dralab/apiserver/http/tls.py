@@ -68,7 +68,7 @@ def token(directory: Path) -> str:
         raise ServingError(f"cannot keep the token in {directory}: {why}") from error
     if not found:
         # Without a token, everybody would be the administrator.
-        raise ServingError(f"{file} is empty: delete it, and a new token is made")
+        raise ServingError(f"{file} is empty: delete it to create a new token")
     return found
 
 
@@ -87,9 +87,9 @@ def signing_key(directory: Path) -> "EllipticCurvePrivateKey":
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot keep the key of service accounts in {file}: {why}") from error
     except ValueError as error:
-        raise ServingError(f"{file} is damaged: delete it, and a new key is made") from error
+        raise ServingError(f"{file} is damaged: delete it to create a new key") from error
     if not isinstance(found, ec.EllipticCurvePrivateKey):
-        raise ServingError(f"{file} is not an ECDSA key: delete it, and a new key is made")
+        raise ServingError(f"{file} is not an ECDSA key: delete it to create a new key")
     return found
 
 
@@ -127,7 +127,7 @@ def _authority(directory: Path, files: Certificate, now: datetime) -> "EllipticC
         try:
             found = load_pem_private_key(file.read_bytes(), password=None)
         except ValueError as error:
-            told = f"{file} is damaged: delete it, and a new authority is made"
+            told = f"{file} is damaged: delete it to create a new CA"
             raise ServingError(told) from error
         if isinstance(found, ec.EllipticCurvePrivateKey):
             return found

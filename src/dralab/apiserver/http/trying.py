@@ -59,7 +59,7 @@ def unavailable(error: StorageUnavailable) -> HttpResponse:
     if isinstance(error, Undecided):
         return refusal(ApiError("Timeout", f"whether it was written is unknown: {error}"))
     details = {"retryAfterSeconds": 1}
-    text = f"the store takes no writes: {error}"
+    text = f"the store does not accept writes: {error}"
     return refusal(ApiError("ServiceUnavailable", text, details=details))
 
 

@@ -43,7 +43,7 @@ class _Decoder:
     def envelope(self, at: int, end: int, depth: int) -> dict[str, Any]:
         data = self.data
         if data[at : at + 4] != MAGIC:
-            raise ProtobufError("the body does not begin with the protobuf envelope of Kubernetes")
+            raise ProtobufError("the body does not begin with Kubernetes' protobuf envelope")
         at += 4
         api_version = kind = ""
         inside = (at, at)
@@ -58,7 +58,7 @@ class _Decoder:
             elif number == 2:
                 inside = (start, at)
             elif number == 3 and at > start:
-                raise ProtobufError("an encoded content of the envelope is not supported")
+                raise ProtobufError("encoded content in the envelope is not supported")
         plan = plan_of_object(api_version, kind)
         if plan is None:
             raise ProtobufError(f'no kind "{kind}" is known in version "{api_version}"')
@@ -128,7 +128,7 @@ class _Decoder:
         try:
             return self.data[at:end].decode()
         except UnicodeDecodeError:
-            raise ProtobufError("a text is not valid UTF-8") from None
+            raise ProtobufError("a string is not valid UTF-8") from None
 
     def count(self) -> None:
         self.values += 1
@@ -163,7 +163,7 @@ class _Decoder:
                     try:
                         text = data[start:at].decode()
                     except UnicodeDecodeError:
-                        raise ProtobufError("a text is not valid UTF-8") from None
+                        raise ProtobufError("a string is not valid UTF-8") from None
                     if text or field.keeps:
                         found[field.name] = text
                 else:

@@ -30,7 +30,7 @@ SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
-SYSTEM_CLASS: Final = "Used for system critical pods; the cluster does not work without them."
+SYSTEM_CLASS: Final = "Used for system critical pods that the cluster needs to work."
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 

@@ -175,7 +175,7 @@ def unreadable(error: Damaged) -> ApiError:
     group, _, plural = key.resource.rpartition("/")
     return ApiError(
         "StorageReadError",
-        f"{shown(key)} cannot be read: what is stored is damaged (it was last written at revision "
+        f"{shown(key)} cannot be read: its stored data is damaged (it was last written at revision "
         f"{error.revision}); delete it, or restore a backup",
         details={"name": key.name, **({"group": group} if group else {}), "kind": plural},
     )

@@ -113,7 +113,7 @@ def _given_metadata(
     if given is not None:
         # Not to be read at all: decoding says so in its own words.
         value = typed_objects.decoded(context, kind, value, options)
-        raise typed_objects.unusable(kind, "metadata is no object")
+        raise typed_objects.unusable(kind, "metadata is not an object")
     meta: JsonDict = {}
     value["metadata"] = meta
     return meta

@@ -19,9 +19,9 @@ def back_up(directory: Path, target: Path) -> int:
     """
     source = directory / FILE
     if not source.exists():
-        raise StorageUnavailable(f"{directory} holds no store: there is no {FILE} in it")
+        raise StorageUnavailable(f"{directory} contains no store: there is no {FILE} in it")
     if target.exists():
-        raise StorageUnavailable(f"{target} exists already; name another file")
+        raise StorageUnavailable(f"{target} already exists; choose another file")
     with database.made(target) as copy:
         with database.read_only(source) as db:
             db.backup(copy)
@@ -42,7 +42,9 @@ def restore(source: Path, directory: Path) -> int:
     lock = locked(directory)
     try:
         if target.exists():
-            raise StorageUnavailable(f"{directory} holds a store already; name another directory")
+            raise StorageUnavailable(
+                f"{directory} already contains a store; choose another directory"
+            )
         lost = Mark.read(directory)  # of a store that was here and has vanished
         with database.made(target) as copy:
             with database.read_only(source) as db:

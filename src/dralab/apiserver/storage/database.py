@@ -25,7 +25,7 @@ FORMAT: Final = 2
 SUM: Final = "sum"  # the fact that is the sum of all others, and of the floors
 # A larger file is not walked through page by page at each start: reading its rows has to do.
 QUICK: Final = 64 * 1024 * 1024
-ADVICE: Final = "see `dralab store check`; `dralab store repair` keeps what can be read"
+ADVICE: Final = "see `dralab store check`; `dralab store repair` recovers what can be read"
 
 SCHEMA: Final = """
 CREATE TABLE log (
@@ -169,7 +169,7 @@ def lay_out(db: sqlite3.Connection) -> None:
 def check_format(db: sqlite3.Connection, path: Path) -> None:
     """Refuse a database that is not ours, or newer than this program. StorageUnavailable."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StorageUnavailable(f"{path} is a database, but not one of dralab")
+        raise StorageUnavailable(f"{path} is a database, but not dralab's")
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if found > FORMAT:
         raise StorageUnavailable(
@@ -226,7 +226,7 @@ def facts_of(db: sqlite3.Connection, path: Path) -> tuple[dict[str, int], dict[s
     facts = dict(db.execute("SELECT name, value FROM facts"))
     floors = dict(db.execute("SELECT resource, revision FROM floors"))
     if facts.pop(SUM, None) != facts_sum(facts, floors):
-        raise StoreDamaged(f"{path} is damaged: how far its history goes is unreadable; {ADVICE}")
+        raise StoreDamaged(f"{path} is damaged: the start of its history is unreadable; {ADVICE}")
     return facts, floors
 
 

@@ -30,7 +30,7 @@ class KeyExists(StorageError):  # noqa: N818 - a fact, named as the API names it
         self.current = current
 
     def __str__(self) -> str:
-        return f"{'/'.join(self.key)} exists already at revision {self.current.revision}"
+        return f"{'/'.join(self.key)} already exists at revision {self.current.revision}"
 
 
 class KeyMissing(StorageError):  # noqa: N818 - a fact, named as the API names it (NotFound)

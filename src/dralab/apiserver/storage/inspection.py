@@ -43,8 +43,8 @@ def check(directory: Path) -> list[str]:
     mark = Mark.read(directory)  # before the database: a server may be writing
     if not path.exists():
         if mark is None:
-            raise StorageUnavailable(f"{directory} holds no store: there is no {FILE} in it")
-        return [f"{path} is gone; it was at revision {mark.revision}"]
+            raise StorageUnavailable(f"{directory} contains no store: there is no {FILE} in it")
+        return [f"{path} is missing; it was at revision {mark.revision}"]
     if not path.stat().st_size:
         return [f"{path} is empty"]
     try:
@@ -81,7 +81,7 @@ def problems(db: sqlite3.Connection, path: Path, tail: Tail | None = None) -> li
         for row in database.rows(db):
             chunks.add(row.revision, row.head)
             if not row.knows_its_object:
-                found.append(f"revision {row.revision}: it cannot be told which object this is")
+                found.append(f"revision {row.revision}: unknown object")
             elif not row.is_whole:
                 found.append(f"revision {row.revision}: {'/'.join(row.key)} cannot be read")
         chunks.settle()
@@ -108,7 +108,7 @@ def repair(directory: Path) -> Repaired:
     try:
         mark = Mark.read(directory)
         if not path.exists() or not path.stat().st_size:
-            raise StorageUnavailable(f"nothing is left of {path}: restore a backup")
+            raise StorageUnavailable(f"nothing can be recovered from {path}: restore a backup")
         with told_as_unavailable(path), contextlib.closing(sqlite3.connect(path)) as db:
             database.check_format(db, path)
             newest, lost, unknown, last = _readable(db)

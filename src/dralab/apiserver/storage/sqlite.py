@@ -155,8 +155,8 @@ class SqliteStore(MemoryStore):
     def _allow(self, change: Change) -> None:
         if self._reserve.released and not _makes_room(change) and not self._has_room():
             raise DiskFull(
-                f"the disk of {self.directory} is full: objects can be deleted, and nothing else "
-                "is written until there is room"
+                f"the disk of {self.directory} is full: only deletions are accepted until there "
+                f"is space"
             )
 
     def _has_room(self) -> bool:
@@ -252,8 +252,8 @@ class SqliteStore(MemoryStore):
         for row in database.rows(self._db):
             if not row.knows_its_object:
                 raise StoreDamaged(
-                    f"{self.path} is damaged: it cannot be told which object was written at "
-                    f"revision {row.revision}; {database.ADVICE}"
+                    f"{self.path} is damaged: unknown object at revision {row.revision}; "
+                    f"{database.ADVICE}"
                 )
             self._chunks.add(row.revision, row.head)
             if not row.is_whole:
@@ -314,7 +314,7 @@ class SqliteStore(MemoryStore):
             if lost:
                 logger.warning(
                     "%s ends at revision %d, before the power cut it was at %d: with relaxed "
-                    "durability the last moments may be lost",
+                    "durability the last writes may be lost",
                     self.path,
                     self._revision,
                     mark.revision,
@@ -325,8 +325,8 @@ class SqliteStore(MemoryStore):
         elif lost:
             raise StoreDamaged(
                 f"{self.path} ends at revision {self._revision}, but writes up to "
-                f"{mark.revision} were answered: its end was cut off, or it was replaced by an "
-                f"older one; {database.ADVICE}"
+                f"{mark.revision} were answered: it was truncated or replaced by an older one; "
+                f"{database.ADVICE}"
             )
 
 
@@ -378,6 +378,7 @@ def _check_presence(path: Path, mark: Mark | None) -> None:
             return
     known = f" at revision {mark.revision}" if mark is not None else ""
     raise StoreDamaged(
-        f"{path} {what}, but there was a store{known}: restore a backup in another directory, or "
-        f"delete {path.parent} to begin anew"
+        f"{path} {what}, but it contained a store{known}: restore a backup in another directory, "
+        f"or "
+        f"delete {path.parent} to start empty"
     )

@@ -84,7 +84,7 @@ class Hub:
             )
 
     def bookmark(self, watch: Subscription[Any]) -> None:
-        """Send one watcher a bookmark if it asked for them: shortly before its time is over."""
+        """Send one watcher a bookmark if requested, shortly before its timeout."""
         with self.store.lock:
             if watch.wanted.bookmarks and watch.cut is None:
                 self._bookmark([watch])
@@ -134,10 +134,10 @@ class Hub:
             self.held += piece.weight
         member.push(piece)
         if member.weight > self.limits.each:
-            member.end(f"the watcher is slow: {member.weight} bytes wait for it")
+            member.end(f"the watcher reads too slowly: {member.weight} bytes are queued for it")
         while self.held > self.limits.total:
             slowest = max(self._all(), key=lambda watch: watch.weight)
-            slowest.end(f"the watcher is slow: {slowest.weight} bytes wait for it")
+            slowest.end(f"the watcher reads too slowly: {slowest.weight} bytes are queued for it")
 
     def leave(self, watch: Subscription[Any]) -> None:
         """Forget a watcher that has ended."""

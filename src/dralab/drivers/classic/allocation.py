@@ -94,7 +94,7 @@ class Allocations:
         for name in sorted(key_of(state).name for state in states):
             if may(name) and self._suits([("", claim, parameters)], name):
                 return name
-        raise DriverError(f"no node has as many free devices as are asked for: {parameters.count}")
+        raise DriverError(f"no node has enough free devices: {parameters.count}")
 
     def allocate(self, claim: JsonDict, node: str) -> dict[str, Any]:
         """Write what was chosen for a claim on the selected node; return its allocation."""
@@ -115,7 +115,7 @@ class Allocations:
             taken = {device["uuid"] for each in _allocated(state).values() for device in each}
             if lost := sorted({device["uuid"] for device in devices} & taken):
                 self.forget_claim(uid)
-                raise DriverError(f'"{lost[0]}" on node "{node}" was given to another claim')
+                raise DriverError(f'"{lost[0]}" on node "{node}" is allocated to another claim')
             held = dict(spec_of(state).get("allocatedClaims") or {})
             held[uid] = {"fake": {"devices": [dict(device) for device in devices]}}
             self._write(state, held)

@@ -80,8 +80,8 @@ class FakeDevices(Driver):
             split = ((claim.config_for(result) or {}).get("spec") or {}).get("split", 0)
             if not isinstance(split, int) or split < 0:
                 raise PrepareError(
-                    f"invalid number of virtual Fakes requested: spec.split={split}; 0 is the "
-                    "whole device, 1 and more that many parts"
+                    f"invalid number of virtual Fakes requested: spec.split={split}; use 0 for a "
+                    f"whole device or a positive number of parts"
                 )
             env = []
             for name in children(parent, split) if split else [parent]:

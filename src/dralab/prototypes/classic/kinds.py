@@ -41,7 +41,9 @@ CLAIM_SPEC: Final = struct(
     {
         "resourceClassName": text(),
         "parametersRef": PARAMETERS,
-        "allocationMode": text("When devices are given: for the first consumer, or at once.")
+        "allocationMode": text(
+            "When devices are allocated: for the first consumer, or immediately."
+        )
         | {"enum": [WAIT, IMMEDIATE], "default": WAIT},
     },
     ("resourceClassName",),
@@ -62,7 +64,7 @@ CLAIM_STATUS: Final = struct(
                     maxItems=MAX_HANDLES,
                 ),
                 "availableOnNodes": NODE_SELECTOR,
-                "shareable": boolean("Several consumers at the same time."),
+                "shareable": boolean("May be used by several consumers at the same time."),
             }
         ),
         "reservedFor": array(
@@ -79,7 +81,7 @@ CLAIM_STATUS: Final = struct(
                 "x-kubernetes-patch-merge-key": "uid",
             },
         ),
-        "deallocationRequested": boolean("The driver is to take the devices back."),
+        "deallocationRequested": boolean("Asks the driver to deallocate the devices."),
     }
 )
 # Of a pod: `spec.resourceClaims[*].source`, flattened since resource.k8s.io/v1alpha3.
@@ -98,7 +100,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
                 ("kind", "name"),
             ),
             "suitableNodes": NODE_SELECTOR,
-            "structuredParameters": boolean("Devices are given by the scheduler itself."),
+            "structuredParameters": boolean("The scheduler itself allocates the devices."),
         },
         columns=(("DriverName", "string", ".driverName"), AGE),
     ),
@@ -146,7 +148,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
                 {
                     "resourceClaims": array(
                         struct({"name": text(), "unsuitableNodes": NODES}, ("name",)),
-                        "What the drivers say of each of the pod's claims.",
+                        "The drivers' answers for each of the pod's claims.",
                         **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
                     ),
                 }
@@ -181,7 +183,7 @@ STATE: Final[Schema] = kind(
                 ),
             }
         ),
-        "status": text("Ready or NotReady; written with the object itself."),
+        "status": text("Ready or NotReady; not a subresource."),
     },
     columns=(("Status", "string", ".status"), AGE),
 ) | {"singular": "nas", "status": False}
@@ -195,8 +197,10 @@ DRIVER_KINDS: Final[tuple[Schema, ...]] = (
         properties={
             "spec": struct(
                 {
-                    "count": integer("How many devices; one where nothing is said."),
-                    "split": integer("Into how many parts each is split; 0: it stays whole."),
+                    "count": integer("Number of devices; default: one."),
+                    "split": integer(
+                        "Number of parts that each device is split into; 0: not split."
+                    ),
                     "selector": struct({"model": text()}),
                 }
             )

@@ -62,7 +62,7 @@ HANDLE: Final = struct(
         ),
     },
     ("results",),
-    "What the scheduler chose.",
+    "The scheduler's choice.",
 )
 
 KINDS: Final[tuple[Schema, ...]] = (
@@ -88,7 +88,7 @@ KINDS: Final[tuple[Schema, ...]] = (
             "generatedFrom": struct(
                 {"apiGroup": text(), "kind": text(), "name": text()}, ("kind", "name")
             ),
-            "shareable": boolean("Several consumers at the same time."),
+            "shareable": boolean("May be used by several consumers at the same time."),
             "driverRequests": array(
                 struct(
                     {

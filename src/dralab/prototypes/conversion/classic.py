@@ -44,7 +44,7 @@ def read(items: Sequence[JsonDict]) -> Scene:
             case "PodSchedulingContext" | "FakeClaimParameters" | "DeviceClassParameters":
                 continue  # the first has no meaning today, the others are in what names them
             case "ResourceSlice" if version == API_VERSION:
-                scene.notes.append(_left_out(item, "drivers publish theirs by themselves today"))
+                scene.notes.append(_left_out(item, "drivers publish theirs themselves today"))
             case "ResourceClaimParameters" | "ResourceClassParameters" if version == API_VERSION:
                 if not item.get("generatedFrom"):
                     message = "requests and selectors are in claims and classes themselves today"
@@ -71,10 +71,12 @@ def _class(item: JsonObject, notes: list[Note]) -> NeutralClass:
     name = item["metadata"]["name"]
     where = f"ResourceClass {name}"
     if item.get("suitableNodes"):
-        message = "classes name no nodes any more: say it in the pods' node affinity"
+        message = "classes do not select nodes any more: use the pods' node affinity"
         notes.append(Note("lost", where, "suitableNodes", message))
     if item.get("parametersRef"):
-        message = "the driver's own: write them into the class' config by hand"
+        message = (
+            "parameters in the driver's own format: write them into the class's config by hand"
+        )
         notes.append(Note("lost", where, "parametersRef", message))
     driver = str(item.get("driverName") or "")
     return NeutralClass(name=name, drivers=(driver,) if driver else ())
@@ -99,11 +101,15 @@ def _claim(
         if fake and found is not None:
             option, configs = _fake(found.get("spec") or {}, option)
         else:
-            why = "is not among the input" if fake else "is another driver's: only it knows what"
-            message = f"{reference['kind']} {reference['name']} {why}; one device is asked for"
+            why = (
+                "is not in the input"
+                if fake
+                else "belongs to another driver, and only that driver can read it"
+            )
+            message = f"{reference['kind']} {reference['name']} {why}; one device is requested"
             notes.append(Note("lost", where, "parametersRef", message))
     if spec.get("allocationMode") == IMMEDIATE:
-        message = "devices are always given when the first consumer is scheduled"
+        message = "devices are always allocated when the first consumer is scheduled"
         notes.append(Note("lost", where, "allocationMode: Immediate", message))
     return NeutralClaim(
         name=name,

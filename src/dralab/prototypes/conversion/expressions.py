@@ -202,7 +202,7 @@ def translated(
         tree = parse(expression.text, macros=kubernetes().macros)
     except CompileError as error:
         detail = error.detail.splitlines()[0]
-        raise UntranslatableError(f"it is no expression: {detail}") from None
+        raise UntranslatableError(f"it is not an expression: {detail}") from None
     named = list(drivers or expression.drivers)
     if expression.dialect != "k8srm" or len(named) < 2:
         return _one(tree, expression.dialect, target, named[0] if named else "", types)

@@ -250,7 +250,7 @@ def _v1_claim(
 
 def _v1_option(part: JsonObject, name: str, where: str, notes: list[Note]) -> Option:
     notes += [
-        Note("lost", name, f"{where}.{field}", "older APIs have no such thing")
+        Note("lost", name, f"{where}.{field}", "older APIs have no equivalent")
         for field in ("tolerations", "capacity", "derivedAttributes")
         if part.get(field)
     ]
@@ -302,7 +302,7 @@ def _v1_slice(item: JsonDict, notes: list[Note]) -> NeutralPool:
         )
     if not spec.get("nodeName") and not spec.get("allNodes"):
         notes.append(
-            Note("lost", title(item), "spec.nodeSelector", "read as reachable from every node")
+            Note("lost", title(item), "spec.nodeSelector", "read as accessible from every node")
         )
     return NeutralPool(
         name=spec["pool"]["name"],

@@ -54,8 +54,8 @@ class ToEvolution(SceneWriter):
                 self.lost(
                     where,
                     request.name,
-                    "alternatives: dra-evolution has none; the first is kept, write one claim "
-                    "for each of the others",
+                    "dra-evolution has no alternatives; the first is kept, write one claim for "
+                    "each of the others",
                 )
             option = request.options[0]
             drivers += self.drivers(option)
@@ -74,7 +74,7 @@ class ToEvolution(SceneWriter):
                     where,
                     f"match {rule.attribute}",
                     "for some of the requests: a constraint of dra-evolution covers the whole "
-                    "claim; put these requests into a claim of their own",
+                    "claim; put these requests into a separate claim",
                 )
             elif attribute is not None:
                 constraints.append({"matchAttribute": identifier(attribute)})
@@ -100,7 +100,7 @@ class ToEvolution(SceneWriter):
         if option.admin:
             found["adminAccess"] = True
         if option.everything:
-            self.lost(where, "all devices", "dra-evolution asks for one device at a time")
+            self.lost(where, "all devices", "dra-evolution requests one device at a time")
         if option.totals or option.most not in {None, option.count}:
             self.lost(where, "totals", "dra-evolution has no count ranges and no totals")
         configs = self.opaque(option.configs, drivers, where, "driverName")
@@ -117,7 +117,7 @@ class ToEvolution(SceneWriter):
         """Return a ResourcePool."""
         where = f"pool {part.name}"
         if not part.node:
-            self.lost(where, "spec.nodeName", "network-attached devices have no place there")
+            self.lost(where, "spec.nodeName", "it has no network-attached devices")
         shared = [
             {"name": _counter(part, name, counter), "capacity": amount}
             for name, totals in part.sets.items()

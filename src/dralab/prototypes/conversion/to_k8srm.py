@@ -37,8 +37,8 @@ class ToK8srm(SceneWriter):
         leaves = self._leaves(part, where)
         if not leaves:
             self.lost(
-                where, "", "left out: a class of k8srm names its driver, and none can be told from "
-                "the expressions; add one"
+                where, "", "left out: a class of k8srm names its driver, which cannot be inferred "
+                           "from the expressions; add one"
             )  # fmt: skip
             return made
         if len(leaves) == 1:
@@ -117,8 +117,9 @@ class ToK8srm(SceneWriter):
             elif len(covered) == 1:
                 local.setdefault(covered.pop(), []).append((field, name))
             else:
-                self.lost(where, f"{rule.kind} {name}", "for some of the requests: k8srm has it "
-                          "for one detail or for the whole claim")  # fmt: skip
+                self.lost(where, f"{rule.kind} "
+                                 f"{name}", "for some of the requests: k8srm supports it for one "
+                                            "detail or for the whole claim")  # fmt: skip
         devices = []
         for request in part.requests:
             objects, instance = self._instance(request, part, where)
@@ -165,7 +166,7 @@ class ToK8srm(SceneWriter):
         if option.admin:
             found["adminAccess"] = True
         elif option.everything:
-            self.lost(where, "allocationMode All", "k8srm hands out all devices to admins alone")
+            self.lost(where, "allocationMode All", "k8srm gives all devices only with admin access")
         found |= {"matchAttributes": list(option.match)} if option.match else {}
         found |= {"distinctAttributes": list(option.distinct)} if option.distinct else {}
         made, references = self._configs(option.configs, part.name, part.namespace)
@@ -226,7 +227,7 @@ class ToK8srm(SceneWriter):
                 self.lost(
                     f"Pod {part.item['metadata']['name']}",
                     f"request {request}",
-                    "one request of one of several claims: in k8srm a container sees a whole claim",
+                    "one request of several claims: in k8srm a container gets a whole claim",
                 )
             return [entry]
         if request:

@@ -110,12 +110,13 @@ class ToV1(SceneWriter):
             self.lost(
                 where,
                 f"requests {totals}",
-                "a total over several devices: v1 asks for a number of devices; ask for as many "
-                "as hold the total, or select devices that are large enough",
+                "a total over several devices: v1 requests a number of devices; request as many "
+                "as provide the total, or select devices that are large enough",
             )
         if option.most is not None and option.most != option.count:
-            self.lost(where, f"maxDevices {option.most}", "v1 counts are exact: firstAvailable "
-                      "with one entry per number says the same")  # fmt: skip
+            self.lost(where, f"maxDevices "
+                             f"{option.most}", "v1 counts are exact: use firstAvailable with one "
+                                               "entry per number")  # fmt: skip
         return found
 
     def pool(self, part: NeutralPool) -> list[JsonDict]:

@@ -161,13 +161,13 @@ class SceneWriter(ABC):
         where: str,
         driver_field: str,
     ) -> list[JsonDict]:
-        """Return configs as opaque parameters; an object that is referred to is copied in."""
+        """Return configs as opaque parameters; referenced objects are included as copies."""
         found = []
         for config in configs:
             parameters = config.parameters
             driver = config.driver or (drivers[0] if drivers else "")
             if not driver:
-                self.lost(where, "configs", "opaque parameters are for a driver, and none is known")
+                self.lost(where, "configs", "opaque parameters need a driver, and none is known")
                 continue
             if config.reference is not None:
                 wanted = config.reference
@@ -176,7 +176,9 @@ class SceneWriter(ABC):
                     self.lost(where, "configs", f"{wanted['kind']} {wanted['name']} is not there")
                     continue
                 parameters = item
-                self.changed(where, "configs", f"{wanted['kind']} {wanted['name']} is copied in")
+                self.changed(
+                    where, "configs", f"{wanted['kind']} {wanted['name']} is included as a copy"
+                )
             found.append({"opaque": {driver_field: driver, "parameters": dict(parameters or {})}})
         return found
 

@@ -124,8 +124,8 @@ class EvolutionCluster(SearchedCluster):
                     )
                 if len(reserved) >= MAX_RESERVED_FOR:
                     raise UnallocatableError(
-                        f"claim {namespace}/{item['metadata']['name']} is reserved for "
-                        f"{MAX_RESERVED_FOR} pods already, the most there can be"
+                        f"claim {namespace}/{item['metadata']['name']} is already reserved for "
+                        f"{MAX_RESERVED_FOR} pods, the maximum"
                     )
             found.append(Asked(entry=entry["name"], item=item, wanted=self._wanted(item)))
         return found

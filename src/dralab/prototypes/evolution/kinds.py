@@ -51,16 +51,16 @@ ATTRIBUTE: Final = struct(
 OPAQUE: Final = struct(
     {"opaque": struct({"driverName": text(), "parameters": anything()}, ("driverName",))}
 )
-CONFIG: Final = array(OPAQUE, "For the driver, not for the allocation.")
+CONFIG: Final = array(OPAQUE, "For the driver; not used for allocation.")
 REQUIREMENTS: Final[Schema] = array(
     struct({"deviceSelector": text("A CEL expression over `device.…`.")}), "All must hold."
 ) | {"nullable": True}
 REQUEST: Final = struct(
     {
-        "name": text("A DNS label; how containers refer to the device."),
+        "name": text("A DNS label by which containers refer to the device."),
         "deviceClassName": text(),
         "config": CONFIG,
-        "adminAccess": boolean("Whoever else has the device; controlled by Quota."),
+        "adminAccess": boolean("Also devices in use by others; controlled by Quota."),
         "requirements": REQUIREMENTS,
     }
 )
@@ -68,10 +68,16 @@ CLAIM_SPEC: Final = struct(
     {
         "config": CONFIG,
         "constraints": array(
-            struct({"matchAttribute": text("All devices have it, with the same value.")})
+            struct(
+                {
+                    "matchAttribute": text(
+                        "All devices must have this attribute with the same value."
+                    )
+                }
+            )
         ),
         "requests": array(REQUEST, "One device for each."),
-        "shareable": boolean("Several consumers at the same time."),
+        "shareable": boolean("May be used by several consumers at the same time."),
     }
 )
 ALLOCATED_CONFIG: Final = array(

@@ -45,7 +45,7 @@ def normalize(item: Mapping[str, Any] | list[Any]) -> NormalizedDocument:
         return _k8srm(normalized, kind)
     if api_version != API_VERSION and api_version.startswith("resource.k8s.io/"):
         found.append(
-            invalid("apiVersion", f'"{api_version}" is not served, it must be {API_VERSION}')
+            invalid("apiVersion", f'"{api_version}" is not served; it must be {API_VERSION}')
         )
     if api_version == API_VERSION and kind == "DevicePool":
         kind = normalized["kind"] = "ResourcePool"
@@ -62,7 +62,7 @@ def normalize(item: Mapping[str, Any] | list[Any]) -> NormalizedDocument:
 
 def _list(items: list[Any]) -> NormalizedDocument:
     """A YAML list is no document of the API; what is in it is checked all the same."""
-    found = [invalid("", "a YAML list: every object needs a document of its own")]
+    found = [invalid("", "a YAML list: every object needs a separate document")]
     for index, item in enumerate(items):
         if isinstance(item, dict):
             report = normalize(item)
@@ -134,14 +134,14 @@ def _claim_spec(spec: Mapping[str, Any], path: str) -> list[Finding]:
         if not name:
             found.append(warning(f"{where}.name", "absent: the result's requestName stays empty"))
         elif name in seen:
-            found.append(invalid(f"{where}.name", f'"{name}" is there twice'))
+            found.append(invalid(f"{where}.name", f'"{name}" appears twice'))
         else:
             found += [invalid(f"{where}.name", text) for text in label_problems(name)]
             seen.add(name)
         found += _requirements(request, where)
     for index, constraint in enumerate(spec.get("constraints") or ()):
         if "matchAttribute" not in constraint:
-            found.append(invalid(f"{path}.constraints[{index}]", "matchAttribute is wanted"))
+            found.append(invalid(f"{path}.constraints[{index}]", "matchAttribute is required"))
         else:
             where = f"{path}.constraints[{index}].matchAttribute"
             found += _attribute_name(constraint["matchAttribute"], where)
@@ -163,7 +163,7 @@ def _pool(spec: Mapping[str, Any]) -> list[Finding]:
         name = device.get("name") or ""
         found += [invalid(f"{path}.name", f'"{name}": {text}') for text in label_problems(name)]
         if name in names:
-            found.append(invalid(f"{path}.name", f'"{name}" is there twice'))
+            found.append(invalid(f"{path}.name", f'"{name}" appears twice'))
         names.add(name)
         found += _attributes(device, path)
         for number, capacity in enumerate(device.get("sharedCapacityConsumed") or ()):
@@ -180,7 +180,7 @@ def _capacity(capacity: Mapping[str, Any], path: str) -> list[Finding]:
     if len(name) > MAX_ID:
         found.append(invalid(f"{path}.name", f'"{name}": at most {MAX_ID} characters'))
     if not is_quantity(str(capacity.get("capacity"))):
-        found.append(invalid(f"{path}.capacity", f'"{capacity.get("capacity")}" is no quantity'))
+        found.append(invalid(f"{path}.capacity", f'"{capacity.get("capacity")}" is not a quantity'))
     return found
 
 
@@ -192,13 +192,15 @@ def _attributes(device: Mapping[str, Any], path: str) -> list[Finding]:
         name = attribute.get("name") or ""
         found += _attribute_name(name, f"{where}.name")
         if name in seen:
-            found.append(invalid(f"{where}.name", f'"{name}" is there twice'))
+            found.append(invalid(f"{where}.name", f'"{name}" appears twice'))
         seen.add(name)
         given = [value for value in VALUES if value in attribute]
         if len(given) != 1:
-            found.append(invalid(where, f"exactly one of {', '.join(VALUES)} is wanted"))
+            found.append(invalid(where, f"exactly one of {', '.join(VALUES)} is required"))
         if "quantity" in attribute and not is_quantity(str(attribute["quantity"])):
-            found.append(invalid(f"{where}.quantity", f'"{attribute["quantity"]}" is no quantity'))
+            found.append(
+                invalid(f"{where}.quantity", f'"{attribute["quantity"]}" is not a quantity')
+            )
         if "version" in attribute:
             try:
                 Version.parse(str(attribute["version"]))
@@ -227,7 +229,7 @@ def _pod(spec: Mapping[str, Any]) -> list[Finding]:
         names.add(entry.get("name", ""))
         if ("resourceClaimName" in entry) == ("resourceClaimTemplateName" in entry):
             found.append(
-                invalid(path, "one of resourceClaimName and resourceClaimTemplateName is wanted")
+                invalid(path, "one of resourceClaimName and resourceClaimTemplateName is required")
             )
     for index, container in enumerate(spec.get("containers") or ()):
         for number, claim in enumerate((container.get("resources") or {}).get("claims") or ()):

@@ -131,7 +131,7 @@ class K8srmCluster(SearchedCluster):
             if len(refs) > MAX_CONFIGS:
                 raise UnallocatableError(
                     f"claim {asked.claim}: {len(refs)} configs are more than the {MAX_CONFIGS} "
-                    "that are copied into a status"
+                    "that a status can hold"
                 )
             found.append([self._config(ref, asked.claim) for ref in refs])
         return found[0], found[1]

@@ -77,7 +77,7 @@ class K8srmExpression:
         except CelError as error:
             raise ValueError(error.message) from None
         if not isinstance(value, bool):
-            raise ValueError(f"the expression must be bool, it is {type(value).__name__}")  # noqa: TRY004
+            raise ValueError(f"the expression must be bool, not {type(value).__name__}")  # noqa: TRY004
         return value
 
     def _compiled(self, kinds: Mapping[str, str]) -> Program | str:
@@ -112,7 +112,9 @@ def findings(text: str, path: str) -> list[Finding]:
         if ASSIGNMENT.search(text) and "Syntax error" in error.detail:
             hint = "; did you mean == ?"
         problem = error.detail.splitlines()[0]
-        return [legacy(path, f'"{text}" is no expression and matches no device: {problem}{hint}')]
+        return [
+            legacy(path, f'"{text}" is not an expression and matches no device: {problem}{hint}')
+        ]
     return []
 
 

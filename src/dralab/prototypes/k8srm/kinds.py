@@ -64,15 +64,17 @@ CONFIG: Final = struct(
         "name": text(),
     },
     ("apiVersion", "kind", "name"),
-    "An object whose content is copied into the claim's status when it is allocated.",
+    "An object whose content is included as a copyto the claim's status when it is allocated.",
 )
 CONSTRAINTS: Final = text("A CEL expression over `device`; it must be true for every device.")
 MATCH: Final = array(text(), "Attributes whose values must be the same on all chosen devices.")
-DISTINCT: Final = array(text(), "Attributes whose values must all differ (a wish of the authors).")
+DISTINCT: Final = array(
+    text(), "Attributes whose values must all differ (proposed by the authors)."
+)
 
 DETAIL_FIELDS: Final[dict[str, Schema]] = {
-    "class": text("The DeviceClass, or a group of classes, that devices must meet."),
-    "adminAccess": boolean("All devices that meet the constraints, whoever else has them."),
+    "class": text("The DeviceClass, or a group of classes, that devices must match."),
+    "adminAccess": boolean("All devices that meet the constraints, also those in use by others."),
     "constraints": CONSTRAINTS,
     "maxDevices": integer("The most devices; default: as many as requested.", minimum=1),
     "requests": mapping(quantity(), "`devices`: the least number (default 1); others: totals."),
@@ -101,7 +103,7 @@ CLAIM_STATUS: Final = struct(
     {
         "classConfigs": array(anything(), "Copies of the class's configs as of allocation."),
         "claimConfigs": array(anything(), "Copies of the claim's configs as of allocation."),
-        "allocations": array(ALLOCATION, "What the scheduler chose."),
+        "allocations": array(ALLOCATION, "The scheduler's choice."),
         "deviceStatuses": array(
             struct(
                 {
@@ -115,7 +117,7 @@ CLAIM_STATUS: Final = struct(
                 },
                 ("devicePoolName", "deviceName"),
             ),
-            "What the drivers report.",
+            "Reported by the drivers.",
             **{
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["devicePoolName", "deviceName"],
@@ -131,7 +133,7 @@ EARLY_CLAIM_FIELDS: Final[dict[str, Schema]] = {
     "minDeviceCount": integer("Stages K1, K2: read as requests.devices.", minimum=1),
     "maxDeviceCount": integer("Stages K1, K2: read as maxDevices.", minimum=1),
     "attributeMatches": MATCH,
-    "accessMode": text("Stage K1: exclusive where nobody says otherwise."),
+    "accessMode": text("Stage K1; default: exclusive."),
     "topologies": array(anything(), "Stage K1."),
     "requests": array(anything(), "Stage K1: capacity requests."),
     "configs": array(CONFIG),
@@ -145,8 +147,8 @@ CLAIM_SPEC: Final = struct(
             struct(
                 {
                     "name": text("How containers refer to the devices."),
-                    "allOf": array(DETAIL, "All of these."),
-                    "oneOf": array(DETAIL, "And one of these, the first that can be met."),
+                    "allOf": array(DETAIL, "Must all be satisfied."),
+                    "oneOf": array(DETAIL, "Also one of these, the first that can be satisfied."),
                     **DETAIL_FIELDS,
                 },
                 ("name",),
@@ -179,8 +181,8 @@ CLASS_SPEC: Final = struct(
         "configs": array(CONFIG),
         "deviceType": text("Stages K1 to K3: any driver that handles the type."),
         "deviceTypes": text("A spelling of deviceType."),
-        "minDeviceCount": integer("Stages K1, K2: at least so many in a claim.", minimum=1),
-        "maxDeviceCount": integer("Stages K1, K2: at most so many in a claim.", minimum=1),
+        "minDeviceCount": integer("Stages K1, K2: the minimum per claim.", minimum=1),
+        "maxDeviceCount": integer("Stages K1, K2: the maximum per claim.", minimum=1),
         "deviceMaxCount": integer("A spelling of maxDeviceCount.", minimum=1),
         "attributeMatches": MATCH,
         "matchAttributes": MATCH,
@@ -190,12 +192,12 @@ CLASS_SPEC: Final = struct(
 )
 POOL_SPEC: Final = struct(
     {
-        "nodeName": text("The node of all devices; absent: attached over the network."),
+        "nodeName": text("The node of all devices; absent for network-attached devices."),
         "driver": text(),
         "attributes": array(ATTRIBUTE, "Common to all devices."),
-        "sharedResources": capacities("What all devices of the pool draw on."),
+        "sharedResources": capacities("Resources that all devices of the pool share."),
         "resources": capacities("Stage K3 spelling of sharedResources."),
-        "count": integer("Stage K2: so many equal devices.", minimum=0),
+        "count": integer("Stage K2: number of equal devices.", minimum=0),
         "devices": array(
             struct(
                 {
@@ -203,7 +205,9 @@ POOL_SPEC: Final = struct(
                     "attributes": array(ATTRIBUTE),
                     "sharedResourcesConsumed": mapping(quantity()),
                     "requests": mapping(quantity(), "Stage K3: sharedResourcesConsumed."),
-                    "claimResourcesProvided": capacities("What the device offers to a claim."),
+                    "claimResourcesProvided": capacities(
+                        "Resources that the device provides to a claim."
+                    ),
                     "resources": capacities("Stage K3: claimResourcesProvided."),
                 },
                 ("name",),
@@ -305,10 +309,10 @@ POD_CLAIMS: Final[Schema] = {
     "x-kubernetes-patch-strategy": "replace",
     "properties": {
         "devices": array(
-            struct({"name": text("What containers call it."), "class": text()}, ("class",)),
-            "A claim of one device of a class for each entry, made for the pod.",
+            struct({"name": text("The name that containers use."), "class": text()}, ("class",)),
+            "A claim for one device of a class per entry, created for the pod.",
         ),
-        "claimName": text("A DeviceClaim that exists; other pods may share it."),
+        "claimName": text("An existing DeviceClaim; other pods may share it."),
         "template": struct(
             {
                 "claimName": text("The DeviceClaim whose spec is copied."),
@@ -317,10 +321,10 @@ POD_CLAIMS: Final[Schema] = {
                 "metadata": anything("Labels and annotations of the new claim."),
             },
             ("claimName",),
-            "A claim for the pod with the spec of another one.",
+            "A claim for the pod with the spec of another claim.",
         ),
     },
 }
 CONTAINER_DEVICES: Final[Schema] = array(
-    struct({"name": text()}, ("name",)), "Entries of the pod's devices that the container sees."
+    struct({"name": text()}, ("name",)), "Entries of the pod's devices that the container gets."
 )

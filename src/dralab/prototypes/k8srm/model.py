@@ -134,7 +134,7 @@ class PodEntry:
 
     class      `source` is a class name: one device, in a claim of the pod
     existing   `source` is the claim that is shared
-    template   `source` is the claim whose spec is copied into one of the pod
+    template   `source` is the claim whose spec is included as a copyto one of the pod
     embedded   `spec` is the claim
     """
 

@@ -85,7 +85,7 @@ def named(name: str) -> list[Finding]:
         return [invalid("metadata.name", "an object needs a name")]
     problems = subdomain_problems(name)
     if problems and not subdomain_problems(name.lower()):
-        return [warning("metadata.name", f'"{name}": a server wants lower case; kept here')]
+        return [warning("metadata.name", f'"{name}": a server requires lower case; kept here')]
     return [invalid("metadata.name", problem) for problem in problems]
 
 
@@ -111,13 +111,13 @@ def _mend_class(item: JsonDict, found: list[Finding]) -> None:
     _mend_match(spec, "spec", found)
     inner = {"driver", "constraints", "configs"} & spec.keys()
     if "selector" in spec and "definition" in spec:
-        found.append(invalid("spec", "exactly one of selector and definition is wanted, not both"))
+        found.append(invalid("spec", "set either selector or definition, not both"))
     elif "selector" in spec and inner:
         names = ", ".join(sorted(inner))
         found.append(invalid("spec.selector", f"a group of classes cannot also have {names}"))
     elif inner and "definition" in spec:
         names = ", ".join(sorted(inner))
-        found.append(invalid("spec.definition", f"{names} stand beside it: move them into it"))
+        found.append(invalid("spec.definition", f"{names} are set beside it: move them into it"))
     elif inner:
         spec["definition"] = {name: spec.pop(name) for name in sorted(inner)}
         found += [
@@ -126,12 +126,12 @@ def _mend_class(item: JsonDict, found: list[Finding]) -> None:
     elif "selector" not in spec and spec.get("deviceType"):
         spec.setdefault("definition", {})
     elif "selector" not in spec and "definition" not in spec:
-        found.append(invalid("spec", "one of selector and definition is wanted"))
+        found.append(invalid("spec", "one of selector and definition is required"))
     definition = spec.get("definition", {})
     if definition.get("constraints"):
         found += expressions.findings(definition["constraints"], "spec.definition.constraints")
     if "definition" in spec and not definition.get("driver") and not spec.get("deviceType"):
-        found.append(invalid("spec.definition.driver", "a driver is wanted"))
+        found.append(invalid("spec.definition.driver", "a driver is required"))
     if spec.get("deviceType") and not definition.get("driver"):
         found.append(
             warning(
@@ -186,7 +186,7 @@ def normalized_claim_spec(spec: JsonDict, name: str, path: str, found: list[Find
     for index, instance in enumerate(spec["devices"]):
         where = f"{path}.devices[{index}]"
         if instance["name"] in seen:
-            found.append(invalid(f"{where}.name", f'"{instance["name"]}" is there twice'))
+            found.append(invalid(f"{where}.name", f'"{instance["name"]}" appears twice'))
         seen.add(instance["name"])
         inline = {key: instance.pop(key) for key in list(instance) if key not in INSTANCE_FIELDS}
         if inline and (instance.get("allOf") or instance.get("oneOf")):
@@ -194,9 +194,9 @@ def normalized_claim_spec(spec: JsonDict, name: str, path: str, found: list[Find
             found.append(invalid(where, f"{names} beside allOf or oneOf: move them into one"))
         elif inline:
             instance["allOf"] = [inline]
-            found.append(legacy(where, "a detail in place of allOf, read as its only entry"))
+            found.append(legacy(where, "a detail instead of allOf, read as its only entry"))
         if not instance.get("allOf") and not instance.get("oneOf"):
-            found.append(invalid(where, "one of allOf and oneOf is wanted"))
+            found.append(invalid(where, "one of allOf and oneOf is required"))
         for field in ("allOf", "oneOf"):
             for number, detail in enumerate(instance.get(field) or []):
                 _mend_detail(detail, f"{where}.{field}[{number}]", found)
@@ -243,7 +243,7 @@ def _of_stage_3(spec: JsonDict, name: str, path: str, found: list[Finding]) -> J
         instance[field] = entry.pop("oneOf") if field == "oneOf" else [entry]
         if field == "oneOf" and entry:
             names = ", ".join(sorted(entry))
-            found.append(invalid(where, f"{names} beside oneOf: a claim is one or the other"))
+            found.append(invalid(where, f"{names} beside oneOf: use only one of them"))
         for number, detail in enumerate(instance[field]):
             _mend_detail(detail, f"{where}.{field}[{number}]", found)
         instances.append(instance)
@@ -269,7 +269,7 @@ def _mend_detail(detail: JsonDict, path: str, found: list[Finding]) -> None:
         if "count" in limits:
             _mend_limit(detail, limits.pop("count"), path, found)
         found += [
-            warning(f"{path}.limits.{name}", "the model enforces no limit but count")
+            warning(f"{path}.limits.{name}", "the model enforces only the limit count")
             for name in sorted(limits)
         ]
     if "allowShared" in detail:
@@ -279,9 +279,9 @@ def _mend_detail(detail: JsonDict, path: str, found: list[Finding]) -> None:
         detail["requests"] = requests
     found += _wrong_amounts(requests, f"{path}.requests")
     if not detail.get("class") and not detail.get("deviceType") and not detail.get("driver"):
-        found.append(invalid(f"{path}.class", "a class is wanted"))
+        found.append(invalid(f"{path}.class", "a class is required"))
     if detail.get("class") and detail.get("deviceType"):
-        found.append(invalid(f"{path}.deviceType", "stands for a class: set one of the two"))
+        found.append(invalid(f"{path}.deviceType", "is an alternative to a class: set only one"))
     if detail.get("adminAccess"):
         found += [
             warning(f"{path}.{field}", "has no effect: adminAccess gives all devices that match")
@@ -333,7 +333,7 @@ def whole_number(amount: Any) -> int | None:
 
 
 def _not_a_count(amount: Any) -> str:
-    return f'"{amount}" is not a number of devices: a whole number from 1 is wanted'
+    return f'"{amount}" is not a number of devices: it must be a positive integer'
 
 
 def _mend_pool(item: JsonDict, found: list[Finding]) -> None:
@@ -355,7 +355,7 @@ def _mend_pool(item: JsonDict, found: list[Finding]) -> None:
         _check_attributes(device.get("attributes") or [], f"{path}.attributes", found)
         _mend_consumed(device, names, path, found)
         if device["name"] in seen:
-            found.append(invalid(f"{path}.name", f'"{device["name"]}" is there twice'))
+            found.append(invalid(f"{path}.name", f'"{device["name"]}" appears twice'))
         seen.add(device["name"])
 
 
@@ -365,12 +365,12 @@ def _mend_capacities(part: JsonDict, field: str, path: str, found: list[Finding]
         part[field] = [{"name": name, "capacity": amount} for name, amount in value.items()]
         found.append(legacy(f"{path}.{field}", "a map, read as a list of name and capacity"))
     elif value is not None and not isinstance(value, list):
-        found.append(invalid(f"{path}.{field}", "a list of name and capacity is wanted"))
+        found.append(invalid(f"{path}.{field}", "must be a list of name and capacity"))
         return
     for index, entry in enumerate(part.get(field) or []):
         where = f"{path}.{field}[{index}]"
         if not isinstance(entry, dict) or "name" not in entry or "capacity" not in entry:
-            found.append(invalid(where, "name and capacity are wanted"))
+            found.append(invalid(where, "name and capacity are required"))
             continue
         found += _wrong_capacity(entry, where)
 
@@ -401,13 +401,13 @@ def _check_attributes(items: list[JsonDict], path: str, found: list[Finding]) ->
         given = [name for name in VALUES if name in item]
         if len(given) != 1:
             found.append(
-                invalid(f"{path}[{index}]", f"exactly one of {', '.join(VALUES)} is wanted")
+                invalid(f"{path}[{index}]", f"exactly one of {', '.join(VALUES)} is required")
             )
         if "quantityValue" in item and not is_quantity(str(item["quantityValue"])):
             value = item["quantityValue"]
-            found.append(invalid(f"{path}[{index}].quantityValue", f'"{value}" is no quantity'))
+            found.append(invalid(f"{path}[{index}].quantityValue", f'"{value}" is not a quantity'))
         if item["name"] in seen:
-            found.append(invalid(f"{path}[{index}].name", f'"{item["name"]}" is there twice'))
+            found.append(invalid(f"{path}[{index}].name", f'"{item["name"]}" appears twice'))
         seen.add(item["name"])
 
 
@@ -428,7 +428,7 @@ def _mend_consumed(device: JsonDict, names: list[str], path: str, found: list[Fi
     found += [
         invalid(
             f"{path}.sharedResourcesConsumed.{name}",
-            f'"{amount}" is not a quantity from zero upwards',
+            f'"{amount}" is not a non-negative quantity',
         )
         for name, amount in consumed.items()
         if not is_quantity(str(amount)) or parse_any(amount) < 0
@@ -445,7 +445,7 @@ def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
             if len(how) != 1:
                 found.append(
                     invalid(
-                        path, "one of claim, claimName, claimTemplateName and template is wanted"
+                        path, "one of claim, claimName, claimTemplateName and template is required"
                     )
                 )
             for field in {"claim", "template"} & how:
@@ -454,24 +454,26 @@ def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
         how = {"devices", "claimName", "template"} & claims.keys()
         if len(how) != 1:
             found.append(
-                invalid("spec.deviceClaims", "one of devices, claimName and template is wanted")
+                invalid("spec.deviceClaims", "one of devices, claimName and template is required")
             )
         for index, entry in enumerate(claims.get("devices") or []):
             if not entry.get("class"):
-                found.append(invalid(f"spec.deviceClaims.devices[{index}].class", "is wanted"))
+                found.append(invalid(f"spec.deviceClaims.devices[{index}].class", "is required"))
             if not entry.get("name"):
                 entry["name"] = f"device-{index}"
                 found.append(
-                    legacy(f"spec.deviceClaims.devices[{index}].name", "absent: a name was made")
+                    legacy(
+                        f"spec.deviceClaims.devices[{index}].name", "absent: a name was generated"
+                    )
                 )
     elif claims is not None:
-        found.append(invalid("spec.deviceClaims", "a struct is wanted"))
+        found.append(invalid("spec.deviceClaims", "a struct is required"))
 
 
 def _check_embedded(spec: Any, path: str, found: list[Finding]) -> None:
     """Report what is wrong with a claim inside a pod; it is read again when the pod is placed."""
     if not isinstance(spec, dict):
-        found.append(invalid(path, "the spec of a claim is wanted"))
+        found.append(invalid(path, "the spec of a claim is required"))
         return
     errors = structural.errors(CLAIM_SPEC, spec)
     found += [invalid(f"{path}.{error.field}", error.body) for error in errors]
@@ -503,7 +505,7 @@ def config_map_data(data: Mapping[str, Any]) -> tuple[JsonDict, list[Finding]]:
                 legacy(f"data.{key}", f'a number or bool, read as the string "{texts[key]}"')
             )
         elif not isinstance(value, str):
-            found.append(invalid(f"data.{key}", "a string is wanted"))
+            found.append(invalid(f"data.{key}", "a string is required"))
     return texts, found
 
 

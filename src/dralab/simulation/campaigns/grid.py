@@ -54,11 +54,13 @@ class Case:
         loaded = self.load()
         if loaded.scheduler == EXTERNAL and not {"command", "schedulers"} & set(loaded.external):
             raise InputError(
-                self.scenario, "must be given: nobody starts it by hand", where="external.command"
+                self.scenario,
+                "must be given: a campaign cannot start it by hand",
+                where="external.command",
             )
         result = dispatch.begin(loaded).go()
         if not result.complete:
-            raise InputError(self.scenario, f"the run left off: {'; '.join(result.notes)}")
+            raise InputError(self.scenario, f"the run stopped early: {'; '.join(result.notes)}")
         return metrics.metrics_of(dispatch.measured(loaded, result))
 
 
@@ -80,7 +82,7 @@ def read(path: Path) -> Campaign:
     for name in schedulers:
         known = name in {*BUILT_IN, EXTERNAL} or custom.is_file(name)
         if not known:
-            raise fields.error("schedulers", f"{name!r} is no scheduler that can run here")
+            raise fields.error("schedulers", f"{name!r} is not a scheduler for campaigns")
     seeds = list(_seeds(fields))
     cases: list[Case] = []
     for file in _files(fields, "scenarios"):
@@ -92,7 +94,7 @@ def read(path: Path) -> Campaign:
             cases += [Case(file, n, seed, nodes, ratio) for n in schedulers for seed in seeds]
         inner.done()
     if not cases or len(cases) > MOST_CASES:
-        raise InputError(path, f"has {len(cases)} runs: from 1 to {MOST_CASES} are possible")
+        raise InputError(path, f"has {len(cases)} runs, but must have from 1 to {MOST_CASES}")
     default = ["alloc_pct@100", "frag_pct_of_idle@50"] if fields.has("openb") else []
     if fields.has("scenarios"):
         default += ["makespan", "wait_mean", "bounded_slowdown_mean"]
@@ -100,7 +102,7 @@ def read(path: Path) -> Campaign:
     for number in compared:
         if "@" not in number and not metrics.is_known(number):
             listed = ", ".join(metrics.DEFINITIONS)
-            raise fields.error("compare", f"{number!r} is no number of a run; these are: {listed}")
+            raise fields.error("compare", f"{number!r} is not a metric of a run; known: {listed}")
     baseline = fields.text("baseline", schedulers[0])
     if baseline not in schedulers:
         raise fields.error("baseline", f"{baseline!r} is not one of the schedulers")
@@ -112,7 +114,7 @@ def read(path: Path) -> Campaign:
 def _texts(fields: Fields, key: str) -> list[str]:
     value = fields.raw(key)
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-        raise fields.error(key, "must be a list of texts")
+        raise fields.error(key, "must be a list of strings")
     return list(dict.fromkeys(value))
 
 

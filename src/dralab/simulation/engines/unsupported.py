@@ -17,7 +17,7 @@ from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.workload import ScenarioWorkload
 
-INSTEAD: Final = "`--scheduler dralab` heeds it"
+INSTEAD: Final = "`--scheduler dralab` supports it"
 # Fields of a pod that decide where it may run, or what it costs, and that only a cluster knows.
 FIELDS: Final = (
     "affinity", "topologySpreadConstraints", "tolerations", "resourceClaims", "initContainers",
@@ -53,12 +53,12 @@ def refuse(
                 raise InputError(file, no_lives, where=where)
     for fault in conditions.faults:
         if not fault.is_outage:
-            what = "a taint" if fault.taint else "what happens to drivers"
-            problem = f"no built-in policy knows of {what}; {INSTEAD}"
+            what = "a taint" if fault.taint else "a driver fault"
+            problem = f"no built-in policy supports {what}; {INSTEAD}"
             raise InputError(file, problem, where="faults")
     for node in fleet.nodes:
         if node.drivers:
-            problem = f"node {node.name} has drivers, which no built-in policy asks; {INSTEAD}"
+            problem = f"node {node.name} has drivers, which no built-in policy uses; {INSTEAD}"
             raise InputError(file, problem, where="fleet")
 
 
@@ -66,7 +66,7 @@ def notes(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     """Yield a sentence for everything that the built-in policies for pods leave out."""
     yield from _left_out(fleet, work)
     if len({pod.priority for pod in work.pods}) > 1 and _from_objects(work.pods):
-        yield f"a higher priority goes first, but nobody is preempted; {INSTEAD}"
+        yield f"a higher priority goes first, but there is no preemption; {INSTEAD}"
 
 
 def notes_of_ticks(scenario: Scenario) -> Iterator[str]:
@@ -80,37 +80,37 @@ def notes_of_ticks(scenario: Scenario) -> Iterator[str]:
     }
     for name, count in fields.items():
         if count:
-            yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
+            yield f"{name} of {_counted(count, 'pod')} is ignored; {INSTEAD}"
 
 
 def _left_out(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     tainted = sum(bool(node.taints) for node in fleet.nodes)
     if tainted:
-        yield f"taints of {_counted(tainted, 'node')} are left out; {INSTEAD}"
+        yield f"taints of {_counted(tainted, 'node')} are ignored; {INSTEAD}"
     kinds = Counter(
         str(body.get("kind")) for body in (*fleet.objects, *(a.body for a in work.objects))
     )
     left = [f"{count} {kind}" for kind, count in sorted(kinds.items()) if kind not in READ]
     if left:
-        yield f"these objects are left out: {', '.join(left)}; {INSTEAD}"
+        yield f"these objects are ignored: {', '.join(left)}; {INSTEAD}"
     fields: Counter[str] = Counter()
     for pod in work.pods:
         if pod.body is not None:
             fields.update(set(_unheeded(spec_of(pod.body))))
     for name, count in sorted(fields.items()):
-        yield f"{name} of {_counted(count, 'pod')} is left out; {INSTEAD}"
+        yield f"{name} of {_counted(count, 'pod')} is ignored; {INSTEAD}"
 
 
 def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     """Yield a sentence for what nobody does where an external scheduler decides."""
     with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
     if with_drivers:
-        yield f"drivers of {_counted(with_drivers, 'node')} are left out; {INSTEAD}"
+        yield f"drivers of {_counted(with_drivers, 'node')} are ignored; {INSTEAD}"
     limited = sum(
         bool(((pod.body or {}).get("spec") or {}).get("activeDeadlineSeconds")) for pod in work.pods
     )
     if limited:
-        yield f"activeDeadlineSeconds of {_counted(limited, 'pod')} is left out; {INSTEAD}"
+        yield f"activeDeadlineSeconds of {_counted(limited, 'pod')} is ignored; {INSTEAD}"
 
 
 def _from_objects(pods: Iterable[Pod]) -> bool:

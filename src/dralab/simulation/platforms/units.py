@@ -27,7 +27,7 @@ def speed(text: str) -> float:
     for ending in ("flops", "f", ""):
         if unit.endswith(ending) and unit.removesuffix(ending) in PREFIXES:
             return number * PREFIXES[unit.removesuffix(ending)]
-    raise ValueError(f"{text!r} is no speed: write 1Gf, 100Mf or 2.5E9f")
+    raise ValueError(f"{text!r} is not a speed: write 1Gf, 100Mf or 2.5E9f")
 
 
 def bandwidth(text: str) -> float:
@@ -42,7 +42,7 @@ def bandwidth(text: str) -> float:
             return number * PREFIXES[unit.removesuffix(ending)] * factor
     if not unit:
         return number
-    raise ValueError(f"{text!r} is no bandwidth: write 125MBps or 10Gbps")
+    raise ValueError(f"{text!r} is not a bandwidth: write 125MBps or 10Gbps")
 
 
 def seconds(text: str) -> float:
@@ -54,7 +54,7 @@ def seconds(text: str) -> float:
     number, unit = _split(text)
     if unit in SECONDS:
         return number * SECONDS[unit]
-    raise ValueError(f"{text!r} is no latency: write 50us or 1.5ms")
+    raise ValueError(f"{text!r} is not a latency: write 50us or 1.5ms")
 
 
 def _split(text: str) -> tuple[float, str]:

@@ -146,7 +146,7 @@ class _PlatformReader:
 
     def zone(self, tag: str) -> Zone:
         if not self.open_zones:
-            raise self.error(f"<{tag}> must stand inside a zone")
+            raise self.error(f"<{tag}> must be inside a zone")
         return self.zones[self.open_zones[-1]]
 
     def on_host(self, tag: str, attributes: Attributes) -> None:
@@ -192,7 +192,7 @@ class _PlatformReader:
     def on_cabinet(self, tag: str, attributes: Attributes) -> None:
         zone = self.zone(tag)
         if zone.routing != "Cluster":
-            raise self.error("<cabinet> must stand inside a zone with Cluster routing")
+            raise self.error("<cabinet> must be inside a zone with Cluster routing")
         self.add_members(tag, attributes, zone)
 
     def add_members(self, tag: str, attributes: Attributes, zone: Zone) -> None:
@@ -216,7 +216,7 @@ class _PlatformReader:
             found = RADICAL.fullmatch(part)
             first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
             if last < first or last - first + len(numbers) >= MOST_HOSTS:
-                raise self.error(f"{part!r} is no range of numbers", f"{tag}.radical")
+                raise self.error(f"{part!r} is not a range of numbers", f"{tag}.radical")
             numbers.extend(range(first, last + 1))
         return numbers
 
@@ -278,7 +278,7 @@ class _PlatformReader:
 
     def on_link_use(self, tag: str, attributes: Attributes) -> None:
         if self.pending_route is None:
-            raise self.error("<link_ctn> must stand inside a route")
+            raise self.error("<link_ctn> must be inside a route")
         way = self.known_way(
             tag, self.need(tag, attributes, "id"), attributes.get("direction", "NONE")
         )

@@ -63,7 +63,7 @@ def read(folder: Path) -> RecordedRun:
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from None
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(path, f"is no summary of a run: {error}") from None
+        raise InputError(path, f"is not a summary of a run: {error}") from None
     return RecordedRun(label, numbers, _tasks(folder / "tasks.csv"), end)
 
 
@@ -83,7 +83,7 @@ def _tasks(path: Path) -> dict[str, TaskInterval]:
             try:
                 return float(row[name]) if row[name] else None
             except (TypeError, ValueError):
-                problem = f"{row[name]!r} is no number"
+                problem = f"{row[name]!r} is not a number"
                 raise InputError(path, problem, line=reader.line_num, where=name) from None
 
         places = tuple(sorted((row["places"] or "").split()))

@@ -22,33 +22,33 @@ STUDENT: Final = (
 
 # What each number says; those of tasks come as mean, median, p95, p99 and max.
 DEFINITIONS: Final[Mapping[str, str]] = {
-    "tasks": "tasks that were submitted, in the interval that is measured",
+    "tasks": "tasks submitted in the measured interval",
     "ended": "tasks that started and ended",
-    "succeeded": "of these, how many succeeded",
-    "failed": "of these, how many failed, were killed or reached their walltime",
+    "succeeded": "ended tasks that succeeded",
+    "failed": "ended tasks that failed, were killed or reached their walltime",
     "rejected": "tasks that the scheduler refused",
     "never_started": "tasks that neither started nor were rejected",
-    "success_rate": "succeeded by tasks",
+    "success_rate": "succeeded / tasks",
     "evictions": "runs that were lost: preempted, evicted, or on a node that went down",
     "makespan": "seconds from the first submission to the last end",
-    "throughput_per_hour": "ended by makespan, an hour",
+    "throughput_per_hour": "ended / makespan, per hour",
     "wait": "seconds from submission to start, of tasks that ended",
     "turnaround": "seconds from submission to end",
-    "slowdown": "turnaround by run time; short tasks decide its mean",
-    "bounded_slowdown": "turnaround by run time, where no run counts as shorter than 10 s; least 1",
-    "slowdown_per_processor": "the bounded slowdown by the processors of the task; least 1",
-    "utilisation": "what was in use over the interval, by what there was: machines, cpu, memory, "
+    "slowdown": "turnaround / run time; its mean is dominated by short tasks",
+    "bounded_slowdown": "turnaround / max(run time, 10 s); at least 1",
+    "slowdown_per_processor": "bounded slowdown / processors of the task; at least 1",
+    "utilisation": "use / capacity over the interval: machines, cpu, memory, "
     "gpu, and gpu[MODEL] for each model",
     "fragmentation_of_gpu": "idle GPU that the typical pods of the workload cannot use (FGD's "
-    "measure F), over the interval, by what there was",
-    "mean_waiting": "tasks that wait, over the interval",
-    "mean_waiting_processors": "machines or CPUs that waiting tasks ask for, over the interval",
-    "mean_running": "tasks that hold something, over the interval",
-    "wait_fairness": "Jain's index over users of their mean bounded slowdown: 1, all fare alike; "
-    "1/n, one of n has it all",
-    "load_variation": "standard deviation by mean, over nodes, of the time they worked for tasks",
+    "measure F) / all GPU, over the interval",
+    "mean_waiting": "mean number of waiting tasks over the interval",
+    "mean_waiting_processors": "mean number of machines or CPUs requested by waiting tasks",
+    "mean_running": "mean number of tasks that hold resources",
+    "wait_fairness": "Jain's index over the users' mean bounded slowdowns: 1 if all are equal, "
+    "1/n in the most unequal case",
+    "load_variation": "standard deviation / mean, over nodes, of the time they ran tasks",
     "joules": "energy of all machines, where the platform has power data",
-    "refused": "how often a task, or its kind, was refused for a reason",
+    "refused": "how often tasks were refused, by reason",
 }
 
 

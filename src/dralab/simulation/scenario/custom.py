@@ -36,7 +36,7 @@ def load_class(named: str, scenario: Path, where: str = "scheduler") -> Callable
     module_name = f"dralab_{where}_{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise InputError(scenario, f"{file!r} is no Python file", where=where)
+        raise InputError(scenario, f"{file!r} is not a Python file", where=where)
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:

@@ -94,7 +94,7 @@ class Fields:
         if value is None and default is not None:
             return default
         if not isinstance(value, (str, int, float)) or isinstance(value, bool):
-            raise self.error(key, "must be a text" if self.has(key) else "must be given")
+            raise self.error(key, "must be a string" if self.has(key) else "must be given")
         return str(value)
 
     def choice(self, key: str, known: Mapping[str, Any], default: str | None = None) -> str:
@@ -145,7 +145,7 @@ class Fields:
         try:
             number = parse_any(default if value is None and default is not None else value)
         except QuantityError:
-            raise self.error(key, f"{value!r} is no quantity: write 4, 500m or 16Gi") from None
+            raise self.error(key, f"{value!r} is not a quantity: write 4, 500m or 16Gi") from None
         if number < 0:
             raise self.error(key, "must not be negative")
         return -int(-number * scale // 1)
@@ -172,7 +172,7 @@ class Fields:
             raise self.error(key, "must be a list")
         for index, item in enumerate(value or ()):
             if not isinstance(item, str):
-                raise self.place.error(f"{self.path_to(key)}[{index}]", "must be a text")
+                raise self.place.error(f"{self.path_to(key)}[{index}]", "must be a string")
             yield item
 
     def labels(self, key: str) -> frozenset[str]:
@@ -208,7 +208,7 @@ class Fields:
         for key in self.value:
             if key not in self._known:
                 known = ", ".join(sorted(self._known))
-                raise self.error(key, f"is not known here; known are {known}")
+                raise self.error(key, f"is unknown; known: {known}")
 
 
 def duration(value: object) -> int:
@@ -223,5 +223,5 @@ def duration(value: object) -> int:
     parts = DURATION.findall(text)
     total = sum(float(number) * UNITS[unit] for number, unit in parts)
     if not parts or "".join(a + b for a, b in parts) != text or total >= LONGEST:
-        raise ValueError(f"{value!r} is no duration: write 90, 90s, 1h30m or 7d")
+        raise ValueError(f"{value!r} is not a duration: write 90, 90s, 1h30m or 7d")
     return round(total * SECOND)

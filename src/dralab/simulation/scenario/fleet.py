@@ -111,7 +111,7 @@ def _nodes(fields: Fields) -> ScenarioFleet:
 def _taint(group: Fields, text: str) -> str:
     body, _, effect = text.rpartition(":")
     if not body.partition("=")[0] or effect not in EFFECTS:
-        raise group.error("taints", f"{text!r} is no taint: write key=value:NoSchedule")
+        raise group.error("taints", f"{text!r} is not a taint: write key=value:NoSchedule")
     return text
 
 
@@ -221,7 +221,7 @@ def node_of(node: Mapping[str, Any], file: str) -> GpuNode:
             return parse_any(amounts.get(key, default))
         except QuantityError:
             raise InputError(
-                file, f"{amounts[key]!r} is no quantity", where=f"Node {name}: {key}"
+                file, f"{amounts[key]!r} is not a quantity", where=f"Node {name}: {key}"
             ) from None
 
     gpus = sum(int(amount(key, "0")) for key in GPU_RESOURCES)

@@ -58,7 +58,7 @@ def read(path: Path, problems: InputProblems) -> tuple[tuple[Pod, ...], tuple[Ar
         try:
             for pod in _of(manifest, path, classes):
                 if pod.key in found:
-                    raise _error(path, manifest, "there already is a pod of that name")
+                    raise _error(path, manifest, "a pod with that name already exists")
                 found[pod.key] = pod
             if manifest.kind != "Pod":
                 name = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
@@ -213,5 +213,5 @@ def _requests(manifest: Manifest, path: Path, spec: Mapping[str, Any]) -> dict[s
             try:
                 total[key] = total.get(key, 0) + parse_any(value)
             except QuantityError:
-                raise _error(path, manifest, f"{key}: {value!r} is no quantity") from None
+                raise _error(path, manifest, f"{key}: {value!r} is not a quantity") from None
     return total

@@ -101,7 +101,7 @@ def load(
         custom.check(chosen, path)
     if blocking and chosen in {EXTERNAL, OWN, *TICKS}:
         raise fields.error(
-            "scheduler", f"{chosen} has an order of its own: strict_order is for built-in policies"
+            "scheduler", f"{chosen} has its own order: strict_order is for built-in policies"
         )
     used_seed = own_seed if seed is None else seed
     machines = fleet.read(fields, problems)
@@ -167,7 +167,7 @@ def _scheduler(fields: Fields) -> tuple[str, bool]:
     """Return the name of what decides, and whether the head of its queue blocks the rest."""
     if fields.has("policy"):
         if fields.has("scheduler"):
-            raise fields.error("policy", "is another word for `scheduler`: give one of them")
+            raise fields.error("policy", "is an alias of `scheduler`: give only one")
         return fields.text("policy"), False
     if not isinstance(fields.raw("scheduler"), Mapping):
         return fields.text("scheduler", "default"), False
@@ -195,7 +195,7 @@ def _conditions(fields: Fields, machines: ScenarioFleet, seed: int) -> RunCondit
     stop.done()
     faults, at_random = _faults(fields, machines)
     if at_random is not None and until is None:
-        raise fields.error("stop", "give `at`: with random faults a run may never end by itself")
+        raise fields.error("stop", "give `at`: with random faults a run may never end")
     queues = fields.mapping("queues")
     return RunConditions(
         seed=seed,
@@ -255,10 +255,10 @@ def _fault(entry: Fields, names: Collection[str]) -> Fault:
         taint = inner.text("key"), inner.text("value", ""), inner.choice("effect", effects)
         inner.done()
     if happens is not None and taint is not None:
-        raise entry.error("taint", "is another fault than `happens`: make two entries of it")
+        raise entry.error("taint", "cannot be combined with `happens`: use two entries")
     device = entry.text("device", "")
     if device and taint is None:
-        raise entry.error("device", "needs `taint`; what a driver does to it is `happens`")
+        raise entry.error("device", "needs `taint`; for driver faults use `happens`")
     return Fault(
         at=entry.duration("at"),
         duration=entry.duration("for") if entry.has("for") else None,

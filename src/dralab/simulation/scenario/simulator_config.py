@@ -75,7 +75,7 @@ def _start(fields: Fields) -> tuple[int, tzinfo]:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise fields.error("startClock", f"{text!r} is no RFC 3339 time") from None
+        raise fields.error("startClock", f"{text!r} is not an RFC 3339 time") from None
     if moment.tzinfo is None:
         raise fields.error("startClock", f"{text!r} has no time zone")
     return int(moment.timestamp()), moment.tzinfo
@@ -100,4 +100,4 @@ def _check_amount(fields: Fields, key: str) -> None:
     try:
         parse_any(fields.raw(key))
     except QuantityError:
-        raise fields.error(key, f"{fields.raw(key)!r} is no quantity") from None
+        raise fields.error(key, f"{fields.raw(key)!r} is not a quantity") from None

@@ -122,7 +122,7 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
             cpu = parse_any(source.get("cpu", "1"))
         except QuantityError:
             raise InputError(
-                path, f"{source['cpu']!r} is no quantity", where=f"profile {job.profile}: cpu"
+                path, f"{source['cpu']!r} is not a quantity", where=f"profile {job.profile}: cpu"
             ) from None
         limit = profile.duration if job.walltime is None else min(profile.duration, job.walltime)
         request = PodRequest(-int(-1000 * cpu // 1), 0, 0, "")

@@ -58,7 +58,7 @@ def read(
             if isinstance(profile, ParallelTask) and profile.width != job.width:
                 raise document.error(
                     ["jobs", index, "res"],
-                    f"{job.width} machines, but its profile is written for {profile.width}",
+                    f"{job.width} machines, but its profile is for {profile.width}",
                 )
             jobs[job.id] = job
         except InputError as error:
@@ -119,7 +119,7 @@ def _job(document: JsonFile, index: int, entry: Any, workload: str) -> Job:
         raise document.error(steps, "must be an object")
     identity = entry.get("id")
     if not isinstance(identity, (str, int)) or isinstance(identity, bool) or identity == "":
-        raise document.error([*steps, "id"], "must be a text or a whole number")
+        raise document.error([*steps, "id"], "must be a string or a whole number")
     submitted = entry.get("subtime")
     if not is_number(submitted) or submitted < 0:  # type: ignore[operator]  # is_number says it
         raise document.error(

@@ -56,7 +56,7 @@ class _Fields:
     def text(self, key: str, default: str | None = None) -> str:
         value = self.entry.get(key, default)
         if not isinstance(value, str):
-            raise self.error(key, "must be a text")
+            raise self.error(key, "must be a string")
         return value
 
     def numbers(self, key: str) -> tuple[float, ...]:
@@ -225,7 +225,7 @@ def _smpi(fields: _Fields) -> Profile:
             numbers = [_amount(path, number, word) for word in words[2:]]
             if action in {"send", "isend", "recv", "irecv"}:
                 if not numbers:
-                    raise InputError(path, f"{action} names no other rank", line=number)
+                    raise InputError(path, f"{action} does not name another rank", line=number)
                 rank.append((action, int(numbers[0]), numbers[-1] if len(numbers) > 1 else 0.0))
             elif action:
                 rank.append((action, -1, numbers[0] if numbers else 0.0))

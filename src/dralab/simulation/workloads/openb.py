@@ -99,7 +99,7 @@ class _Row:
         try:
             value = float(text)
         except ValueError:
-            raise self.error(column, f"{text!r} is no number") from None
+            raise self.error(column, f"{text!r} is not a number") from None
         if not 0 <= value <= most or value != int(value):
             raise self.error(column, f"{text} must be a whole number from 0 to {most}")
         return int(value)
@@ -148,7 +148,7 @@ def _checked(
         raise InputError(row.path, f"must have {wanted} cells and has {found}", line=row.line)
     item = make(row)
     if item.name in seen:
-        raise row.error("name", f"{item.name!r} already stands in line {seen[item.name]}")
+        raise row.error("name", f"{item.name!r} is already in line {seen[item.name]}")
     seen[item.name] = row.line
     return item
 

@@ -27,7 +27,7 @@ def parse(text: str) -> tuple[Phase, ...]:
     try:
         found = next(iter(documents(text)), None)
     except YamlError as error:
-        raise ValueError(f"{ANNOTATION} is no YAML list: {error}") from None
+        raise ValueError(f"{ANNOTATION} is not a YAML list: {error}") from None
     value = None if found is None else found.value
     if not isinstance(value, list) or not value:
         raise ValueError(f"the annotation {ANNOTATION} must be a list of phases")
@@ -46,7 +46,7 @@ def _phase(index: int, item: object) -> Phase:
     try:
         return Phase(seconds, {str(key): parse_any(amount) for key, amount in usage.items()})
     except QuantityError:
-        raise ValueError(f"{where}.resourceUsage holds what is no quantity") from None
+        raise ValueError(f"{where}.resourceUsage has a value that is not a quantity") from None
 
 
 def usage_at(phases: Sequence[Phase], elapsed: int) -> Mapping[str, Number]:

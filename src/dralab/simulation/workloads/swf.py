@@ -130,12 +130,12 @@ def _entry(path: Path, number: int, line: str) -> SwfJob:
         except ValueError:
             value = float("nan")
         if not abs(value) < 1e15:
-            raise InputError(path, f"{word!r} is no number", line=number, where=name)
+            raise InputError(path, f"{word!r} is not a number", line=number, where=name)
         if value < 0 and value != -1:
             raise InputError(path, f"{word} must not be negative", line=number, where=name)
         values.append(value)
     if values[1] < 0:
-        raise InputError(path, "the submit time must be known", line=number, where="submit")
+        raise InputError(path, "the submit time is missing", line=number, where="submit")
     return SwfJob(*values)
 
 
@@ -198,7 +198,7 @@ def _dropped(entry: SwfJob, walltime: float) -> str:
         return "no processors allocated"
     if entry.run <= 0:
         return "no run time"
-    return "" if walltime > entry.run else "a walltime that is no longer than the run"
+    return "" if walltime > entry.run else "a walltime not longer than the run time"
 
 
 def _text(value: float) -> str:

@@ -70,7 +70,7 @@ def test_jobs_that_back_filling_rejects_are_a_warning_that_says_why():
         told[name] = list(runs.warnings(simulation))
     assert told == {
         "easy": [
-            "1 jobs were rejected, 1 the first of them: it has no walltime, which back-filling needs"
+            "1 jobs were rejected, the first is 1: it has no walltime, which back-filling needs"
         ],
         "fcfs": [],
     }
@@ -170,12 +170,12 @@ class Scripted:
 @pytest.mark.parametrize(
     ("decide", "message"),
     [
-        (lambda news: [StartJob(news.submitted[0], 0b1)], "asks for 2"),
+        (lambda news: [StartJob(news.submitted[0], 0b1)], "requests 2"),
         (lambda news: [StartJob(news.submitted[0], 0b110000)], "do not exist"),
         (lambda news: [StartJob(news.submitted[0], 0b11)] * 2, "already been started"),
         (lambda news: [StartJob(j, 0b11) for j in news.submitted], "busy"),
         (lambda news: [KillJobs(("w0!0",))], "does not run"),
-        (lambda news: [KillJobs(("w0!77",))], "never told of"),
+        (lambda news: [KillJobs(("w0!77",))], "not submitted to it"),
     ],
 )
 def test_a_decision_that_cannot_be_stops_the_run_and_names_the_job(decide, message):

@@ -120,18 +120,18 @@ def test_a_written_dialogue_is_answered_as_written(name):
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        ("[]", "no message"),
+        ("[]", "an invalid message"),
         ('{"now": "x", "events": []}', "time"),
         ('{"now": 1, "events": [7]}', "lacks"),
         ('{"now": 1, "events": [{"type": "CALL_ME_LATER", "data": {}}]}', "lacks 'timestamp'"),
-        ('{"now": 1, "events": [{"type": "DANCE", "data": {}}]}', "no event of the protocol"),
+        ('{"now": 1, "events": [{"type": "DANCE", "data": {}}]}', "not an event of the protocol"),
         (
             '{"now": 1, "events": [{"type": "EXECUTE_JOB", "data": {"job_id": "w0!9", "alloc": "0"}}]}',
-            "never told of",
+            "not submitted to it",
         ),
         (
             '{"now": 1, "events": [{"type": "SET_RESOURCE_STATE", "data": {"resources": "a", "state": "0"}}]}',
-            "no interval",
+            "not an interval",
         ),
     ],
 )
@@ -191,14 +191,14 @@ BEGUN = message(0, ("SIMULATION_BEGINS", BEGINNINGS[4]))
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
-        ([[]], "sent what is no message"),
-        ([{"now": 0}], "sent what is no message"),
+        ([[]], "sent an invalid message"),
+        ([{"now": 0}], "sent an invalid message"),
         ([{"now": "soon", "events": []}], "sent the time 'soon'"),
         ([{"now": 1e300, "events": []}], "sent the time 1e"),
-        ([{"now": 0, "events": [7]}], "sent 7, which is no event"),
-        ([{"now": 0, "events": [{"type": "NOTIFY", "data": [1]}]}], "which is no event"),
+        ([{"now": 0, "events": [7]}], "sent 7, which is not an event"),
+        ([{"now": 0, "events": [{"type": "NOTIFY", "data": [1]}]}], "which is not an event"),
         ([{"now": 0, "events": [{"type": "NOTIFY", "timestamp": "x"}]}], "sent the time 'x'"),
-        ([message(9), message(5)], "went back in time, from 9 to 5"),
+        ([message(9), message(5)], "sent a time that goes backwards, from 9 to 5"),
         (
             [{"now": 5, "events": [{"timestamp": 6, "type": "REQUESTED_CALL"}]}],
             "sent a REQUESTED_CALL of 6 s at 5 s",
@@ -206,7 +206,7 @@ BEGUN = message(0, ("SIMULATION_BEGINS", BEGINNINGS[4]))
         ([message(1, ("REQUESTED_CALL", {}))], "sent events before SIMULATION_BEGINS"),
         ([BEGUN, BEGUN], "began twice"),
         ([message(0, ("SIMULATION_BEGINS", {"nb_resources": "many"}))], "has 'many' machines"),
-        ([BEGUN, message(1, ("JOB_SUBMITTED", {"job": {"res": 1}}))], "cannot be understood"),
+        ([BEGUN, message(1, ("JOB_SUBMITTED", {"job": {"res": 1}}))], "that is invalid"),
         ([BEGUN, message(1, ("JOB_SUBMITTED", {"job_id": "a", "job": {}}))], "asks for 0 machines"),
         ([BEGUN, message(1, ("JOB_COMPLETED", {"job_id": "a"}))], "which it never submitted"),
     ],

@@ -247,7 +247,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
             "[{node: g-0, at: 1, taint: {key: a, effect: Never}}]",
             r"taint.effect: 'Never' is not one of",
         ),
-        ("[{node: g-0, at: -1}]", r"faults\[0\].at: -1 is no duration"),
+        ("[{node: g-0, at: -1}]", r"faults\[0\].at: -1 is not a duration"),
     ],
 )
 def test_a_fault_that_cannot_be_is_named(tmp_path, faults, words):

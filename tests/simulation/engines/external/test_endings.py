@@ -41,7 +41,7 @@ def test_a_run_whose_scheduler_crashes_keeps_its_part_and_can_be_gone_on_with(sc
     assert found["succeeded"] == 10
     assert sum(task.state == "Running" for task in result.tasks) == 5
     assert any(
-        note.startswith("left off at 170 s: default-scheduler ended with exit code 3")
+        note.startswith("stopped early at 170 s: default-scheduler ended with exit code 3")
         and note.endswith("out of luck")
         for note in result.notes
     )
@@ -49,7 +49,7 @@ def test_a_run_whose_scheduler_crashes_keeps_its_part_and_can_be_gone_on_with(sc
     result, found = run(better, resume=checkpoint)
     assert result.complete
     assert (found["makespan"], found["wait_mean"], found["succeeded"]) == (680, 255, 40)
-    assert {"late binds: 0", "gone on with from a checkpoint 1 times"} <= set(result.notes)
+    assert {"late binds: 0", "resumed from a checkpoint 1 times"} <= set(result.notes)
 
 
 def test_a_scheduler_that_crashes_is_started_again_where_that_was_asked_for(scenario):
@@ -58,7 +58,7 @@ def test_a_scheduler_that_crashes_is_started_again_where_that_was_asked_for(scen
                  restarts=5)
     )  # fmt: skip
     assert (result.complete, found["makespan"], found["wait_mean"]) == (True, 680, 255)
-    assert "the scheduler ended by itself and was started again 2 times" in result.notes
+    assert "the scheduler exited and was restarted 2 times" in result.notes
 
 
 def stopped_after(pods_over):
@@ -155,7 +155,7 @@ def test_a_scheduler_that_has_gone_silent_for_good_ends_the_run(scenario, monkey
                  arguments=("default-scheduler", "deaf"), answer_timeout=0.1, bind_grace=0.1)
     )  # fmt: skip
     assert not result.complete
-    assert "left off at 15 s: the scheduler has gone silent" in result.notes
+    assert "stopped early at 15 s: the scheduler is silent" in result.notes
 
 
 def test_each_of_several_schedulers_places_its_own_pods_and_nobodys_are_told(scenario, tmp_path):
@@ -169,14 +169,14 @@ def test_each_of_several_schedulers_places_its_own_pods_and_nobodys_are_told(sce
                  schedulers=f"{{one: {one}, two: {two}}}")
     )  # fmt: skip
     assert (found["succeeded"], found["wait_max"], found["makespan"]) == (40, 0, 295)
-    assert "1 pods name a scheduler that takes no part: default/c" in result.notes
+    assert "1 pods name a scheduler that is not part of the run: default/c" in result.notes
     assert "late binds: 0" in result.notes
 
 
 def test_the_commands_of_a_scenario_are_checked(scenario):
     with pytest.raises(InputError, match=r"external\.schedulers: must map names to commands"):
         run(scenario("{name: p}", schedulers="[a]"))
-    with pytest.raises(DecisionError, match=r"'settings' is not known; known are {config}, {kub"):
+    with pytest.raises(DecisionError, match=r"'settings' is unknown; known: {config}, {kub"):
         run(scenario("{name: p}", command="[kube-scheduler, '--config={settings}']"))
 
 

@@ -213,7 +213,7 @@ def test_a_scheduler_that_ends_or_cannot_start_is_told_with_its_last_output(scen
 
 
 def test_what_external_may_say_is_checked(scenario):
-    with pytest.raises(InputError, match=r"external\.settel: is not known"):
+    with pytest.raises(InputError, match=r"external\.settel: is unknown"):
         run(scenario("{name: p}", settel=1))
     with pytest.raises(InputError, match=r"external\.quiet_period: must be a float"):
         run(scenario("{name: p}", quiet_period="soon"))

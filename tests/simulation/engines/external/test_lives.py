@@ -75,7 +75,7 @@ def preempted(result):
         ("Succeeded", 330, 330, 1330, 1),
     ]
     assert "late binds: 0" in result.notes
-    assert "1 running pods were deleted (preempted) and came again" in result.notes
+    assert "1 running pods were deleted (preempted) and created again" in result.notes
 
 
 PREEMPTING = (
@@ -134,7 +134,7 @@ def test_the_stock_scheduler_sees_a_node_go_and_come_back(scenario):
 
 def test_what_an_outside_scheduler_cannot_know_is_refused(scenario):
     loaded = scenario("{name: p}", more="queues: {a: {cpu: 1}}")
-    with pytest.raises(InputError, match="knows only quotas of its own"):
+    with pytest.raises(InputError, match="does not see a scenario's quotas"):
         run(loaded)
 
 

@@ -91,7 +91,7 @@ def test_use_follows_the_phases_and_is_nothing_after_them():
         ("5", "must be a list"),
         ("- {seconds: 5}", "resourceUsage must be given"),
         ("- {seconds: -5, resourceUsage: {}}", "whole seconds"),
-        ("- {seconds: 5, resourceUsage: {cpu: lots}}", "no quantity"),
+        ("- {seconds: 5, resourceUsage: {cpu: lots}}", "not a quantity"),
     ],
 )
 def test_a_broken_annotation_is_named(text, problem):
@@ -244,7 +244,7 @@ def test_queues_are_first_in_first_out_or_by_priority_then_age():
         ("tick: 5", "tick: 0", "at least 1"),
         ("+09:00", "", "no time zone"),
         ("name: small", "name: big", "two nodes 'big'"),
-        ("cpu: 8,", "cpu: lots,", "no quantity"),
+        ("cpu: 8,", "cpu: lots,", "not a quantity"),
     ],
 )
 def test_a_broken_configuration_is_named(files, old, new, problem):
@@ -339,7 +339,7 @@ def test_a_run_in_ticks_is_stopped_and_goes_on_from_its_checkpoint(tmp_path):
         ),
         ("tick: 5s", "tick: 1.5s", "tick: must be whole seconds"),
         ("tick: 5s", "faults: [{node: n, at: 1}]", "faults: is not simulated tick by tick"),
-        ("tick: 5s", "scheduler: {name: ticks, strict_order: true}", "an order of its own"),
+        ("tick: 5s", "scheduler: {name: ticks, strict_order: true}", "its own order"),
     ],
 )
 def test_what_no_tick_can_have_is_refused(tmp_path, old, new, problem):
@@ -355,4 +355,4 @@ def test_ticks_are_for_the_schedulers_that_move_in_them(tmp_path):
 def test_a_result_says_what_the_simulator_does_not_look_at(tmp_path):
     labelled = PODS.replace("duration: 40s", "duration: 40s, node_labels: {a: b}")
     found = run(tmp_path, labelled, scheduler="ticks")
-    assert found.notes == ["nodeSelector of 1 pod is left out; `--scheduler dralab` heeds it"]
+    assert found.notes == ["nodeSelector of 1 pod is ignored; `--scheduler dralab` supports it"]

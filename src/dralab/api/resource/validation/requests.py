@@ -37,7 +37,7 @@ MAX_EXPRESSION: Final = 10 * 1024
 MAX_PARAMETERS: Final = 10 * 1024
 MAX_COST: Final = 1_000_000
 MAX_DERIVED_COST: Final = 1_000_000
-"""Of all derived attributes of a claim together. Upstream's figure is not known: this is ours."""
+"""For all derived attributes of a claim together. Upstream's limit is unknown: this is dralab's."""
 MODES: Final = ("All", "ExactCount")
 WRONG_REFERENCE: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest "

@@ -94,7 +94,7 @@ class EtcdClient:
             self._call("compact", pb.CompactionRequest(revision=revision))
 
     def lease(self, seconds: int) -> int:
-        """Return a new lease: keys with it go when its time is over. StorageUnavailable."""
+        """Return a new lease: keys with it go when its timeout has expired. StorageUnavailable."""
         return int(self._call("lease", pb.LeaseGrantRequest(TTL=seconds)).answer.ID)
 
     def version(self) -> str:

@@ -145,7 +145,7 @@ class _Search:
             return [], pools
         self.steps += 1
         if self.steps > MAX_STEPS:
-            raise EffortExceeded(f"no answer within {MAX_STEPS} steps")
+            raise EffortExceeded(f"no result within {MAX_STEPS} steps")
         # Names and attributes stay as they are: what is left of the capacities is the state.
         state = (index, tuple(device.capacities for pool in pools for device in pool.devices))
         if state in self.failed:
@@ -190,7 +190,7 @@ class _Search:
             # Each claim alone finds a device; together they do not.
             last = results[-1]
             results[-1] = ClaimResult(
-                claim=last.claim, pools=last.pools, reason="no choice of devices meets all claims"
+                claim=last.claim, pools=last.pools, reason="no set of devices satisfies all claims"
             )
         return results, pools
 

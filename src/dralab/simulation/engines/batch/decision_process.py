@@ -47,11 +47,11 @@ class DecisionProcess:
     def reply(self, message: Any) -> protocol.Message:
         """Return the reply to a message; DecisionError where it is none."""
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
-            raise DecisionError("sent what is no message", scheduler="Batsim")
+            raise DecisionError("sent an invalid message", scheduler="Batsim")
         now = _time(message.get("now"))
         if now < self.now:
             went = f"from {protocol.seconds(self.now):g} to {protocol.seconds(now):g}"
-            raise DecisionError(f"went back in time, {went}", scheduler="Batsim")
+            raise DecisionError(f"sent a time that goes backwards, {went}", scheduler="Batsim")
         self.now = now
         self.messages += 1
         heard: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class DecisionProcess:
 
     def _event(self, heard: dict[str, Any], item: Any, now: int) -> None:
         if not isinstance(item, dict) or not isinstance(item.get("data") or {}, dict):
-            raise DecisionError(f"sent {item!r:.80}, which is no event", scheduler="Batsim")
+            raise DecisionError(f"sent {item!r:.80}, which is not an event", scheduler="Batsim")
         kind, data = str(item.get("type")), item.get("data") or {}
         at = _time(item["timestamp"]) if "timestamp" in item else now
         if at > now:
@@ -96,7 +96,7 @@ class DecisionProcess:
             if isinstance(error, DecisionError):
                 raise
             raise DecisionError(
-                f"sent a {kind} that cannot be understood: {error}", scheduler="Batsim"
+                f"sent a {kind} that is invalid: {error}", scheduler="Batsim"
             ) from None
 
     def _hear(self, heard: dict[str, Any], kind: str, data: Mapping[str, Any], at: int) -> None:

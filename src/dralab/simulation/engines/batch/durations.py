@@ -77,7 +77,7 @@ class Durations:
         if profile.width != len(hosts):
             raise InputError(
                 self.workload.source,
-                f"its profile is written for {profile.width} machines and it got {len(hosts)}",
+                f"its profile is for {profile.width} machines and it got {len(hosts)}",
                 where=f"job {job.id}",
             )
         busy = [amount / host.speed for amount, host in zip(profile.cpu, hosts, strict=False)]

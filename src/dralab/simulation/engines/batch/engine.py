@@ -245,7 +245,7 @@ class BatchSimulation:
     def _known(self, key: str) -> JobRecord:
         record = self.records.get(key)
         if record is None or not record.known:
-            raise DecisionError(f"decided about job {key!r}, which it was never told of")
+            raise DecisionError(f"decided about job {key!r}, which was not submitted to it")
         return record
 
     def _start(self, decision: StartJob) -> None:
@@ -257,8 +257,8 @@ class BatchSimulation:
             raise DecisionError(f"started job {key!r} on machines that do not exist")
         if machines.bit_count() != record.job.width and not decision.mapping:
             raise DecisionError(
-                f"started job {key!r} on {machines.bit_count()} machines; "
-                f"it asks for {record.job.width}"
+                f"started job {key!r} on {machines.bit_count()} machines; it requests "
+                f"{record.job.width}"
             )
         problem = self.hosts.problem(machines, share=self.options.share_machines)
         if problem:
@@ -326,7 +326,7 @@ class BatchSimulation:
         if not self.options.dynamic_jobs:
             raise DecisionError(f"registered job {job.key!r}, but dynamic jobs are not enabled")
         if job.key in self.records:
-            raise DecisionError(f"registered job {job.key!r}, which there already is")
+            raise DecisionError(f"registered job {job.key!r}, which already exists")
         if job.profile not in self._profiles_of(job):
             raise DecisionError(f"registered job {job.key!r} with the unknown {job.profile!r}")
         record = self.records[job.key] = JobRecord(job)

@@ -171,7 +171,7 @@ class ReplyReader:
     def answer(self, message: Any, asked_at: int) -> SchedulerReply:
         """Return the decisions of a reply; DecisionError where it is not understood."""
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
-            raise DecisionError("answered with something that is no message")
+            raise DecisionError("answered with an invalid message")
         now = message.get("now", seconds(asked_at))
         if not is_number(now) or abs(now) > LATEST:
             raise DecisionError(f"answered with the time {now!r}")
@@ -191,7 +191,7 @@ class ReplyReader:
     def _job(self, key: Any) -> Job:
         job = self.jobs.get(str(key))
         if job is None:
-            raise DecisionError(f"decided about job {key!r}, which it was never told of")
+            raise DecisionError(f"decided about job {key!r}, which was not submitted to it")
         return job
 
     def _decisions(  # noqa: PLR0911 - a table, one line an event
@@ -240,7 +240,9 @@ class ReplyReader:
             case "NOTIFY" | "ANSWER" | "TO_JOB_MSG" | "RESOURCES_ADDED" | "RESOURCES_REMOVED":
                 return []
             case _:
-                raise DecisionError(f"answered with {kind!r}, which is no event of the protocol")
+                raise DecisionError(
+                    f"answered with {kind!r}, which is not an event of the protocol"
+                )
 
 
 def decisions(answer: SchedulerReply, now: int) -> Message:

@@ -67,7 +67,7 @@ class RemoteScheduler:
         try:
             reply = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
-            raise DecisionError(f"answered with what is no JSON: {error.msg}") from None
+            raise DecisionError(f"answered with invalid JSON: {error.msg}") from None
         return self.reader.answer(reply, now)
 
 
@@ -103,7 +103,7 @@ def _loaded(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise DecisionError(f"sent what is no JSON: {error.msg}", scheduler="Batsim") from None
+        raise DecisionError(f"sent invalid JSON: {error.msg}", scheduler="Batsim") from None
 
 
 def _zmq() -> Any:

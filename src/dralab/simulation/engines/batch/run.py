@@ -69,7 +69,9 @@ class BatchRun:
     def save(self, path: Path) -> None:
         """Write a checkpoint. InputError: another process decides, and cannot be kept."""
         if isinstance(self.simulation.scheduler, RemoteScheduler):
-            raise InputError(path, "cannot be written: the decision process is not ours to keep")
+            raise InputError(
+                path, "cannot be written: the state of an external decision process cannot be saved"
+            )
         checkpoints.write(path, self.key, self.simulation)
 
 

@@ -92,7 +92,7 @@ def of_swf(
     entries = swf_files.read(trace, problems=problems)
     width = hosts or entries.processors
     if not width:
-        raise InputError(trace, "says neither MaxProcs nor MaxNodes: give the number of hosts")
+        raise InputError(trace, "has neither MaxProcs nor MaxNodes: give the number of hosts")
     jobs = swf_files.jobs(entries, conversion, hosts=width, problems=problems)
     return BatchSimulation(plain(width), [jobs], SCHEDULERS[scheduler]())
 
@@ -102,21 +102,21 @@ def warnings(simulation: BatchSimulation) -> Iterator[str]:
     for workload in simulation.workloads.values():
         if workload.dropped:
             listed = ", ".join(f"{n} with {why}" for why, n in sorted(workload.dropped.items()))
-            yield f"of some lines Batsim's converter makes no job: {listed}"
+            yield f"lines that Batsim's converter skips: {listed}"
     if simulation.shared_links:
         yield (
-            f"{simulation.shared_links} jobs sent over a link that another job was using: "
-            "their times are those of having it alone, and so too short"
+            f"{simulation.shared_links} jobs used a link at the same time as another job: their "
+            f"times are too short, as if each ran alone"
         )
     rejected = [record for record in simulation.finished if record.state == "REJECTED"]
     if rejected:
         first, why = rejected[0].job.id, rejected[0].reason
-        yield f"{len(rejected)} jobs were rejected, {first} the first of them" + (
+        yield f"{len(rejected)} jobs were rejected, the first is {first}" + (
             f": it {why}" if why else ""
         )
     if simulation.waiting:
         first = simulation.waiting[0].job.id
-        yield f"{len(simulation.waiting)} jobs were never started, {first} the first of them"
+        yield f"{len(simulation.waiting)} jobs were never started, the first is {first}"
 
 
 def _narrowed(platform: Platform, hosts: int) -> Platform:

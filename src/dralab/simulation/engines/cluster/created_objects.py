@@ -74,7 +74,7 @@ class CreatedObjects:
             if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
                 return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
         title = f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
-        raise InputError("workload", f"no kind {body.get('apiVersion')} is served", where=title)
+        raise InputError("workload", f"{body.get('apiVersion')} is not served", where=title)
 
     @staticmethod
     def _node(body: JsonDict) -> None:

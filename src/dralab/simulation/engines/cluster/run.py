@@ -127,7 +127,7 @@ class ClusterRun:
             return DRIVERS[name](node)
         made = custom.load_class(name, self.scenario.file, "drivers")(node)
         if not isinstance(made, Driver):
-            raise InputError(self.scenario.file, f"{name} is no Driver", where="fleet")
+            raise InputError(self.scenario.file, f"{name} is not a Driver", where="fleet")
         return made
 
     # --- running ------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ class ClusterRun:
     def _notes(self) -> Iterator[str]:
         others = sum(map(_names_another, self.work))
         if others:
-            yield f"pods that name another scheduler: {others}; here dralab decides for all"
+            yield f"pods that name another scheduler: {others}; dralab schedules them all"
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -230,7 +230,7 @@ class Pacer:
             if not self.decisions.awaited:
                 break
         else:
-            raise _Stopped("the scheduler deletes pods as fast as they come again")
+            raise _Stopped("the scheduler deletes pods as fast as they are created again")
         self.served.sample()
 
     def _await_fresh(self, before: set[str]) -> None:
@@ -308,7 +308,7 @@ class Pacer:
         self.report.unanswered += sorted(awaited - set(self.report.unanswered))
         self._deaf = self._deaf + 1 if deaf else 0
         if self._deaf >= GONE:
-            raise _Stopped("the scheduler has gone silent")
+            raise _Stopped("the scheduler is silent")
 
     def _answers_no_more(self) -> bool:
         """Whether it is no use to wait for answers any longer."""
@@ -483,6 +483,6 @@ class Pacer:
         self._given_up.clear()
         if self.options.strict:
             raise DecisionError(
-                f"{late} binds came too late for their step: repeat with a longer quiet_period "
+                f"{late} late binds: repeat with a longer quiet_period "
                 f"(now {report.quiet_period:g} s)"
             )

@@ -35,40 +35,40 @@ def notes(report: PacingReport, served: ServedCluster) -> list[str]:
         f"late binds: {report.late_binds}",
         f"{report.steps} steps, {report.requests} requests ({report.event_writes} of them writes "
         f"of events, {report.renewals} of leases), quiet period {report.quiet_period:g} s",
-        "an external scheduler breaks ties at random and in real time: totals repeat, "
-        "the times of single pods may not",
+        "an external scheduler breaks ties at random and in real time: totals repeat, the times "
+        "of individual pods may not",
     ]
     if report.ended:
         found.append(
-            f"left off at {(served.agenda.now() - served.begin) / 1e9:g} s: {report.ended}"
+            f"stopped early at {(served.agenda.now() - served.begin) / 1e9:g} s: {report.ended}"
         )
     if report.polls:
-        found.append("the scheduler polls: each step that needs it waited for its next lists")
+        found.append("the scheduler polls: each step that needed it waited for its next list calls")
     if report.terse:
-        found.append("of pods that have room nowhere the scheduler said nothing")
+        found.append("the scheduler did not answer about pods that fit nowhere")
     if report.restarts:
-        found.append(f"the scheduler ended by itself and was started again {report.restarts} times")
+        found.append(f"the scheduler exited and was restarted {report.restarts} times")
     if served.resumed:
-        found.append(f"gone on with from a checkpoint {served.resumed} times")
+        found.append(f"resumed from a checkpoint {served.resumed} times")
     if served.deleted:
-        found.append(f"{served.deleted} running pods were deleted (preempted) and came again")
+        found.append(f"{served.deleted} running pods were deleted (preempted) and created again")
     pending = sorted(key for key in served.pods if served.waits(key))
     for text, keys in (
         ("never bound", pending),
         ("got no answer in time", report.unanswered),
         (
-            "had room but were not bound in time: in back-off (real seconds), "
-            "or for reasons of the scheduler's own",
+            "had room but were not bound in time: in back-off (real seconds), or for the "
+            "scheduler's own reasons",
             report.passed_over,
         ),
-        ("name a scheduler that takes no part", report.nobodys),
+        ("name a scheduler that is not part of the run", report.nobodys),
         ("bound where there was no room", served.over_capacity),
     ):
         if keys:
             shown = ", ".join(keys[:5]) + (", …" if len(keys) > 5 else "")
             found.append(f"{len(keys)} pods {text}: {shown}")
     if any(item.pod.gang for item in served.pods.values()):
-        found.append("the scheduler was told nothing of gangs: their pods came one by one")
+        found.append("the scheduler does not see gangs: their pods were submitted one by one")
     return found
 
 

@@ -57,7 +57,7 @@ def pacing_of(scenario: Scenario) -> PacingOptions:
     if unknown:
         raise InputError(
             scenario.file,
-            f"is not known here; known are {', '.join(sorted(known | OF_THE_PROCESS))}",
+            f"is unknown; known: {', '.join(sorted(known | OF_THE_PROCESS))}",
             where=f"external.{min(unknown)}",
         )
     given = {key: value for key, value in given.items() if key in known}
@@ -106,7 +106,7 @@ def commands_of(scenario: Scenario, command: str | None = None) -> SchedulerComm
 def _words(scenario: Scenario, given: object, where: str) -> tuple[str, ...]:
     words = shlex.split(given) if isinstance(given, str) else given
     if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
-        raise InputError(scenario.file, "must be a text or a list of texts", where=where)
+        raise InputError(scenario.file, "must be a string or a list of strings", where=where)
     return tuple(words)
 
 
@@ -162,7 +162,7 @@ class ExternalRun:
     def save(self, path: Path) -> None:
         """Write a checkpoint of a run that left off."""
         if self._left_off is None:
-            raise InputError(path, "the run did not leave off: there is nothing to resume")
+            raise InputError(path, "the run was complete: there is nothing to resume")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._left_off)
 
@@ -205,9 +205,9 @@ def _refuse(scenario: Scenario) -> None:
     how = scenario.conditions
     if how.quotas:
         raise InputError(
-            scenario.file, "an external scheduler knows only quotas of its own", where="queues"
+            scenario.file, "an external scheduler does not see a scenario's quotas", where="queues"
         )
     for fault in how.faults:
         if not fault.is_outage:
-            problem = "with an external scheduler only whole nodes go down"
+            problem = "an external scheduler supports only outages of whole nodes"
             raise InputError(scenario.file, problem, where="faults")

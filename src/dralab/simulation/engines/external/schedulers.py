@@ -78,7 +78,7 @@ class SchedulerProcesses:
         except (KeyError, IndexError, ValueError) as error:
             known = ", ".join(f"{{{name}}}" for name in sorted(values))
             raise DecisionError(
-                f"external.command: {error} is not known; known are {known}", scheduler=command.name
+                f"external.command: {error} is unknown; known: {known}", scheduler=command.name
             ) from None
         server = values["server"].split("://", 1)[1]
         host, _, port = server.rpartition(":")

@@ -145,7 +145,7 @@ class ServedCluster:
             return False
         self.capacity.remove_waiting(key, item.needs)
         if target not in self.capacity.nodes:
-            self._refuse(item, "InvalidNode", f"bound to {target!r}, which is no node")
+            self._refuse(item, "InvalidNode", f"bound to {target!r}, which is not a node")
             return False
         if target in self.capacity.down:
             self.lives.try_again(item, "bound to a node that is down")

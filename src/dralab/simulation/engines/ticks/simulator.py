@@ -130,7 +130,7 @@ class TickSimulator:
                     case Update():
                         key = f"{event.namespace}/{event.name}"
                         if not self.queue.update(key, event.pod):
-                            raise DecisionError(f"updated pod {key}, which does not wait")
+                            raise DecisionError(f"updated pod {key}, which is not waiting")
                     case Terminate():
                         self.submitters.remove(submitter)
                     case _:
@@ -146,7 +146,7 @@ class TickSimulator:
             return
         bound = self.bound.get(key)
         if bound is None:
-            raise DecisionError(f"deleted pod {key}, which there is not")
+            raise DecisionError(f"deleted pod {key}, which does not exist")
         if bound.deleted_at is None:
             bound.deleted_at, bound.status = self.clock, "Deleted"
 
@@ -164,7 +164,7 @@ class TickSimulator:
     def _bind(self, event: Bind) -> None:
         node = self.nodes.get(event.node)
         if node is None:
-            raise DecisionError(f"bound pod {event.pod.key} to {event.node!r}, which is no node")
+            raise DecisionError(f"bound pod {event.pod.key} to {event.node!r}, which is not a node")
         self.queue.delete(event.pod.key)
         # A scheduler may already have put it there, to see its own decisions.
         node.pods.pop(event.pod.key, None)
