@@ -10,6 +10,7 @@ from dralab.objects.claims import (
     claims_by_entry,
     classic_claims_by_entry,
     classic_pod_claims,
+    consumer_of,
     consumers_of,
     is_reserved_for,
     is_shared,
@@ -130,5 +131,7 @@ def test_a_claim_says_who_has_what():
     claim = {"status": {"allocation": allocation, "reservedFor": users}}
     assert list(results_of(allocation_of(claim))) == [result]
     assert (is_reserved_for(claim, "u"), is_reserved_for(claim, "v")) == (True, False)
+    user = {"metadata": {"name": "p", "uid": "u"}}
+    assert [consumer_of(user)] == list(consumers_of(claim)) == users
     bare = {"metadata": {"name": "c"}}
     assert (allocation_of(bare), list(results_of(None)), list(consumers_of(bare))) == (None, [], [])

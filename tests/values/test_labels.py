@@ -63,3 +63,24 @@ def test_the_operators_that_queries_cannot_write_are_the_same_in_large():
         for shown in ({"a": "1"}, {}, {"k3": "x"}):
             plain, large = labels.Selector((*many, each)), labels.LargeSelector((*many, each))
             assert large.accepts(shown) == plain.accepts(shown)
+
+
+NAMED = {"key": "metadata.name", "operator": "In", "values": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("term", "names"),
+    [
+        ({"matchFields": [NAMED]}, ["a", "b"]),
+        ({"matchFields": [NAMED], "matchExpressions": [{"key": "k", "operator": "Exists"}]}, ["a", "b"]),
+        ({"matchFields": [{**NAMED, "operator": "NotIn"}]}, None),
+        ({"matchFields": [{**NAMED, "operator": "NotIn"}, NAMED]}, ["a", "b"]),
+        ({"matchExpressions": [NAMED]}, None),
+        ({"matchFields": None}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_a_term_names_nodes_by_their_field(term, names):
+    assert labels.nodes_named_by(term) == names
+    accepted = [name for name in "abc" if labels.node_term_accepts(term, {"k": "v"}, name)]
+    assert names is None or set(accepted) <= set(names)

@@ -14,6 +14,7 @@ from dralab.objects.claims import (
     allocation_of,
     claim_names,
     claims_by_entry,
+    consumer_of,
     consumers_of,
     is_reserved_for,
     is_shared,
@@ -162,7 +163,7 @@ class ResourceClaims:
             if claim is None or is_deleting(claim):
                 continue
             status = status_of(claim)
-            consumer = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
+            consumer = consumer_of(pod)
             if group is not None and is_shared(item, group):
                 continue
             if "allocation" not in status or is_reserved_for(claim, consumer["uid"]):

@@ -33,6 +33,7 @@ from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import NO_EXECUTE, REPELLING, taints_of, untolerated
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DAEMON_SETS, NODES, PODS
+from dralab.values import labels
 from dralab.values.json_types import JsonDict
 
 HASH: Final = "controller-revision-hash"
@@ -251,9 +252,8 @@ def _node_of(pod: JsonDict) -> str:
         return name
     required = required_affinity(pod["spec"]) or {}
     for term in required.get("nodeSelectorTerms") or ():
-        for item in term.get("matchFields") or ():
-            if item.get("key") == "metadata.name" and item.get("values"):
-                return str(item["values"][0])
+        for name in labels.nodes_named_by(term) or ():
+            return name
     return ""
 
 

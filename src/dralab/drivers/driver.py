@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from dralab.contracts.cdi import ContainerEdits
 from dralab.contracts.plugin import ClaimRef, DeviceHealth
-from dralab.objects.metadata import status_of
+from dralab.objects.claims import allocation_of, results_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 __all__ = [
@@ -168,7 +168,7 @@ class Driver:
 def claim_of(claim: JsonObject, driver: str) -> AllocatedClaim:
     """Return an allocated claim as one driver sees it. ValueError: it has no allocation."""
     metadata = claim["metadata"]
-    allocation = status_of(claim).get("allocation")
+    allocation = allocation_of(claim)
     ref = ClaimRef(metadata.get("namespace", ""), metadata["name"], metadata["uid"])
     if allocation is None:
         raise ValueError(f"claim {ref.namespace}/{ref.name} not allocated")
@@ -183,7 +183,7 @@ def claim_of(claim: JsonObject, driver: str) -> AllocatedClaim:
             admin_access=bool(item.get("adminAccess")),
             consumed=dict(item.get("consumedCapacity") or {}),
         )
-        for item in devices.get("results") or ()
+        for item in results_of(allocation)
         if item["driver"] == driver
     )
     configs = tuple(

@@ -13,10 +13,14 @@ from dralab.contracts.plugin import ClaimRef, PluginError, PreparedDevice, Prepa
 from dralab.node.checkpoint import ClaimInfo, NoCheckpoint, NodeCheckpoint
 from dralab.node.plugins import Plugins
 from dralab.objects.claims import (
+    allocation_of,
     claims_by_entry,
+    consumers_of,
     extended_claim,
     has_device_claims,
+    is_reserved_for,
     pod_claims,
+    results_of,
     uses_of,
 )
 from dralab.objects.metadata import key_of, owner_uids, owners_of, status_of, uid_of
@@ -322,23 +326,21 @@ class ClaimsOfNode:
                 f"ResourceClaim {key.namespace}/{name} was not created for Pod {key} "
                 "(Pod is not owner)"
             )
-        status = status_of(claim)
-        users = {user["uid"] for user in status.get("reservedFor") or ()}
+        status, allocation = status_of(claim), allocation_of(claim)
         group = pod["spec"].get("schedulingGroup") or {}
-        groups = {user["name"] for user in status.get("reservedFor") or ()} & set(group.values())
-        if uid not in users and not groups:
+        groups = {user["name"] for user in consumers_of(claim)} & set(group.values())
+        if not is_reserved_for(claim, uid) and not groups:
             raise _Refused(
                 f"pod {key.name} ({uid}) is not allowed to use ResourceClaim {name} "
                 f"({claim['metadata']['uid']})"
             )
-        if "allocation" not in status:
+        if allocation is None:
             raise _Refused(f"ResourceClaim {name}: not allocated")
-        results = (status["allocation"].get("devices") or {}).get("results") or ()
         handles: dict[str, JsonObject | None] = dict.fromkeys(
-            result["driver"] for result in results
+            result["driver"] for result in results_of(allocation)
         )
         if classic:
-            told = status["allocation"].get("resourceHandles") or [{}]
+            told = allocation.get("resourceHandles") or [{}]
             handles = {one.get("driverName") or status.get("driverName", ""): one for one in told}
         for driver in handles:
             if self.plugins.get(driver) is None:

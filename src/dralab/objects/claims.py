@@ -7,7 +7,7 @@ claims of pod groups, KEP-5004 for the claim of extended resources.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
 from dralab.values.json_types import JsonObject
 
 
@@ -156,6 +156,11 @@ def consumers_of(claim: JsonObject) -> Sequence[JsonObject]:
     """Return who may use a claim: the entries of `reservedFor`."""
     found: Sequence[JsonObject] = status_of(claim).get("reservedFor") or ()
     return found
+
+
+def consumer_of(pod: JsonObject) -> dict[str, str]:
+    """Return the entry of `reservedFor` by which a pod uses a claim."""
+    return {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
 
 
 def is_reserved_for(claim: JsonObject, uid: str) -> bool:

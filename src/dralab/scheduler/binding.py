@@ -241,8 +241,7 @@ def synthetic_claims(placement: PodPlacement, claims: list[JsonDict]) -> list[Js
 
 
 def _results(claim: JsonDict) -> list[Mapping[str, Any]]:
-    allocation = status_of(claim).get("allocation") or {}
-    return list(results_of(allocation))
+    return list(results_of(allocation_of(claim)))
 
 
 def _same_devices(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.objects.claims import allocation_of, classic_pod_claims
+from dralab.objects.claims import allocation_of, classic_pod_claims, consumer_of
 from dralab.objects.conditions import conditions_of
 from dralab.objects.metadata import (
     NamespacedName,
@@ -265,7 +265,7 @@ class ClassicScheduling:
             status |= {
                 "driverName": class_["driverName"],
                 "allocation": allocation,
-                "reservedFor": [_user(pod)],
+                "reservedFor": [consumer_of(pod)],
             }
             return True
 
@@ -273,7 +273,7 @@ class ClassicScheduling:
         self.claims.learn(amend(self.client, CLASSIC_CLAIMS, claim, change, subresource="status"))
 
     def _reserve(self, pod: JsonDict, claim: JsonDict) -> None:
-        user = _user(pod)
+        user = consumer_of(pod)
 
         def change(latest: JsonDict) -> bool:
             status = latest.get("status") or {}
@@ -358,10 +358,6 @@ class ClassicScheduling:
             PODS, key.name, patch, key.namespace, type="strategic", subresource="status"
         )
         self.recorder.event(pod, "Pod", "FailedScheduling", why, type="Warning")
-
-
-def _user(pod: JsonDict) -> JsonDict:
-    return {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
 
 
 def _controls(pod: JsonDict, context: JsonDict) -> bool:

@@ -14,6 +14,7 @@ from dralab.objects.claims import (
     PodClaim,
     allocation_of,
     alternatives_of,
+    consumer_of,
     consumers_of,
     has_device_claims,
     is_reserved_for,
@@ -190,7 +191,7 @@ class DemandReader:
                     "name": pod.group,
                     "uid": uid_of(group),
                 }
-        return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
+        return consumer_of(pod.obj)
 
     def _missing_class(self, requests: Iterable[JsonObject]) -> BlockedPod | None:
         for request in requests:

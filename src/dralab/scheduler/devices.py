@@ -18,7 +18,7 @@ from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import PoolId, SliceCatalog
 from dralab.allocation.problem import Claim, Node, Problem, Slice
 from dralab.allocation.results import ShareIds
-from dralab.objects.claims import requests_of, results_of
+from dralab.objects.claims import consumer_of, requests_of, results_of
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.scheduler.allocatable import (
@@ -210,7 +210,7 @@ class ClusterDevices:
             }
             if provided:
                 wire, mappings = synthetic_claim(pod.obj, provided)
-                consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
+                consumer = consumer_of(pod.obj)
                 wanted.append((wire, consumer, tuple(mappings)))
                 claims.append(_named(wire))
         if not claims:
@@ -369,9 +369,7 @@ def _named_nodes(selector: JsonObject) -> list[str]:
     return [
         name
         for term in selector.get("nodeSelectorTerms") or ()
-        for item in term.get("matchFields") or ()
-        if item.get("key") == "metadata.name" and item.get("operator") == "In"
-        for name in item.get("values") or ()
+        for name in labels.nodes_named_by(term) or ()
     ]
 
 

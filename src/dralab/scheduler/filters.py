@@ -118,14 +118,10 @@ def _named(pod: PodInfo) -> list[str] | None:
         return None
     found: list[str] = []
     for term in pod.node_affinity.get("nodeSelectorTerms") or ():
-        names = [
-            item.get("values") or []
-            for item in term.get("matchFields") or ()
-            if item.get("key") == "metadata.name" and item.get("operator") == "In"
-        ]
-        if not names:
+        names = labels.nodes_named_by(term)
+        if names is None:
             return None
-        found += names[0]
+        found += names
     return found
 
 

@@ -164,6 +164,20 @@ def node_term_accepts(term: Mapping[str, Any], labels: Mapping[str, str], name: 
     return _all_accept(expressions, labels) and _all_accept(fields, {"metadata.name": name})
 
 
+def nodes_named_by(term: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the nodes that a NodeSelectorTerm names, of which it may accept fewer; None: no names.
+
+    >>> item = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
+    >>> nodes_named_by({"matchFields": [item]})
+    ['node-1']
+    """
+    for item in term.get("matchFields") or ():
+        if item.get("key") == "metadata.name" and item.get("operator") == "In":
+            found: Sequence[str] = item.get("values") or ()
+            return found
+    return None
+
+
 def _all_accept(items: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> bool:
     return all(
         Requirement(item["key"], item["operator"], tuple(item.get("values") or ())).accepts(labels)

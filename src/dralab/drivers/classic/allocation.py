@@ -13,6 +13,7 @@ from dralab.drivers.classic.parameters import DriverError, Parameters
 from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.resources import ALLOCATION_STATES
+from dralab.values import labels
 from dralab.values.json_types import JsonDict
 
 Devices = Sequence[Mapping[str, Any]]
@@ -164,10 +165,8 @@ def node_of(allocation: Mapping[str, Any]) -> str:
     """Return the node of an allocation of this driver, "" where it names none."""
     selector = allocation.get("availableOnNodes") or {}
     for term in selector.get("nodeSelectorTerms") or ():
-        for field in term.get("matchFields") or ():
-            if field.get("key") == "metadata.name" and field.get("values"):
-                name: str = field["values"][0]
-                return name
+        for name in labels.nodes_named_by(term) or ():
+            return name
     return ""
 
 

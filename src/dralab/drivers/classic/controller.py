@@ -13,7 +13,7 @@ from dralab.drivers.classic.allocation import Allocations
 from dralab.drivers.classic.named import device_of
 from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
 from dralab.drivers.classic.translation import ParametersTranslation
-from dralab.objects.claims import classic_claims_by_entry
+from dralab.objects.claims import classic_claims_by_entry, consumer_of
 from dralab.objects.metadata import (
     NamespacedName,
     controller_of,
@@ -198,7 +198,7 @@ class ClassicController:
                 return False
             status |= {"allocation": allocation, "driverName": DRIVER}
             if pod is not None:
-                user = {"resource": "pods", "name": key_of(pod).name, "uid": uid_of(pod)}
+                user = consumer_of(pod)
                 users = [u for u in status.get("reservedFor") or () if u["uid"] != user["uid"]]
                 status["reservedFor"] = [*users, user]
             return True
