@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dralab.allocation.expressions import compiled
+from dralab.allocation.cel_compiler import compiled
 from dralab.api.resource.rules import DEFAULT_1_36, default, validate_create, without_disabled
 
 

@@ -10,7 +10,7 @@ from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import device_class
 from dralab.drivers.publishing import Publisher
 from dralab.node.kubelets import Kubelets, NodeSpec
-from dralab.node.simulated import SimulatedRuntime
+from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, PODS
 

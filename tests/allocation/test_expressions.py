@@ -5,7 +5,7 @@ import json
 import pytest
 
 from builders import SHARED, device_class
-from dralab.allocation.expressions import compiled
+from dralab.allocation.cel_compiler import compiled
 from dralab.api.fields import invalid
 from dralab.api.resource.features import ALL, DEFAULT_1_36
 from dralab.api.resource.rules import validate_create

@@ -4,7 +4,7 @@ import pytest
 
 from dralab.components.nodes import FAKE_NODE
 from dralab.contracts.plugin import ClaimRef
-from dralab.drivers.classic.named import chosen, resources
+from dralab.drivers.classic.named_resources import chosen, resources
 from dralab.drivers.classic.plugin import ClassicPlugin
 from dralab.drivers.fake.demo import DRIVER, children, model_of, parents
 from dralab.runtime.resources import (

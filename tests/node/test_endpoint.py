@@ -17,8 +17,8 @@ from dralab.kernel.randomness import Randomness
 from dralab.node.endpoint import EndpointServer
 from dralab.node.kubelets import Kubelets, NodeSpec
 from dralab.node.log_files import RuntimeWithLogFiles
-from dralab.node.process import ProcessRuntime
-from dralab.node.simulated import SimulatedRuntime
+from dralab.node.process_runtime import ProcessRuntime
+from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.node.spdy import Frame, FrameType
 from dralab.runtime.kubeconfig import Access
 from dralab.runtime.live import LiveEngine

@@ -13,7 +13,7 @@ from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.containers import ContainerStart, ContainerStartError, ExecSession
 from dralab.node.images import ImageMapError, image_map
 from dralab.node.logs import ContainerLog
-from dralab.node.process import ProcessRuntime
+from dralab.node.process_runtime import ProcessRuntime
 from dralab.runtime.live import LiveEngine
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -1,6 +1,6 @@
 """Evaluation by walking the tree: exact in values, errors and cost units.
 
-This is the plain form. It is what decides when generated code meets an error, and the oracle of
+This is the plain form. It is what decides when generated code meets an error, and the reference for
 that code in the tests. Errors are values here: `err || true` is true, in either order, and the
 arguments of a call are all evaluated even if one of them is an error, because they are charged.
 """

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dralab.cel.calls import RUNTIME, specialised
 from dralab.cel.deep_recursion import Step, run
 from dralab.cel.errors import CelError
 from dralab.cel.evaluation import FOLDED
+from dralab.cel.generated_calls import RUNTIME, specialised
 from dralab.cel.generated_code import Code, Names
 from dralab.cel.library import FUNCTIONS
 from dralab.cel.syntax import (

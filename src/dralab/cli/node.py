@@ -64,8 +64,8 @@ def node(
     from dralab.node.images import ImageMapError, image_map
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.log_files import RuntimeWithLogFiles
-    from dralab.node.process import ProcessRuntime
-    from dralab.node.simulated import SimulatedRuntime
+    from dralab.node.process_runtime import ProcessRuntime
+    from dralab.node.simulated_runtime import SimulatedRuntime
     from dralab.objects.metadata import uid_of
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import click
 
-from dralab.allocation.expressions import compiled
+from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.api.manifests import Check, Manifests, load
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
-from dralab.api.shapes import standard_check
+from dralab.api.standard_checks import standard_check
 from dralab.cli._output import refuse
 from dralab.cli.generations import stdin
 from dralab.kernel.clock import WallClock, rfc3339

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dralab.drivers.publishing import Publisher
     from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets, NodeSpec
-    from dralab.node.process import ProcessRuntime
-    from dralab.node.simulated import Program
+    from dralab.node.process_runtime import ProcessRuntime
+    from dralab.node.simulated_runtime import Program
 
 # With the fake driver alone there is one node, of the name that its documentation shows.
 FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
@@ -104,7 +104,7 @@ class Nodes:
         engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)
         manager = self.manager = Manager(engine, cluster.client, randomness)
         if self.wanted.runtime == PROCESS:
-            from dralab.node.process import ProcessRuntime
+            from dralab.node.process_runtime import ProcessRuntime
 
             root = self.wanted.root
 
@@ -142,7 +142,7 @@ def assemble(
     """Put nodes and their drivers on a manager, live or simulated."""
     from dralab.drivers.publishing import Publisher
     from dralab.node.kubelets import Kubelets
-    from dralab.node.simulated import SimulatedRuntime
+    from dralab.node.simulated_runtime import SimulatedRuntime
 
     kubelets = Kubelets(manager, runtime or SimulatedRuntime(manager.engine, programs))
     publisher = Publisher(manager)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
+from dralab.node.container_environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.container_runs import ProbeRecord, RunningContainer
 from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, ImageNotReady
-from dralab.node.environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.node_context import NodeContext
 from dralab.node.probing import probe
 from dralab.node.statuses import PodEnd, conditions

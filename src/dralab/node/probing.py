@@ -6,8 +6,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.node.commands import TIMED_OUT
 from dralab.node.containers import Container, ContainerStartError
+from dralab.node.exec_commands import TIMED_OUT
 
 MOST_SAID: Final = 1024  # of a probe's output, in events
 

@@ -7,7 +7,7 @@ face, so that one command schedules and compares every generation.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.allocation.expressions import compiled
+from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.allocation.snapshot import Placed as PlacedToday

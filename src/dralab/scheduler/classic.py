@@ -2,9 +2,9 @@
 
 Sources: kube-scheduler's DynamicResources plugin of Kubernetes 1.28 and 1.30; KEP-3063. Which
 nodes have room is asked of the scheduler; which of them have devices, the driver says for each pod
-in its PodSchedulingContext, or `structured` for classes with structured parameters. Room is not
-held while a driver is asked: a pod that finds its node full is refused by the kubelet, as with any
-two schedulers.
+in its PodSchedulingContext, or `structured_parameters` for classes with structured parameters. Room
+is not held while a driver is asked: a pod that finds its node full is refused by the kubelet, as
+with any two schedulers.
 """
 
 from typing import Any, Final
@@ -40,7 +40,7 @@ from dralab.runtime.resources import (
 )
 from dralab.scheduler.pods import DEFAULT_SCHEDULER
 from dralab.scheduler.scheduler import Scheduler
-from dralab.scheduler.structured import ClassicClaimsWait, NamedResources
+from dralab.scheduler.structured_parameters import ClassicClaimsWait, NamedResources
 from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts
 

@@ -18,7 +18,7 @@ from builders import (
     request,
     taint,
 )
-from dralab.allocation.expressions import compiled
+from dralab.allocation.cel_compiler import compiled
 from dralab.api.manifests import ManifestProblem, Manifests, load, objects_of
 from dralab.api.resource.features import ALL
 from dralab.api.resource.files import ResourceCheck, add_pool_problems

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from dralab.api.schemas import Schemas
 from dralab.apiserver.managed_fields import typed
+from dralab.apiserver.managed_fields.field_set_cache import FieldSetCache, shape_of
 from dralab.apiserver.managed_fields.forms import Form
-from dralab.apiserver.managed_fields.shapes import FieldSetCache, shape_of
 
 POD = Form.from_schema(Schemas.standard().schema_of("v1", "Pod"))
 TEXTS = st.sampled_from(["a", "b", ""])

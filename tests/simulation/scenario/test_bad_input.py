@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.simulation.errors import InputError, InputProblems
-from dralab.simulation.platforms import xml
+from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.workloads import batsim, swf
 
 GOOD = {"id": "1", "subtime": 0, "res": 1, "walltime": 10, "profile": "p"}
@@ -118,7 +118,7 @@ def test_a_platform_that_is_hostile_or_not_understood_is_refused(tmp_path, text,
     path = tmp_path / "platform.xml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        xml.read(path)
+        simgrid_xml.read(path)
     assert problem in str(caught.value)
     assert caught.value.line == line
 

@@ -9,7 +9,7 @@ import pytest
 from dralab.simulation.dispatch import begin
 from dralab.simulation.engines.batch import external
 from dralab.simulation.errors import InputError, InputProblems
-from dralab.simulation.platforms import xml
+from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario import simulator_config
 from dralab.simulation.workloads import batsim, openb, swf
@@ -52,7 +52,7 @@ FILES = {
         '<prop id="wattage_per_state" value="1:2,3:4:5"/></cluster>\n<host id="master_host" speed="1f" core="2"/>\n'
         '<link id="l" bandwidth="1Bps" latency="0" sharing_policy="SPLITDUPLEX"/>\n'
         '<route src="master_host" dst="c"><link_ctn id="l" direction="UP"/></route>\n</zone>\n</platform>\n',
-        xml.read,
+        simgrid_xml.read,
     ),
     "log.swf": (
         "; MaxProcs: 8\n1 0 0 10 2 -1 -1 2 15 -1 1 7 1 1 1 1 -1 -1\n2 5 0 10 2 -1 -1 2 15 -1 1 7 1 1 1 1 -1 -1\n",

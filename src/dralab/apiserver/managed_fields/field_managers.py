@@ -23,9 +23,9 @@ from dralab.apiserver.managed_fields.entries import (
     read,
     written,
 )
+from dralab.apiserver.managed_fields.field_set_cache import FieldSetCache, shape_of
 from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.managed_fields.paths import FieldSet
-from dralab.apiserver.managed_fields.shapes import FieldSetCache, shape_of
 from dralab.values.json_types import JsonDict
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

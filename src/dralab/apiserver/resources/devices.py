@@ -95,9 +95,9 @@ class DeviceStrategy(Strategy):
 def compiled(expression: str, features: "rules.Features", *, derived: bool) -> "rules.Compiled":
     """Return what the compiler says of a selector or a derived attribute."""
     # It costs as much as half a start, and is asked for by selectors alone.
-    from dralab.allocation import expressions
+    from dralab.allocation import cel_compiler
 
-    return expressions.compiled(expression, features, derived=derived)
+    return cel_compiler.compiled(expression, features, derived=derived)
 
 
 def to_hub(kind: Kind, value: JsonDict) -> JsonDict:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.allocation import Allocations
-from dralab.drivers.classic.named import device_of
+from dralab.drivers.classic.named_resources import device_of
 from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
 from dralab.drivers.classic.translation import ParametersTranslation
 from dralab.objects.claims import classic_claims_by_entry, consumer_of

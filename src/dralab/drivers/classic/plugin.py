@@ -22,7 +22,7 @@ from dralab.contracts.plugin import (
     PreparedDevice,
     PrepareResult,
 )
-from dralab.drivers.classic.named import chosen, resources
+from dralab.drivers.classic.named_resources import chosen, resources
 from dralab.drivers.fake.demo import DRIVER, MODEL, children, parents
 from dralab.objects.metadata import key_of, revision_of, spec_of, uid_of
 from dralab.prototypes.classic.structured import held_by

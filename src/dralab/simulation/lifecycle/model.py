@@ -14,7 +14,7 @@ class Pod:
 
     Pods of one `gang` start together or not at all. A higher `priority` goes first. `body` is the
     object that the pod was read from, where it was one; `owner` names the Job it belongs to.
-    `scheduler` is who shall place it, where several outside ones take part.
+    `scheduler` is who shall place it, where several external ones take part.
     """
 
     name: str

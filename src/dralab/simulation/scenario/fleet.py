@@ -11,7 +11,7 @@ from dralab.fleet import shapes
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import spec_of, status_of
 from dralab.simulation.errors import InputError, InputProblems
-from dralab.simulation.platforms import xml
+from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.scenario import custom, simulator_config
 from dralab.simulation.scenario.fields import Fields
@@ -71,7 +71,7 @@ def read(scenario: Fields, problems: InputProblems) -> ScenarioFleet:
         "hosts": lambda f: ScenarioFleet(platform=plain(f.whole("hosts", least=1))),
         "openb": lambda f: _openb(f, problems),
         "platform": lambda f: ScenarioFleet(
-            platform=xml.read(f.file("platform"), master=f.text("master", "master_host"))
+            platform=simgrid_xml.read(f.file("platform"), master=f.text("master", "master_host"))
         ),
         "manifests": lambda f: _from_manifests(f, problems),
         "shape": _from_shape,

@@ -21,7 +21,7 @@ from dralab.simulation.engines.batch.messages import (
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import members
-from dralab.simulation.platforms import xml
+from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Delay
@@ -270,7 +270,7 @@ def test_energy_follows_what_a_job_does_and_a_delay_draws_idle_power(tmp_path, w
 
 def test_a_machine_goes_to_sleep_and_wakes_by_way_of_its_virtual_states(tmp_path):
     (tmp_path / "p.xml").write_text(POWER)
-    platform = xml.read(tmp_path / "p.xml")
+    platform = simgrid_xml.read(tmp_path / "p.xml")
     scheduler = Scripted(
         lambda news: [SwitchPstate(0b1, 1), CallMeLater(10 * S)],
         lambda news: [],  # asleep since 2 s: one flop takes 2 s in the state on the way

@@ -7,7 +7,7 @@ import pytest
 from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.engines.batch.durations import Durations
 from dralab.simulation.host_sets import render
-from dralab.simulation.platforms import xml
+from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads import batsim
 
@@ -93,7 +93,7 @@ def test_every_platform_file_loads_with_the_known_number_of_hosts(testdata, vers
     assert len(files) >= 18
     for path in files:
         master = "graphene-1001.nancy.grid5000.fr" if path.stem == "graphene" else "master_host"
-        platform = xml.read(path, master=master)
+        platform = simgrid_xml.read(path, master=master)
         assert len(platform.hosts) == HOSTS[path.stem], path
         assert platform.width + len(platform.storage) + 1 == HOSTS[path.stem]
 
@@ -116,7 +116,7 @@ def test_every_workload_file_loads(testdata, version):
     ],
 )
 def test_profiles_take_the_time_that_batsims_own_tests_expect(testdata, name):
-    platform = xml.read(testdata("batsim", "batsim", "platforms", "cluster512.xml"))
+    platform = simgrid_xml.read(testdata("batsim", "batsim", "platforms", "cluster512.xml"))
     workload = batsim.read(testdata("batsim", "batsim", "workloads", f"{name}.json"))
     durations = Durations(workload, platform)
     for job in workload.jobs:

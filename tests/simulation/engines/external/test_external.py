@@ -17,7 +17,7 @@ from dralab.simulation.errors import DecisionError, InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "31-outside-scheduler" / "scheduler.py"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "31-external-scheduler" / "scheduler.py"
 
 # Lists every 50 ms instead of every 6 s; otherwise the calls of the shell script: kubectl's
 # discovery and lists, curl's binding with a trailing slash and without a namespace.

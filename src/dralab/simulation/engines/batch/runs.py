@@ -9,7 +9,7 @@ from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.remote import RemoteScheduler
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import InputError, InputProblems
-from dralab.simulation.platforms import xml
+from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.workloads import batsim as batsim_files
 from dralab.simulation.workloads import swf as swf_files
@@ -56,7 +56,7 @@ def of_batsim(
     problems: InputProblems | None = None,
 ) -> BatchSimulation:
     """Return a run of Batsim workloads that has not begun."""
-    machines = None if platform is None else xml.read(platform, master=master)
+    machines = None if platform is None else simgrid_xml.read(platform, master=master)
     if hosts is not None:
         machines = _narrowed(machines, hosts) if machines is not None else plain(hosts)
     width = None if machines is None else machines.width

@@ -18,7 +18,7 @@ from dralab.node.containers import (
     ExecSession,
     ImageNotReady,
 )
-from dralab.node.simulated import SimulatedRuntime
+from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.simulation.lifecycle.delays import Delays
 from dralab.simulation.lifecycle.model import LifeCycle

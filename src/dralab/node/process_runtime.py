@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import IO, Final
 
 from dralab.kernel.clock import SECOND
-from dralab.node.commands import CommandProcess
 from dralab.node.containers import (
     Container,
     ContainerExit,
@@ -27,6 +26,7 @@ from dralab.node.containers import (
     ContainerStartError,
     ExecSession,
 )
+from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import command_of
 from dralab.node.listening_ports import reaches_only
 from dralab.runtime.engine import Engine, TimerHandle
