@@ -65,7 +65,7 @@ class Options:
     """How a cluster is served and where it keeps its objects.
 
     `data` is a directory, or ":memory:". With `tls` the server asks for a token; CA, certificate
-    and token are kept in the directory, or made anew each time for a cluster in memory. `token`
+    and token are kept in the directory, or made again each time for a cluster in memory. `token`
     takes the place of the one that is made. Without `tls` it serves on the loopback alone.
     Without `service_accounts` pods get none; without `all_versions` only those API versions are
     served that a real server serves unasked.
@@ -105,7 +105,7 @@ class Options:
 class Cluster:
     """A cluster in this process.
 
-    `with Cluster() as cluster:` serves it from a thread of its own, `async with` on the caller's
+    `with Cluster() as cluster:` serves it from its own thread, `async with` on the caller's
     loop. Errors of the start (StorageUnavailable, ServingError, UnusableSetting) are raised where
     it is entered.
     """
@@ -156,7 +156,7 @@ class Cluster:
 
     @property
     def token(self) -> str:
-        """The administrator's bearer token; empty where none is asked for."""
+        """The administrator's bearer token; empty if none is asked for."""
         return self._token
 
     @property
@@ -203,8 +203,8 @@ class Cluster:
     def when_idle(self, call: Callable[[], object]) -> None:
         """Have `call` called in the server's thread once it has read and answered everything.
 
-        Everything but events, which it leaves for last. For a cluster that serves from a thread of
-        its own; any thread may ask.
+        Everything but events, which it leaves for last. For a cluster that serves from its own
+        thread; any thread may ask.
         """
         self._serving()
         loop, edge = self._loop, self._edge

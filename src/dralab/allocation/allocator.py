@@ -81,7 +81,7 @@ def place(
     share_ids: Callable[[], str] | None = None,
     catalog: SliceCatalog | None = None,
 ) -> tuple[Node | None, Outcome]:
-    """Return the node for the claims, and their devices there; None where no node will do.
+    """Return the node for the claims, and their devices there; None if no node will do.
 
     Without a policy it is the first node on which they fit; with one, the node whose choice costs
     least. A fatal error ends the search at once, as on Kubernetes.

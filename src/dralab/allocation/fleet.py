@@ -199,7 +199,7 @@ class Fleet:
         self.states[index] = record.shape.holding(record.shape.empty, tuple(taking), held, whole)
 
     def _node_shape(self, number: int) -> NodeShape | None:
-        """Return the shape of a node, None where it sees pools that are in no fit state."""
+        """Return the shape of a node, None if it sees pools that are in no fit state."""
         seen = self.sees[number]
         records = [self.pools.records[each] for each in seen]
         if any(record.irregular for record in records):
@@ -344,7 +344,7 @@ class Fleet:
     ) -> DevicePlacement | None:
         """Give claims devices on one node, from a part of its devices (None: from all of them).
 
-        None where that cannot be, or where the node is in no fit state.
+        None if that cannot be, or where the node is in no fit state.
         """
         kind = self.kind(claims)
         shape = self.shape_of[number] or self._node_shape(number)

@@ -15,7 +15,7 @@ class Chosen:
     """One device for one request of a claim.
 
     `request` is as results write it (`request` or `request/subrequest`); `share` is the id of the
-    share, None where the device is held whole; `consumed` lists (name, amount, text of the
+    share, None if the device is held whole; `consumed` lists (name, amount, text of the
     device's own quantity, which lends its unit).
     """
 
@@ -44,7 +44,7 @@ class ClaimAllocation:
     """The devices of one claim, in the order in which they were found.
 
     `ranks` holds, for every request with alternatives, the index of the chosen one;
-    `node_selector` is a core/v1 NodeSelector mapping, or None where any node will do.
+    `node_selector` is a core/v1 NodeSelector mapping, or None if any node will do.
     """
 
     claim: str

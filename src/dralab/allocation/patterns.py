@@ -43,7 +43,7 @@ def parts_of(
     feasible: Feasible,
     effort: Effort,
 ) -> list[NodePart] | None:
-    """Return the parts of a node and their patterns, None where they are too many to list.
+    """Return the parts of a node and their patterns, None if they are too many to list.
 
     `demand` bounds how many of each kind are worth serving; `feasible` says whether the node can
     serve a vector, for kinds that are not of the usual form.
@@ -104,7 +104,7 @@ def _groups(
 ) -> tuple[Vector, ...] | None:
     """Return what plain devices serve that are all alike but for one common value.
 
-    None where kinds want different devices, or common values of different attributes: then every
+    None if kinds want different devices, or common values of different attributes: then every
     vector is tried.
     """
     node_devices = state.shape.node_devices

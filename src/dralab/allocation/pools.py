@@ -102,7 +102,7 @@ class SliceCatalog:
     def _pool(
         self, key: PoolId, seen: list[Slice], node: Node, features: AllocationFeatures
     ) -> Pool | None:
-        """Return a pool, or None where a newer generation for other nodes made it obsolete."""
+        """Return a pool, or None if a newer generation for other nodes made it obsolete."""
         generation = max(each.generation for each in seen)
         here = sorted(
             (each for each in seen if each.generation == generation), key=lambda each: each.name

@@ -66,7 +66,7 @@ class DeviceSelector(Protocol):
         ...
 
     def matches(self, device: "Device") -> bool:
-        """Return whether the device meets the condition; SelectorError where there is no answer."""
+        """Return whether the device meets the condition; SelectorError if there is no answer."""
         ...
 
 
@@ -84,7 +84,7 @@ class Derivation(Protocol):
         ...
 
     def value(self, device: "Device") -> "Attribute":
-        """Return the value for a device; SelectorError where there is none."""
+        """Return the value for a device; SelectorError if there is none."""
         ...
 
 
@@ -127,7 +127,7 @@ class RequestPolicy:
     step: Number | None = None
 
     def amount(self, asked: Number | None, value: Number) -> Number | None:
-        """Return what is taken when `asked` is asked of `value`, or None where that may not be."""
+        """Return what is taken when `asked` is asked of `value`, or None if that may not be."""
         if asked is None:
             return value if self.default is None else self.default
         if self.valid_values:
@@ -278,7 +278,7 @@ class SubRequest:
 
     `name` is as results write it: `request` or `request/subrequest`. `mode` is ExactCount, All,
     or a text that is refused. `capacity` are amounts asked of each device, by qualified or bare
-    name. `admin` is None where the field is absent: even `false` needs the feature.
+    name. `admin` is None if the field is absent: even `false` needs the feature.
     """
 
     name: str

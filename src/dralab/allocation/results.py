@@ -99,7 +99,7 @@ def _scope(requests: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 def node_selector(
     node_devices: NodeDevices, picked: Sequence[PickedAlternative]
 ) -> dict[str, Any] | None:
-    """Return the NodeSelector that the chosen devices imply, None where any node will do."""
+    """Return the NodeSelector that the chosen devices imply, None if any node will do."""
     node = node_devices.view.node
     expressions: list[dict[str, Any]] = []
     fields: list[dict[str, Any]] = []

@@ -35,7 +35,7 @@ ABSENT: Final = "absent"
 
 
 def value_of(device: Device) -> Map:
-    """Return a device as expressions see it; CelError where an attribute has no usable value."""
+    """Return a device as expressions see it; CelError if an attribute has no usable value."""
     return device_value(
         driver=device.driver,
         attributes={name: _wire(attribute) for name, attribute in device.attributes.items()},
@@ -74,7 +74,7 @@ class CelSelector:
         self._answers: dict[Hashable, bool | str] = {}
 
     def matches(self, device: Device) -> bool:
-        """Return whether the expression accepts a device; SelectorError where it fails."""
+        """Return whether the expression accepts a device; SelectorError if it fails."""
         key = self._key(device)
         answer = self._answers.get(key)
         if answer is None:
@@ -104,7 +104,7 @@ class CelDerivation:
         )
 
     def value(self, device: Device) -> Attribute:
-        """Return the attribute of a device; SelectorError where there is none."""
+        """Return the attribute of a device; SelectorError if there is none."""
         if self.program is None:
             raise DeviceSelectorError(self.problem, compiling=True)
         try:

@@ -184,7 +184,7 @@ class Snapshot:
     def place(
         self, pending: Pending, nodes: Sequence[Node], policy: Policy | None = None
     ) -> Placed | None:
-        """Return where what is pending can be served, None where it cannot be; take nothing yet.
+        """Return where what is pending can be served, None if it cannot be; take nothing yet.
 
         Without a policy the first of the nodes that fits is taken, with Kubernetes' choice of
         devices there.
@@ -200,7 +200,7 @@ class Snapshot:
     def place_batch(self, batch: Sequence[Pending]) -> tuple[list[Placed | None], Optimum]:
         """Serve as many of a batch as possible and take their devices; any node will do for each.
 
-        Returns per pending its place, None where it has none, and the proof of how good that is.
+        Returns per pending its place, None if it has none, and the proof of how good that is.
         MissingSolverError without OR-Tools.
         """
         optimum = allocate_batch(self.fleet, [each.claims for each in batch])
@@ -403,7 +403,7 @@ def _key(item: JsonDict) -> tuple[str, str]:
 
 
 def _quantities(pod: Mapping[str, Any]) -> str:
-    """Return what keeps a pod's requests from being counted; empty where they are quantities."""
+    """Return what keeps a pod's requests from being counted; empty if they are quantities."""
     try:
         pod_requests(spec_of(pod))
     except QuantityError as error:

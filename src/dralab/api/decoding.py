@@ -105,7 +105,7 @@ class _Slow(Exception):  # noqa: N818 - no error yet: a second look will tell
 
 @remembered(4096)
 def decoder_of(api_version: str, kind: str) -> Decoder | None:
-    """Return the decoder of a built-in kind; None where nothing is known of it."""
+    """Return the decoder of a built-in kind; None if nothing is known of it."""
     schema = Schemas.standard().schema_of(api_version, kind)
     return None if schema is None else Decoder(schema, kind)
 

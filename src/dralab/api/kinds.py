@@ -22,7 +22,7 @@ NO_FIELDS: Final[tuple[str, ...]] = ()
 class Subresource:
     """A path below an object: `pods/status`, `deployments/scale`.
 
-    `group` and `version` are empty where its kind belongs to the parent's.
+    `group` and `version` are empty if its kind belongs to the parent's.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Kinds:
         self.changes += 1
 
     def remove(self, group: str, version: str, plural: str) -> None:
-        """Forget a kind; KeyError where it is not known."""
+        """Forget a kind; KeyError if it is not known."""
         kind = self._by_path.pop((group, version, plural))
         if self._by_kind.get((kind.api_version, kind.kind)) is kind:
             del self._by_kind[kind.api_version, kind.kind]
@@ -145,7 +145,7 @@ class Kinds:
         self.changes += 1
 
     def find(self, group: str, version: str, plural: str) -> Kind:
-        """Return a kind by its path; KeyError where it is not served."""
+        """Return a kind by its path; KeyError if it is not served."""
         return self._by_path[group, version, plural]
 
     def get(self, group: str, version: str, plural: str) -> Kind | None:
@@ -161,7 +161,7 @@ class Kinds:
         return list(self._groups)
 
     def versions(self, group: str) -> list[str]:
-        """Return the versions of a group, the preferred one first; empty where it is unknown."""
+        """Return the versions of a group, the preferred one first; empty if it is unknown."""
         return list(self._groups.get(group, ()))
 
     def in_version(self, group: str, version: str) -> list[Kind]:

@@ -28,7 +28,7 @@ STDIN: Final = "-"
 class Origin:
     """Where an object was written: file, document (from 1), line (from 1), place in a List.
 
-    Document and line are 0 where a file cannot be read at all.
+    Document and line are 0 if a file cannot be read at all.
     """
 
     file: str
@@ -292,7 +292,7 @@ def _taken_apart(value: Any, origin: Origin) -> Iterator[Manifest | ManifestProb
     for index, item in enumerate(items):
         inside = Origin(origin.file, origin.document, origin.line, f"items[{index}]")
         if not isinstance(item, dict):
-            yield ManifestProblem(inside, "", "is no object")
+            yield ManifestProblem(inside, "", "is not an object")
             continue
         if kind != "List":
             item = {"apiVersion": value.get("apiVersion"), "kind": kind[:-4]} | item  # noqa: PLW2901 - items of typed lists have no kind

@@ -88,7 +88,7 @@ class Messages:
         return sorted(self._raw)
 
     def fields(self, name: str) -> dict[int, MessageField]:
-        """Return a message's fields by number; KeyError where there is no such message."""
+        """Return a message's fields by number; KeyError if there is no such message."""
         found = self._fields.get(name)
         if found is None:
             found = {

@@ -24,7 +24,7 @@ class Schema:
     """The structure of one value.
 
     `name` is the definition it comes from, or nothing. `type` is one of object, array, string,
-    integer, number, boolean, or nothing where more than one is possible. `format` refines it:
+    integer, number, boolean, or nothing if more than one is possible. `format` refines it:
     int32, int64, double, byte (base64), date-time, quantity, int-or-string. `item` is what a
     list holds, `values` what a map of arbitrary keys holds, `properties` the fields of a
     struct. `free` says that anything goes below.
@@ -120,7 +120,7 @@ class Schema:
         return self.properties.get(name) or self.values
 
     def at(self, *path: str) -> "Schema":
-        """Return what is below a path of names; KeyError where the path leaves the schema."""
+        """Return what is below a path of names; KeyError if the path leaves the schema."""
         found = self
         for name in path:
             below = found.field(name) or (found.item.field(name) if found.item else None)
@@ -158,12 +158,12 @@ class Schemas:
         return cls(content["kinds"], content["definitions"])
 
     def schema_of(self, api_version: str, kind: str) -> Schema | None:
-        """Return the schema of a kind; None where there is none."""
+        """Return the schema of a kind; None if there is none."""
         name = self._kinds.get(f"{api_version}/{kind}")
         return None if name is None else self.definition(name)
 
     def definition(self, name: str) -> Schema:
-        """Return a definition by its name; KeyError where there is none."""
+        """Return a definition by its name; KeyError if there is none."""
         found = self._made.get(name)
         if found is None:
             found = self._made[name] = Schema(self._raw[name], self, name)
@@ -175,7 +175,7 @@ class Schemas:
         return found
 
     def name_of(self, api_version: str, kind: str) -> str | None:
-        """Return the name of a kind's definition; None where there is none."""
+        """Return the name of a kind's definition; None if there is none."""
         return self._kinds.get(f"{api_version}/{kind}")
 
     def names(self) -> Sequence[str]:

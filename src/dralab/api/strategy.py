@@ -15,7 +15,7 @@ from dralab.values.json_types import JsonDict
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where an object keeps what its Scale shows; `selector` is empty where it has none."""
+    """Where an object keeps what its Scale shows; `selector` is empty if it has none."""
 
     spec: tuple[str, ...] = ("spec", "replicas")
     status: tuple[str, ...] = ("status", "replicas")

@@ -1,6 +1,6 @@
 """YAML as Kubernetes reads it: documents as plain JSON values, within limits, with positions.
 
-Built on the events of PyYAML's parser with a stack of its own, so that depth, size and aliases
+Built on the events of PyYAML's parser with its own stack, so that depth, size and aliases
 are bounded before anything is built. Scalars are resolved as by go-yaml for Kubernetes: dates
 and times stay texts, `yes` and `on` are true, numbers have no underscores and no colons.
 """
@@ -42,7 +42,7 @@ MERGE: Final = "<<"
 
 
 class YamlError(ValueError):
-    """A document that cannot be read; `line` counts from 1, 0 where it is not known."""
+    """A document that cannot be read; `line` counts from 1, 0 if it is not known."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)

@@ -81,7 +81,7 @@ class LocalNodes(Protocol):
     """Nodes of this process."""
 
     def answer(self, node: str, wanted: NodeRequest) -> Answer | None:
-        """Answer for a node; None where it is not one of these. ApiError."""
+        """Answer for a node; None if it is not one of these. ApiError."""
         ...
 
 

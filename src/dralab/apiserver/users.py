@@ -67,7 +67,7 @@ def node_user(name: str) -> User:
 
 
 def node_of(user: User) -> str | None:
-    """Return the node whose kubelet a user is, or None; empty where it does not say which.
+    """Return the node whose kubelet a user is, or None; empty if it does not say which.
 
     >>> node_of(node_user("node-0")), node_of(User(name="system:node:node-0", groups=()))
     ('node-0', None)

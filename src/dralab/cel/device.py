@@ -109,7 +109,7 @@ def device_value(
     """Return a device as selectors see it.
 
     `attributes` and `capacity` are the mappings of a resource.k8s.io/v1 device; capacities may
-    also be given as quantities. Raise CelError where an attribute has no usable value.
+    also be given as quantities. Raise CelError if an attribute has no usable value.
     """
     by_domain: dict[str, Map] = {}
     for name, attribute in (attributes or {}).items():
@@ -159,7 +159,7 @@ def qualified(name: str, driver: str) -> tuple[str, str]:
 
 
 def attribute_value(attribute: Mapping[str, Any]) -> Any:
-    """Return the value of an attribute of resource.k8s.io/v1; CelError where it has none."""
+    """Return the value of an attribute of resource.k8s.io/v1; CelError if it has none."""
     for kind in MANY:
         values = attribute.get(kind)
         if values is not None:

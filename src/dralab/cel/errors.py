@@ -29,7 +29,7 @@ class Issue:
 class CompileError(ValueError):
     """An expression that does not compile.
 
-    `problems` holds what the parser or the checker found; it is empty where the expression is
+    `problems` holds what the parser or the checker found; it is empty if the expression is
     sound in itself but of the wrong type for its purpose, which `detail` then says.
     """
 

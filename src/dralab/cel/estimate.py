@@ -155,7 +155,7 @@ class Estimator:
         return self.size(node) or UNKNOWN
 
     def declared(self, path: Path) -> Range | None:
-        """Return the declared size of what lies at a path, 0 where it has none."""
+        """Return the declared size of what lies at a path, 0 if it has none."""
         current = self.environment.sizes.get(path[0]) if path else None
         if current is None:
             return None

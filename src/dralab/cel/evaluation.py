@@ -43,7 +43,7 @@ FOLDED: Final = frozenset(
 )
 PRIMITIVES: Final = frozenset({"bool", "bytes", "double", "int", "string", "uint"})
 NO_LIMIT: Final = 2**64
-# Not a value: what has to be found by a step of its own.
+# Not a value: what has to be found by its own step.
 LATER: Final = object()
 
 

@@ -8,7 +8,7 @@ is exact. Where it returns, it returns what `evaluation` would.
 
 Python limits the nesting of brackets, blocks and of its own compiler. So code is linearised:
 an expression that grows too deep is assigned to a temporary, and a block that would nest too
-deep becomes a function of its own, with the variables in scope as its arguments.
+deep becomes its own function, with the variables in scope as its arguments.
 """
 
 from collections.abc import Callable, Mapping

@@ -53,7 +53,7 @@ class Program:
     def fast(self) -> Callable[..., Any] | None:
         """The generated form, which takes the variables in the order of their names.
 
-        None where an evaluation may cost more than is granted, or where Python refuses the code.
+        None if an evaluation may cost more than is granted, or where Python refuses the code.
         """
         try:
             return generate(self.tree, tuple(sorted(self.environment.variables)))
@@ -66,7 +66,7 @@ class Program:
         return paths(self.tree)
 
     def value(self, variables: Mapping[str, Any], limit: int = devices.MAX_COST) -> tuple[Any, int]:
-        """Return the value and its cost; raise CelError where the value is an error."""
+        """Return the value and its cost; raise CelError if the value is an error."""
         value, cost = evaluate(self.tree, variables, limit)
         if isinstance(value, CelError):
             raise value

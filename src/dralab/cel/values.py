@@ -70,7 +70,7 @@ NOTHING: Final = Optional(present=False)
 class Quantity:
     """A Kubernetes quantity; only its number counts in comparisons.
 
-    `scale` is the decimal exponent with which the API server keeps it in 64 bits, None where it
+    `scale` is the decimal exponent with which the API server keeps it in 64 bits, None if it
     cannot; only a quantity with a scale of at least 0 is an integer there.
     """
 

@@ -56,7 +56,7 @@ def audit_options(command: Command) -> Command:
 def audit_of(
     policy_file: Path | None, log_path: str, max_size: int, max_backups: int
 ) -> "Callable[[], AuditSettings] | None":
-    """Return what opens the audit log; None where there is none. UsageError, Unusable."""
+    """Return what opens the audit log; None if there is none. UsageError, Unusable."""
     if policy_file is None and not log_path:
         return None
     if policy_file is None:

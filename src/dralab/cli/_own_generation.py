@@ -129,7 +129,7 @@ def _from_package(name: str) -> type[Any]:
 
 
 def failure(error: Exception) -> str:
-    """Return where in the user's own file something failed; empty where it failed elsewhere."""
+    """Return where in the user's own file something failed; empty if it failed elsewhere."""
     mine = own()
     if mine is None:
         return ""

@@ -60,7 +60,7 @@ def run(
     """Run COMMAND, its threads and its children in simulated time.
 
     The program is not changed. When all of it waits, the clock jumps to the end of the next sleep,
-    timer or time-out. Exits with COMMAND's exit code, and ends processes that COMMAND leaves
+    timer or timeout. Exits with COMMAND's exit code, and ends processes that COMMAND leaves
     running. Needs Linux on x86-64, but not root.
 
     Example: `dralab clock run --until 24h -- sh -c "while date; do sleep 3600; done"`

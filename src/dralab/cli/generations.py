@@ -93,7 +93,7 @@ def _taken_apart(
 
 
 def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = API_NAMES) -> str:
-    """Return the generation to read documents as. UsageError where it is not clear.
+    """Return the generation to read documents as. UsageError if it is not clear.
 
     `readable` are those that the command understands.
     """

@@ -47,12 +47,12 @@ class ControlPlaneHost(Protocol):
 
     @property
     def ca(self) -> str:
-        """Its certificate authority as PEM; empty where it has none."""
+        """Its certificate authority as PEM; empty if it has none."""
         ...
 
     @property
     def signing_files(self) -> tuple[Path, Path] | None:
-        """The files of that authority's certificate and private key; None where it has none."""
+        """The files of that authority's certificate and private key; None if it has none."""
         ...
 
     clock: Clock

@@ -194,7 +194,7 @@ def install(kubelet: "Kubelet", driver: "Driver", publisher: "Publisher") -> Non
 
 
 def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
-    """Add a node, with a directory of its own where there is one."""
+    """Add a node, with its own directory where there is one."""
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.node.checkpoint import NodeFileCheckpoint
 

@@ -151,7 +151,7 @@ def _evolution(resources: Resources) -> None:
 
     context = resources.context
     for kind in kinds.KINDS:
-        # A store of its own: today's objects of the same names mean something else.
+        # Its own store: today's objects of the same names mean something else.
         hub = f"evolution.{kinds.GROUP}/{kind['plural']}"
         register(context, kinds.GROUP, kinds.VERSION, kind, normalized, hub=hub)
 
@@ -166,7 +166,7 @@ def _classic(resources: Resources) -> None:
             context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, structured.normalize, hub=hub
         )
     for kind in kinds.RESOURCE_KINDS:
-        # A store of its own: today's claims of the same names are others.
+        # Its own store: today's claims of the same names are others.
         hub = f"classic.{kinds.GROUP}/{kind['plural']}"
         register(context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, hub=hub)
     register(context, kinds.STATE_GROUP, kinds.DRIVER_VERSION, kinds.STATE)
@@ -266,7 +266,7 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
 
 
 def _at(value: Any, path: str) -> Any:
-    """Return what stands at a field path, None where nothing does."""
+    """Return what stands at a field path, None if nothing does."""
     for part in path.replace("[", ".[").split("."):
         if part.startswith("["):
             index = part[1:-1]

@@ -118,7 +118,7 @@ def file_name(kind: str, id: str) -> str:
 
 
 def write(spec: CdiSpec) -> str:
-    """Return the text of a file; CdiError where the spec is none."""
+    """Return the text of a file; CdiError if the spec is none."""
     check(spec)
     document: dict[str, Any] = {"cdiVersion": spec.version, "kind": spec.kind}
     if spec.annotations:
@@ -169,7 +169,7 @@ def read(text: str) -> CdiSpec:
 
 
 def check(spec: CdiSpec) -> None:
-    """Raise CdiError where a spec is not allowed."""
+    """Raise CdiError if a spec is not allowed."""
     vendor, slash, class_ = spec.kind.partition("/")
     if not slash or not NAME.fullmatch(vendor) or not NAME.fullmatch(class_):
         raise CdiError(f'invalid kind "{spec.kind}": it must be vendor/class')

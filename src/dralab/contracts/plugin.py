@@ -72,7 +72,7 @@ class Plugin(Protocol):
         ...
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Give devices back; an error text by claim UID, empty where all is well.
+        """Give devices back; an error text by claim UID, empty if all is well.
 
         A claim that nobody prepared is no error. PluginError: the call as a whole failed.
         """

@@ -27,7 +27,7 @@ from dralab.values.json_types import JsonDict
 GRACE: Final = SECOND
 AGAIN: Final = 5 * SECOND
 
-# Trouble that does not come: kinds are known beforehand, and what fails is tried again.
+# Trouble that does not come: kinds are known beforehand, and what fails is retried.
 FINE: Final = (
     (
         "NamespaceDeletionDiscoveryFailure",

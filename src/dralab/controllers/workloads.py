@@ -67,7 +67,7 @@ class OwnedObjects:
         self.plain = plain
 
     def selector_of(self, owner: JsonDict) -> labels.Selector | None:
-        """Return what an owner selects; None where it has no selector."""
+        """Return what an owner selects; None if it has no selector."""
         wanted = spec_of(owner).get("selector")
         if not wanted:
             return None

@@ -1,6 +1,6 @@
 """A driver as a plugin: what `prepare` and `unprepare` need around the author's own code.
 
-One call at a time; the same answer again for a claim that is prepared, its files written anew (a
+One call at a time; the same answer again for a claim that is prepared, its files written again (a
 reboot loses them, kubernetes#141433); every claim answered; devices of another claim refused.
 """
 

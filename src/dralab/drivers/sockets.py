@@ -31,7 +31,7 @@ class SocketServer:
 
     `root` is the kubelet's directory, with `plugins` and `plugins_registry` below it. `pod_uid`
     gives this instance sockets of its own, so that an old and a new one overlap during an update.
-    `health` is False where the driver has none to tell. `resources` are the named resources that a
+    `health` is False if the driver has none to tell. `resources` are the named resources that a
     driver for Kubernetes up to 1.30 (`versions` is `1.0.0`) lists; they may change.
     """
 

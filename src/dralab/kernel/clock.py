@@ -48,7 +48,7 @@ class ManualClock:
         return Nanoseconds(self._now)
 
     def advance_to(self, when: int) -> None:
-        """Move forward to `when`; ValueError where that would be backward."""
+        """Move forward to `when`; ValueError if that would be backward."""
         if when < self._now:
             raise ValueError(f"time cannot go backwards from {self._now} to {when}")
         self._now = when

@@ -76,7 +76,7 @@ class Events:
         return self.clock.now()
 
     def at(self, when: int, call: Call, *, priority: int = NORMAL) -> Event:
-        """Call `call` at `when`; ValueError where that has passed."""
+        """Call `call` at `when`; ValueError if that has passed."""
         if when < self.clock.now():
             raise ValueError(
                 f"cannot schedule an event at {when}: it is already {self.clock.now()}"
@@ -91,12 +91,12 @@ class Events:
         return self.at(self.clock.now() + delay, call, priority=priority)
 
     def next_time(self) -> Nanoseconds | None:
-        """Return when the next event happens; None where nothing is to come."""
+        """Return when the next event happens; None if nothing is to come."""
         self._drop_cancelled()
         return Nanoseconds(self._heap[0].when) if self._heap else None
 
     def step(self) -> bool:
-        """Let the next event happen; False where there is none."""
+        """Let the next event happen; False if there is none."""
         call = self.take_event()
         if call is None:
             return False

@@ -31,7 +31,7 @@ class TimeError(ValueError):
 
 
 def from_rfc3339(text: str, layout: str = RFC3339) -> Nanoseconds:
-    """Return the time that an RFC 3339 text names; TimeError where it names none.
+    """Return the time that an RFC 3339 text names; TimeError if it names none.
 
     `layout` RFC3339_MICRO demands six digits after the point, as metav1.MicroTime does.
 
@@ -107,7 +107,7 @@ def is_date(text: str) -> bool:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the days since the epoch; ValueError where the calendar has no such day."""
+    """Return the days since the epoch; ValueError if the calendar has no such day."""
     if year == 0:
         return date(400, month, day).toordinal() - CYCLE - EPOCH
     return date(year, month, day).toordinal() - EPOCH

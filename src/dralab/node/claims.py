@@ -230,7 +230,7 @@ class ClaimsOfNode:
         return found
 
     def health_of(self, pod: JsonDict, container: JsonObject) -> list[dict[str, Any]]:
-        """Return `allocatedResourcesStatus` of a container; empty where no driver tells health."""
+        """Return `allocatedResourcesStatus` of a container; empty if no driver tells health."""
         names = claims_by_entry(pod)
         found = []
         for entry, request in uses_of(container):

@@ -52,7 +52,7 @@ def config_of(client: Client, pod: JsonDict, container: JsonObject) -> Container
 
 
 def argv_of(container: JsonObject, env: Mapping[str, str]) -> list[str]:
-    """Return the command line, with `$(NAME)` expanded; empty where the image decides."""
+    """Return the command line, with `$(NAME)` expanded; empty if the image decides."""
     words: Sequence[str] = [*(container.get("command") or ()), *(container.get("args") or ())]
     return [expand(word, env) for word in words]
 

@@ -16,7 +16,7 @@ MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerStart:
-    """All that a runtime is told of a container; `argv` is empty where the image decides.
+    """All that a runtime is told of a container; `argv` is empty if the image decides.
 
     `args` is the part of it that the image's own command would get.
     """
@@ -85,7 +85,7 @@ class ExecSession:
             self._typed.put(data)
 
     def room(self) -> Awaitable[None] | None:
-        """Return what to wait for before more is typed; None where the command keeps up."""
+        """Return what to wait for before more is typed; None if the command keeps up."""
         with self._lock:
             if self._waiting < MOST_TYPED or self._gone:
                 return None
@@ -176,7 +176,7 @@ class Container(Protocol):
 class ContainerRuntime(Protocol):
     """What runs containers.
 
-    `ports_at` is the address at which the ports of their processes are; empty where they have
+    `ports_at` is the address at which the ports of their processes are; empty if they have
     none. There, `listens` is asked before each connection.
     """
 

@@ -108,9 +108,9 @@ def _wanted(parts: list[str], request: HttpRequest) -> NodeRequest:
 
 
 class EndpointServer:
-    """The endpoint of a node in a process of its own, served by a thread from `start` to `stop`.
+    """The endpoint of a node in a separate process, served by a thread from `start` to `stop`.
 
-    Its authority, certificate and token are kept in `directory`. ServingError where it cannot
+    Its authority, certificate and token are kept in `directory`. ServingError if it cannot
     listen at `host` and `port` (0: a free one).
     """
 

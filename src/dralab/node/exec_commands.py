@@ -18,7 +18,7 @@ TIMED_OUT = 124
 
 
 class CommandProcess:
-    """One command as a process group of its own; `terminal` is (ours, its)."""
+    """One command as its own process group; `terminal` is (ours, its)."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
 
 
 def command_of(start: ContainerStart, images: Mapping[str, Sequence[str]]) -> list[str] | None:
-    """Return the command line that the map has for a container; None where it has none.
+    """Return the command line that the map has for a container; None if it has none.
 
     The map's command takes the place of the container's `command`; its `args` stay.
     """

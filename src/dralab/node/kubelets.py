@@ -96,7 +96,7 @@ class Kubelet:
         self.wipes: dict[str, TimerHandle] = {}
         self._addresses = 0
         self.announced = False
-        # Where the server finds what its pods say, for a node in a process of its own.
+        # Where the server finds what its pods say, for a node in a separate process.
         self.endpoint: StreamEndpoint | None = None
 
     @property
@@ -199,7 +199,7 @@ class Kubelets:
         return kubelet
 
     def stop(self) -> None:
-        """End the containers that are processes of their own, and close what listens."""
+        """End the containers that are separate processes, and close what listens."""
         for listener in self.listeners:
             listener.stop()
         for kubelet in self.nodes.values():
@@ -370,7 +370,7 @@ class Kubelets:
             client.update(NODES, {**node, "status": status}, subresource="status")
         if not kubelet.announced:
             kubelet.plugins.changed = partial(self._plugin_changed, kubelet)
-            self.on_node(kubelet)  # what fails there is tried again with the node
+            self.on_node(kubelet)  # what fails there is retried with the node
             kubelet.announced = True
 
     def _untaint(self, name: str) -> None:

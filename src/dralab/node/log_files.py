@@ -1,4 +1,4 @@
-"""Containers' logs as files, for a node in a process of its own: they outlive the process.
+"""Containers' logs as files, for a node in a separate process: they outlive the process.
 
 The paths and lines are those that a kubelet's container runtime writes:
 `<namespace>_<pod>_<uid>/<container>/<run>.log`, each line with its time and stream. What is

@@ -1,6 +1,6 @@
 """What containers wrote, and who wants to read on while they write.
 
-Containers write from an engine's thread or from threads of their own; readers ask from the
+Containers write from an engine's thread or from separate threads; readers ask from the
 server's.
 """
 

@@ -1,4 +1,4 @@
-"""The end of processes whose server is gone: a process of its own that only waits for that.
+"""The end of processes whose server is gone: a separate process that only waits for that.
 
 It reads `+GROUP` and `-GROUP` from its standard input, and kills what is left when that ends:
 with the server, however it ended. Then it removes the directory that it was given. It imports

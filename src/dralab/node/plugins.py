@@ -41,7 +41,7 @@ class Plugins:
             return sorted(self._drivers)
 
     def get(self, driver: str) -> Plugin | None:
-        """Return the plugin to ask; None where the driver is not registered."""
+        """Return the plugin to ask; None if the driver is not registered."""
         with self._lock:
             found = self._drivers.get(driver)
             return found.latest if found is not None else None
@@ -92,7 +92,7 @@ class Plugins:
             self.changed(driver, now)
 
     def health_of(self, driver: str, pool: str, device: str) -> DeviceHealth | None:
-        """Return what a driver says of a device; None where it says nothing."""
+        """Return what a driver says of a device; None if it says nothing."""
         plugin = self.get(driver)
         for health in plugin.health() if plugin is not None else ():
             if (health.pool, health.device) == (pool, device):

@@ -19,7 +19,7 @@ from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
 
-TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is tried again soon
+TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is retried soon
 LONGEST_TRY: Final = 60 * SECOND
 BUSY: Final = SECOND // 10
 # Drivers that answer at once are waited for before the pod's first status is written: one write
@@ -442,7 +442,7 @@ class PodLife:
         return found
 
     def _phase(self) -> str:
-        # The end is told when the claims are given back, not before (kubelet).
+        # The end is told when the claims are released, not before (kubelet).
         if self.verdict is not None and self.released:
             return self.verdict.phase
         ran = any(each.number for each in self.mains)

@@ -13,7 +13,7 @@ MOST_SAID: Final = 1024  # of a probe's output, in events
 
 
 def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
-    """Return what a probe finds wrong now, None where all is well.
+    """Return what a probe finds wrong now, None if all is well.
 
     A command is run in the container. What a simulated container would serve over the network
     is believed to be there; a real one is asked on this machine.

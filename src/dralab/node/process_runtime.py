@@ -1,7 +1,7 @@
 """Containers that are processes of this machine: opt-in, for whoever trusts what pods run.
 
 A container is its command in a process group and session of its own, with its own environment
-and nothing of the server's, in a directory of its own that is gone afterwards. It shares the
+and nothing of the server's, in its own directory that is gone afterwards. It shares the
 machine's files, network, processes and user: this runtime isolates nothing (see the guide on
 runtimes). Mounts are symbolic links below that directory, `$DRALAB_ROOT`.
 """

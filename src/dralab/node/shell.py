@@ -91,7 +91,7 @@ def lasts(argv: Sequence[str], most: float) -> float:
 
 
 def trapped(state: ShellState, signal: str) -> Steps | None:
-    """Return the steps of the trap for a signal; None where there is no trap."""
+    """Return the steps of the trap for a signal; None if there is no trap."""
     action = state.traps.get(signal, state.traps.get(f"SIG{signal}"))
     if action is None:
         return None

@@ -306,7 +306,7 @@ class Registrar:
         return SocketPlugin(driver, endpoint, wire.version(version), self.engine.clock)
 
     def _refusal(self, info: Any, endpoint: str, taken: set[tuple[str, str]]) -> str:
-        """Return why a plugin is not taken; empty where it is."""
+        """Return why a plugin is not taken; empty if it is."""
         offered = list(info.supported_versions)
         where = (
             f"invalid supported gRPC versions of DRA driver plugin {info.name} "

@@ -40,7 +40,7 @@ class PodStreams:
         self.kubelets = kubelets
 
     def answer(self, node: str, wanted: NodeRequest) -> Answer | None:
-        """Answer for a pod of a node; None where it is not one of these. ApiError."""
+        """Answer for a pod of a node; None if it is not one of these. ApiError."""
         kubelet = self.kubelets.nodes.get(node)
         if kubelet is None:
             return None

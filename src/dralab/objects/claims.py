@@ -14,8 +14,8 @@ from dralab.values.json_types import JsonObject
 class PodClaim(NamedTuple):
     """One entry of `resourceClaims` of a pod or PodGroup, and what was made for it.
 
-    `claim` and `template` are the names that the entry gives, empty where it gives none. `made` is
-    what the status says of it: None while it says nothing, empty where no claim was needed.
+    `claim` and `template` are the names that the entry gives, empty if it gives none. `made` is
+    what the status says of it: None while it says nothing, empty if no claim was needed.
     `is_classic` is true for entries with a `source`, as before 1.31.
     """
 
@@ -27,7 +27,7 @@ class PodClaim(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        """The name of the claim; None while it is not made, empty where none is needed."""
+        """The name of the claim; None while it is not made, empty if none is needed."""
         return self.claim or self.made
 
 
@@ -67,7 +67,7 @@ def claims_by_entry(pod: JsonObject) -> dict[str, str]:
 
 
 def made_claims(obj: JsonObject) -> dict[str, str]:
-    """Return what was made for the entries of a pod or PodGroup; empty where no claim was needed.
+    """Return what was made for the entries of a pod or PodGroup; empty if no claim was needed.
 
     An entry that the status does not mention is not in it.
     """
@@ -141,7 +141,7 @@ def alternatives_of(request: JsonObject) -> Sequence[JsonObject]:
 
 
 def allocation_of(claim: JsonObject) -> JsonObject | None:
-    """Return the allocation of a claim; None where it has none."""
+    """Return the allocation of a claim; None if it has none."""
     found: JsonObject | None = status_of(claim).get("allocation")
     return found
 

@@ -18,7 +18,7 @@ def condition_of(obj: JsonObject, type: str) -> JsonObject | None:
 
 
 def condition_status(obj: JsonObject, type: str) -> str:
-    """Return `True`, `False` or `Unknown` as a condition says; empty where there is none."""
+    """Return `True`, `False` or `Unknown` as a condition says; empty if there is none."""
     condition = condition_of(obj, type) or {}
     return condition.get("status") or ""
 

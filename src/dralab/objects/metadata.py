@@ -10,7 +10,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 
 class NamespacedName(NamedTuple):
-    """Which object of a collection; the namespace is empty where the kind has none."""
+    """Which object of a collection; the namespace is empty if the kind has none."""
 
     namespace: str
     name: str
@@ -26,33 +26,33 @@ def key_of(obj: JsonObject) -> NamespacedName:
 
 
 def spec_of(obj: JsonObject) -> JsonObject:
-    """Return an object's spec; empty where it has none."""
+    """Return an object's spec; empty if it has none."""
     return obj.get("spec") or {}
 
 
 def status_of(obj: JsonObject) -> JsonObject:
-    """Return an object's status; empty where it has none."""
+    """Return an object's status; empty if it has none."""
     return obj.get("status") or {}
 
 
 def labels_of(obj: JsonObject) -> Mapping[str, str]:
-    """Return an object's labels; empty where it has none."""
+    """Return an object's labels; empty if it has none."""
     return obj["metadata"].get("labels") or {}
 
 
 def annotations_of(obj: JsonObject) -> Mapping[str, str]:
-    """Return an object's annotations; empty where it has none."""
+    """Return an object's annotations; empty if it has none."""
     return obj["metadata"].get("annotations") or {}
 
 
 def uid_of(obj: JsonObject) -> str:
-    """Return the UID of an object; empty where a server never saw it."""
+    """Return the UID of an object; empty if a server never saw it."""
     uid: str = obj["metadata"].get("uid", "")
     return uid
 
 
 def revision_of(obj: JsonObject) -> int:
-    """Return the resource version as a number; 0 where there is none."""
+    """Return the resource version as a number; 0 if there is none."""
     return int(obj["metadata"].get("resourceVersion") or 0)
 
 

@@ -93,7 +93,7 @@ def placement_refusal(
     selector: Mapping[str, str],
     affinity: JsonObject | None,
 ) -> UnfitReason | None:
-    """Return why a pod may not go to a node whatever room there is; None where it may."""
+    """Return why a pod may not go to a node whatever room there is; None if it may."""
     if is_unschedulable(node) and not tolerates(tolerations, UNSCHEDULABLE):
         return UnfitReason("NodeUnschedulable")
     taint = untolerated(tolerations, taints_of(node), REPELLING)

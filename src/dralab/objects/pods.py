@@ -28,7 +28,7 @@ def is_ready(pod: JsonObject) -> bool:
 
 
 def group_of(pod: JsonObject) -> str:
-    """Return the name of the PodGroup that a pod is scheduled with; empty where it has none."""
+    """Return the name of the PodGroup that a pod is scheduled with; empty if it has none."""
     group = spec_of(pod).get("schedulingGroup") or {}
     name: str = group.get("podGroupName") or ""
     return name

@@ -35,7 +35,7 @@ def devices_of(item: JsonObject) -> Sequence[JsonObject]:
 
 
 def generation_of(slices: Iterable[JsonObject]) -> int:
-    """Return the newest generation among slices of one pool; 0 where there is no slice."""
+    """Return the newest generation among slices of one pool; 0 if there is no slice."""
     return max((item["spec"]["pool"]["generation"] for item in slices), default=0)
 
 

@@ -21,7 +21,7 @@ OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 def class_of(claim: JsonObject) -> str:
-    """Return the name of a claim's (or volume's) storage class; empty where it has none."""
+    """Return the name of a claim's (or volume's) storage class; empty if it has none."""
     old = annotations_of(claim).get(OLD_CLASS)
     return str(old if old is not None else (claim["spec"].get("storageClassName") or ""))
 

@@ -334,7 +334,7 @@ class OwnCluster(SearchedCluster):
         return f"{pool}/{device}"
 
     def problem(self, pod: JsonDict) -> core.Problem:
-        """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
+        """Return the allocation problem of a pod; UnallocatableError if it cannot be met."""
         return self._problem(list(self.generation.claims(pod, self.view)))
 
     def place(self, pod: JsonDict) -> PlacementResult:

@@ -99,7 +99,7 @@ class GenerationCluster(Protocol):
         ...
 
     def problems(self, pod: JsonDict) -> Sequence[tuple[Node, Problem]]:
-        """Return the allocation problem of a pod on every node; ValueError where it has none."""
+        """Return the allocation problem of a pod on every node; ValueError if it has none."""
         ...
 
     def shown(self, pool: str, device: str) -> str:

@@ -76,7 +76,7 @@ class SearchedCluster(ABC):
 
     @abstractmethod
     def problem(self, pod: JsonDict) -> Problem:
-        """Return the allocation problem of a pod; ValueError where it cannot be met at all."""
+        """Return the allocation problem of a pod; ValueError if it cannot be met at all."""
 
     @abstractmethod
     def pool_nodes(self) -> set[str]:

@@ -60,7 +60,7 @@ class Cache:
         return iter(list(self._objects.values()))
 
     def get(self, key: NamespacedName) -> JsonDict | None:
-        """Return an object, or None where there is none."""
+        """Return an object, or None if there is none."""
         return self._objects.get(key)
 
     def namespace(self, namespace: str) -> list[JsonDict]:
@@ -151,7 +151,7 @@ class Cache:
         self._retries = 0
         self._watch = watch
         present = {key_of(obj) for obj in listing.items}
-        # A list is the truth, also where its revisions are lower: the server may have begun anew.
+        # A list is the truth, also where its revisions are lower: the server may have begun again.
         for key, obj in list(self._objects.items()):
             if key not in present:
                 self._remove(obj)
@@ -178,7 +178,7 @@ class Cache:
         obj = _without_owners_of_fields(obj)
         old = self._objects.get(key)
         if old is not None and old["metadata"].get("uid") != obj["metadata"].get("uid"):
-            # Deleted and made anew between two looks: subscribers hear of both.
+            # Deleted and made again between two looks: subscribers hear of both.
             self._remove(old)
             old = None
         self._objects[key] = obj

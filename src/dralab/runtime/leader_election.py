@@ -1,4 +1,4 @@
-"""One of several acts: whoever holds a lease, until it is given back or runs out.
+"""One of several acts: whoever holds a lease, until it is released or runs out.
 
 Source: client-go's leader election, with its times and its rule for clocks: a lease has run out
 when it has not changed for its duration by the watcher's own clock, whatever time it carries.
@@ -100,7 +100,7 @@ class Leadership:
             self._lost()
 
     def _attempt(self) -> Literal[True, False]:
-        """Take or renew the lease; False where another holds it. ApiError: no answer for now."""
+        """Take or renew the lease; False if another holds it. ApiError: no answer for now."""
         now = self.engine.clock.now()
         stamp = rfc3339_micro(now)
         spec: JsonDict = {

@@ -1,4 +1,4 @@
-"""The live engine: the same heap of events, waiting for the wall clock in a thread of its own."""
+"""The live engine: the same heap of events, waiting for the wall clock in its own thread."""
 
 import logging
 import threading
@@ -67,7 +67,7 @@ class LiveEngine:
             self._pool.submit(attempt)
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Begin, in its own thread."""
         self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
         self._thread.start()
 

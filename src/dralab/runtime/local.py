@@ -193,7 +193,7 @@ class LocalWatch:
         subscription.notify(self._tell)
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """Return the next change; None where there is none within `timeout` seconds."""
+        """Return the next change; None if there is none within `timeout` seconds."""
         while not self._events:
             self._news.clear()
             self._events.extend(self._subscription.take_items())

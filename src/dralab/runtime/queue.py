@@ -89,7 +89,7 @@ class WorkQueue(Generic[K]):
         except ApiError as error:
             self._retry(key, error)
         except Exception:
-            # A defect in one reconciler must not stop the others; the key is tried again.
+            # A defect in one reconciler must not stop the others; the key is retried.
             logger.exception("%s: %s failed to reconcile", self.name, key)
             self._retry(key, None)
         else:

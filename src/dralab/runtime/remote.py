@@ -229,7 +229,7 @@ class RemoteClient:
 
 
 class RemoteWatch:
-    """A watch whose stream a thread of its own reads."""
+    """A watch whose stream its own thread reads."""
 
     def __init__(
         self, client: RemoteClient, url: str, query: Mapping[str, str], revision: str
@@ -245,7 +245,7 @@ class RemoteWatch:
         threading.Thread(target=self._read, name=f"watch {url}", daemon=True).start()
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """Return the next change; None where there is none within `timeout` seconds."""
+        """Return the next change; None if there is none within `timeout` seconds."""
         try:
             if timeout == 0:
                 found = self._arrived.get_nowait()

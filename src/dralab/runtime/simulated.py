@@ -64,7 +64,7 @@ class SimulatedEngine:
         self._paused += delay
 
     def step(self) -> bool:
-        """Let the next event happen, moving the clock to it; False where there is none."""
+        """Let the next event happen, moving the clock to it; False if there is none."""
         return self.events.step()
 
     def run(self, until: int | None = None, *, at_most: int | None = None) -> int:

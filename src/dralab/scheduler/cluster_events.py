@@ -36,7 +36,7 @@ class SchedulingLoop(Protocol):
     def changed(
         self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
     ) -> None:
-        """Let pods be tried again that await such a change."""
+        """Let pods be retried that await such a change."""
         ...
 
     def wake(self) -> None:
@@ -187,7 +187,7 @@ class ClusterEvents:
             self._arrived(uid, node)
 
     def _arrived(self, uid: str, node: str) -> None:
-        """Let those be tried again that wait for such a pod: it may be a friend, or even it out."""
+        """Let those be retried that wait for such a pod: it may be a friend, or even it out."""
         row = self.state.table.row_of.get(node)
         pod = None if row is None else self.state.table.pods[row].get(uid)
         if pod is not None:

@@ -79,7 +79,7 @@ class Refusal:
 class NodeAttempt:
     """A pod was tried on one node: its place there, or what the allocator or the node said.
 
-    `points` are those of the chosen alternatives, None where nothing had to be allocated.
+    `points` are those of the chosen alternatives, None if nothing had to be allocated.
     """
 
     placement: PodPlacement | None
@@ -256,7 +256,7 @@ def on_node(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> N
 def _shortage(
     state: ClusterState, pod: PodInfo, charged: PodInfo, demand: PodDemand, row: int
 ) -> NodeShortage | None:
-    """Return what a node lacks for a pod with its devices; None where it lacks nothing."""
+    """Return what a node lacks for a pod with its devices; None if it lacks nothing."""
     table = state.table
     others = _promised(state, charged, table.names[row])
     for other in others:

@@ -174,7 +174,7 @@ class ClusterDevices:
     # --- what may be had
 
     def candidates(self, demand: PodDemand) -> Mask | None:
-        """Return the nodes that devices do not rule out so far; None where none is ruled out."""
+        """Return the nodes that devices do not rule out so far; None if none is ruled out."""
         found: Mask | None = None
         for item in demand.claims:
             selector = (item.allocation or {}).get("nodeSelector")

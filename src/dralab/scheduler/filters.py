@@ -50,7 +50,7 @@ class NodeFilter:
         return found
 
     def reason(self, pod: PodInfo, row: int) -> str:
-        """Return why the pod may not use a node for the node's own sake; empty where it may."""
+        """Return why the pod may not use a node for the node's own sake; empty if it may."""
         if _named(pod) is not None:
             return self._verdict(pod, row)
         return self.reasons[int(self._of(pod)[0].answers(self.table)[row])]
@@ -113,7 +113,7 @@ class NodeFilter:
 
 
 def _named(pod: PodInfo) -> list[str] | None:
-    """Return the nodes that a pod's affinity names; None where some term names none."""
+    """Return the nodes that a pod's affinity names; None if some term names none."""
     if pod.node_affinity is None:
         return None
     found: list[str] = []
@@ -157,7 +157,7 @@ def lacking(table: NodeTable, pod: PodInfo, row: int, provided: frozenset[str]) 
 
 
 def ports_free(table: NodeTable, pod: PodInfo) -> Mask | None:
-    """Return the nodes where the pod's host ports are free; None where it needs none."""
+    """Return the nodes where the pod's host ports are free; None if it needs none."""
     if not pod.ports:
         return None
     found = np.ones(table.size, dtype=bool)
@@ -180,7 +180,7 @@ def room_points(table: NodeTable, pod: PodInfo) -> Scores:
 
 
 def image_points(table: NodeTable, pod: PodInfo) -> Scores | None:
-    """Return the points for images that a node has already; None where no node has any.
+    """Return the points for images that a node has already; None if no node has any.
 
     Source: ImageLocality. An image counts by its size and by the share of nodes that have it,
     so that not all pods of one image go to one node; 23 MiB are too few to count, 1,000 MiB for

@@ -1,7 +1,7 @@
 """Pods that start together or not at all (scheduling.k8s.io PodGroup, KEP-4671).
 
 Members are placed one after the other; where one finds no devices, the devices of the members
-that were placed on a node before it are chosen anew together with its own; members elsewhere give
+that were placed on a node before it are chosen again together with its own; members elsewhere give
 up devices of the network that it needs; and where that does not help, earlier members move.
 Upstream never looks back (kubernetes#138765).
 """
@@ -57,7 +57,7 @@ def schedule_gang(
 
 
 def least_members(group: JsonDict) -> int | None:
-    """Return how many members of a pod group start together; None where it is no gang."""
+    """Return how many members of a pod group start together; None if it is no gang."""
     gang = (spec_of(group).get("schedulingPolicy") or {}).get("gang")
     return None if gang is None else int(gang.get("minCount") or 1)
 
@@ -166,7 +166,7 @@ class _GangSearch:
         return any(self.state.devices.is_of_network(plan.allocation) for plan in placement.plans)
 
     def _revised(self, pod: PodInfo, demand: PodDemand, row: int) -> list[PodPlacement] | None:
-        """Return placements that add the pod on a node, its companions' devices chosen anew."""
+        """Return placements that add the pod on a node, its companions' devices chosen again."""
         state, node = self.state, self.state.table.names[row]
         tried = on_node(state, pod, demand, row)
         if tried.placement is not None:
@@ -188,7 +188,7 @@ class _GangSearch:
     ) -> list[PodPlacement] | None:
         """Return placements that add the pod on a node, others giving up devices of the network.
 
-        One member lets its devices go, the pod takes what it needs, and the member chooses anew on
+        One member lets its devices go, the pod takes what it needs, and the member chooses again on
         its node, where need be at the cost of a third one, and so on: each gives way once.
         """
         state, before = self.state, list(self.placed)

@@ -26,7 +26,7 @@ REMEMBERED: Final = 512
 
 
 class NodeTable:
-    """Nodes by row; `names[row]` is empty where a node has gone."""
+    """Nodes by row; `names[row]` is empty if a node has gone."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -164,7 +164,7 @@ class NodeTable:
             self._count_pod(row, pod)
 
     def remove_pod(self, node: str, uid: str) -> PodInfo | None:
-        """Count a pod no more; return it, or None where it was not there."""
+        """Count a pod no more; return it, or None if it was not there."""
         row = self.row_of.get(node)
         if row is None:
             held = self._homeless.get(node)

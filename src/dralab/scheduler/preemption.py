@@ -34,7 +34,7 @@ class Eviction:
 def eviction_for(
     state: ClusterState, pod: PodInfo, budgets: Iterable[JsonDict] = ()
 ) -> Eviction | None:
-    """Return the cheapest eviction that makes a pod fit; None where none does, or none may.
+    """Return the cheapest eviction that makes a pod fit; None if none does, or none may.
 
     Cheapest: fewest broken disruption budgets, then the least important victims, then the
     smallest sum of priorities, then the fewest, then those that started last.

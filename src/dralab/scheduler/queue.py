@@ -182,7 +182,7 @@ class SchedulingQueue:
     def wake_for(
         self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
     ) -> int:
-        """Let pods be tried again that await a change: the first of each kind; return how many.
+        """Let pods be retried that await a change: the first of each kind; return how many.
 
         `helps` tells of one pod whether this very change may help it.
         """
@@ -196,7 +196,7 @@ class SchedulingQueue:
         return moved
 
     def wake_pods(self, uids: Iterable[str]) -> int:
-        """Let these very pods be tried again, if they wait; return how many do."""
+        """Let these very pods be retried, if they wait; return how many do."""
         moved = 0
         for uid in sorted(uids):
             if self._where.get(uid) == "unschedulable":
@@ -205,7 +205,7 @@ class SchedulingQueue:
         return moved
 
     def wake_overdue(self) -> int:
-        """Let pods be tried again that have waited for long, whatever they await."""
+        """Let pods be retried that have waited for long, whatever they await."""
         now, moved = self._now(), 0
         for kind in list(self._failed):
             first = self._first(kind)

@@ -25,7 +25,7 @@ def matters(old: JsonDict, new: JsonDict) -> bool:
 
 
 def awaited(refusal: Refusal) -> ClusterChange:
-    """Return the changes that could help: only for those the pod is tried again."""
+    """Return the changes that could help: only for those the pod is retried."""
     if refusal.blocked or refusal.fatal:
         if "persistentvolume" in refusal.blocked.lower():
             return ClusterChange.VOLUMES

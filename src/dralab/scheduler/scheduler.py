@@ -133,7 +133,7 @@ class Scheduler:
         return ranked(self.state, self.info(bare))
 
     def why_not(self, pod: JsonDict) -> str:
-        """Return all that can be said of why a pod fits nowhere now; empty where it fits."""
+        """Return all that can be said of why a pod fits nowhere now; empty if it fits."""
         found = schedule(self.state, self.info(pod))
         if isinstance(found, PodPlacement):
             return ""
@@ -156,7 +156,7 @@ class Scheduler:
     def changed(
         self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
     ) -> None:
-        """Let pods be tried again that await such a change; `helps` tells whom it may help."""
+        """Let pods be retried that await such a change; `helps` tells whom it may help."""
         if self.queue.wake_for(change, helps):
             self.wake()
 
@@ -252,7 +252,7 @@ class Scheduler:
     def failed(
         self, item: QueuedPod, placement: PodPlacement, error: Exception, *, undo: bool = False
     ) -> None:
-        """Take back a placement that could not be bound, and let its pod be tried again."""
+        """Take back a placement that could not be bound, and let its pod be retried."""
         pod = placement.pod
         if self.state.placed.get(pod.uid) == placement.node:
             del self.state.placed[pod.uid]

@@ -49,7 +49,7 @@ def is_awaited(pod: PodInfo, newcomer: PodInfo) -> bool:
 
 
 def points(table: NodeTable, pod: PodInfo, among: Mask) -> Scores | None:
-    """Return the points for closeness and for even spread; None where nobody has a wish.
+    """Return the points for closeness and for even spread; None if nobody has a wish.
 
     Closeness is what the pod prefers, and what pods that are there prefer or require of it.
     """
@@ -148,7 +148,7 @@ def _per_domain(count: int, ids: Numbers, values: Numbers) -> Numbers:
 
 
 def _spread_out(per_domain: NDArray[Any], ids: Numbers) -> NDArray[Any]:
-    """Return each node's value, by its domain; 0 or False where it has none."""
+    """Return each node's value, by its domain; 0 or False if it has none."""
     found = np.zeros(ids.shape[0], dtype=per_domain.dtype)
     present = ids >= 0
     found[present] = per_domain[ids[present]]

@@ -107,7 +107,7 @@ class Volumes:
         return found
 
     def plans(self, demand: VolumeDemand | None, row: int) -> tuple[VolumePlan, ...] | None:
-        """Return what to write where the pod goes to a node; None where that cannot be."""
+        """Return what to write where the pod goes to a node; None if that cannot be."""
         if demand is None:
             return ()
         made: list[VolumePlan] = []

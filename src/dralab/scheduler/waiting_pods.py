@@ -48,12 +48,12 @@ class WaitingPods:
         self._wake()
 
     def wake_for_claim(self, claim: NamespacedName) -> None:
-        """Let the pods be tried again that wait for a claim."""
+        """Let the pods be retried that wait for a claim."""
         if self.queue.wake_pods(self._by_claim.get(claim, ())):
             self._wake()
 
     def wake_for_group(self, group: NamespacedName) -> None:
-        """Let the members of a pod group be tried again."""
+        """Let the members of a pod group be retried."""
         if self.queue.wake_pods(self._by_group.get(group, ())):
             self._wake()
 

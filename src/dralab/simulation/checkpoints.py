@@ -46,7 +46,7 @@ def write(path: Path, key: str, state: object) -> None:
 
 
 def read(path: Path, key: str, kind: type[State]) -> State:
-    """Return the state that `write` wrote; InputError where it is none, or of another run."""
+    """Return the state that `write` wrote; InputError if it is none, or of another run."""
     try:
         raw = path.read_bytes()
     except OSError as error:

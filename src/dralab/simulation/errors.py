@@ -51,7 +51,7 @@ class InputProblems:
 
 
 def inside(folder: Path, name: str, *, file: str | Path, where: str) -> Path:
-    """Return the path of a file that an input names; InputError where it leaves the folder."""
+    """Return the path of a file that an input names; InputError if it leaves the folder."""
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise InputError(file, f"{name!r} is outside the folder of the file", where=where)

@@ -46,7 +46,7 @@ def go_error(data: bytes) -> str:
 def duplicate_fields(data: bytes) -> list[str]:
     """Return the paths of keys that an object gives more than once, in the order of the text.
 
-    Each once, and of many the first (as sigs.k8s.io/json). Empty where there are none, or where
+    Each once, and of many the first (as sigs.k8s.io/json). Empty if there are none, or where
     the text is no JSON.
 
     >>> duplicate_fields(b'{"spec": {"a": 1, "a": 2}}')

@@ -47,7 +47,7 @@ class MergeSchema(Protocol):
         ...
 
     def field(self, name: str) -> "MergeSchema | None":
-        """Return the schema of a map's value; None where nothing is known of it."""
+        """Return the schema of a map's value; None if nothing is known of it."""
         ...
 
 
@@ -105,7 +105,7 @@ def merge_patch(document: Document, patch: Document) -> Document:
 def json_patch(
     document: Document, operations: Document, *, limit: int = MAX_OPERATIONS
 ) -> Document:
-    """Return the document after a JSON patch (RFC 6902); PatchError where an operation fails.
+    """Return the document after a JSON patch (RFC 6902); PatchError if an operation fails.
 
     >>> json_patch({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}])
     {'a': [1, 2]}

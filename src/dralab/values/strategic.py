@@ -16,7 +16,7 @@ DELETE: Final = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge(original: Document, patch: Document, schema: MergeSchema | None) -> Document:
-    """Return the object after a strategic merge patch; PatchError where it cannot be read.
+    """Return the object after a strategic merge patch; PatchError if it cannot be read.
 
     Without a schema maps merge and lists are replaced.
 

@@ -207,7 +207,7 @@ MACHINES: Final[Mapping[str, Machine]] = {"x86_64": X86_64, "aarch64": AARCH64}
 
 
 def this_machine() -> Machine | None:
-    """Return the machine we run on, or None where there is no table for it."""
+    """Return the machine we run on, or None if there is no table for it."""
     if platform.system() != "Linux":
         return None
     return MACHINES.get(platform.machine())

@@ -14,7 +14,7 @@ class ThreadState(Enum):
     """What a thread does."""
 
     STARTING = auto()  # known, but it has not stopped for the first time
-    LOOSE = auto()  # it runs, or it waits for something without a time-out
+    LOOSE = auto()  # it runs, or it waits for something without a timeout
     HELD = auto()  # it sleeps: stopped before the call that would do that
     WAITING = auto()  # it is in a wait that was made endless
     PAUSED = auto()  # a signal such as SIGSTOP stopped it
@@ -22,7 +22,7 @@ class ThreadState(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ThreadWait:
-    """A wait with a time-out that a thread is in, or was in when a signal came."""
+    """A wait with a timeout that a thread is in, or was in when a signal came."""
 
     call: TimedCall
     number: int

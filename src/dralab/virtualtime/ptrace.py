@@ -51,7 +51,7 @@ raw_syscall.restype = ctypes.c_long
 
 
 def ptrace(request: int, tid: int, address: int = 0, data: int = 0) -> None:
-    """Make one request; OSError where the kernel refuses (ESRCH: it was killed meanwhile)."""
+    """Make one request; OSError if the kernel refuses (ESRCH: it was killed meanwhile)."""
     if _ptrace(request, tid, address, data) == -1:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

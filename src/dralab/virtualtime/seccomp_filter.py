@@ -1,6 +1,6 @@
 """The seccomp filter: which system calls stop a thread, told by their numbers and arguments.
 
-A filter sees arguments, but not memory. Waits without a time-out pass untouched and cost nothing.
+A filter sees arguments, but not memory. Waits without a timeout pass untouched and cost nothing.
 """
 
 import errno
@@ -121,7 +121,7 @@ def rules(*, addresses: bool) -> Sequence[FilterRule]:
             FilterRule(name, TRACE | REAL, (ArgumentNotNull(4),))
             for name in ("recvmmsg", "io_getevents", "io_pgetevents")
         ),
-        # Its time-outs are in memory that the kernel reads by itself. Programs fall back to epoll.
+        # Its timeouts are in memory that the kernel reads by itself. Programs fall back to epoll.
         FilterRule("io_uring_setup", ERRNO | errno.ENOSYS),
         # Whoever runs as root would set the machine's clock, not the virtual one.
         *(

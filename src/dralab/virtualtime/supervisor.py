@@ -105,7 +105,7 @@ class Supervisor:
         stdout: int | None = None,
         stderr: int | None = None,
     ) -> StartedProgram:
-        """Start a program; StartError where that can't be done, as execve says it."""
+        """Start a program; StartError if that can't be done, as execve says it."""
         return self._tracer.start(
             arguments,
             environment=os.environ if environment is None else environment,
@@ -134,7 +134,7 @@ class Supervisor:
     def advance(self, to: int) -> None:
         """Move the clock, and end the waits that are over then.
 
-        ValueError where time would go back, or pass an instant that somebody waits for.
+        ValueError if time would go back, or pass an instant that somebody waits for.
         """
         if to < self.now:
             raise ValueError(f"time cannot go backwards from {self.now} to {to}")

@@ -1,4 +1,4 @@
-"""Waits with a time-out: where it is, what it counts on, and how the wait ends when it has passed.
+"""Waits with a timeout: where it is, what it counts on, and how the wait ends when it has passed.
 
 The table says of each system call what Linux does; times are nanoseconds of the virtual monotonic
 clock. A wait is made endless (a null pointer, or -1) and ended by the supervisor.
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 SECOND: Final = 1_000_000_000
-# Kernel time is 63 bits of nanoseconds; a longer time-out is cut there (ktime_set, KTIME_SEC_MAX).
+# Kernel time is 63 bits of nanoseconds; a longer timeout is cut there (ktime_set, KTIME_SEC_MAX).
 LONGEST: Final = (1 << 63) - 1
 PAIR: Final = struct.Struct("<qq")
 
@@ -20,7 +20,7 @@ Arguments = tuple[int, ...]
 
 
 class TimeoutFormat(Enum):
-    """How a time-out is written."""
+    """How a timeout is written."""
 
     MILLISECONDS = 0  # in the argument itself, an int
     TIMESPEC = 1
@@ -28,7 +28,7 @@ class TimeoutFormat(Enum):
 
 
 class TimeoutBase(Enum):
-    """What a time-out counts on."""
+    """What a timeout counts on."""
 
     NOW = 0  # it is relative
     MONOTONIC = 1
@@ -49,7 +49,7 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedCall:
-    """A system call that waits with a time-out."""
+    """A system call that waits with a timeout."""
 
     name: str
     argument: int
@@ -62,7 +62,7 @@ class TimedCall:
     sets: bool = False  # select: three sets of descriptors, emptied when the time is over
 
     def timeout(self, arguments: Arguments, memory: Memory) -> int | None:
-        """Return the time-out in nanoseconds; None where the kernel should refuse it itself."""
+        """Return the timeout in nanoseconds; None if the kernel should refuse it itself."""
         value = arguments[self.argument]
         if self.form is TimeoutFormat.MILLISECONDS:
             milliseconds = value & 0xFFFFFFFF

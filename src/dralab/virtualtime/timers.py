@@ -71,7 +71,7 @@ class Timers:
         }
 
     def answer(self, process: Process, name: str, arguments: Arguments) -> int | None:
-        """Return what the call returns; None where the kernel should answer it."""
+        """Return what the call returns; None if the kernel should answer it."""
         return self._answers[name](process, arguments)
 
     def created(self, process: Process, arguments: Arguments) -> None:
@@ -186,7 +186,7 @@ class Timers:
         return False
 
     def _same(self, pid: int, number: int, ours: int) -> bool | None:
-        """Whether two descriptors are one open file; None where the kernel can't tell."""
+        """Whether two descriptors are one open file; None if the kernel can't tell."""
         answer = raw_syscall(
             KCMP[self._machine.audit_arch], pid, os.getpid(), 0, number, ctypes.c_ulong(ours)
         )
@@ -316,7 +316,7 @@ class Timers:
 
 
 def _value(data: bytes, unit: int) -> tuple[int, int] | None:
-    """Return interval and value in nanoseconds; None where the kernel should refuse them."""
+    """Return interval and value in nanoseconds; None if the kernel should refuse them."""
     if len(data) < VALUE.size:
         return None
     found = []

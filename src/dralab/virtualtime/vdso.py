@@ -42,7 +42,7 @@ def image_address(auxv: bytes) -> int | None:
 
 
 def read_image(data: bytes, machine: Machine) -> VdsoImage | None:
-    """Find the functions and the room for the block in the image `data`; None where it has none."""
+    """Find the functions and the room for the block in the image `data`; None if it has none."""
     functions = {name: at for name, at in _symbols(data).items() if name in machine.functions}
     (sections,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)

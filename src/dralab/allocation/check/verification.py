@@ -134,7 +134,7 @@ class Verifier:
         ]
 
     def everything(self, claim: int, request: str) -> list[DeviceKey] | None:
-        """Return the devices of a request for all of them; None where some pool is unusable."""
+        """Return the devices of a request for all of them; None if some pool is unusable."""
         if self.unusable:
             return None
         asked = self.asked(claim, request)
@@ -425,7 +425,7 @@ class Verifier:
         return frozenset()
 
     def _amounts(self, asked: JsonObject, key: DeviceKey) -> dict[str, Fraction] | None:
-        """Return what is taken of each capacity, None where the device has not what is asked."""
+        """Return what is taken of each capacity, None if the device has not what is asked."""
         if asked.get("adminAccess"):
             return {}
         wanted = (asked.get("capacity") or {}).get("requests") or {}

@@ -41,7 +41,7 @@ class PoolRecord:
         self._numbers: Mapping[str, int] | None = None
 
     def number_of(self, device: str) -> int:
-        """Return the number of a device in the pool; KeyError where it has none of that name."""
+        """Return the number of a device in the pool; KeyError if it has none of that name."""
         if not self.has(device) or self._numbers is None:
             raise KeyError(device)
         return self._numbers[device]
@@ -83,11 +83,11 @@ class Pools:
         self._parts: dict[tuple[PoolRecord, object], PoolPart] = {}
 
     def index_of(self, driver: str, pool: str) -> int:
-        """Return the number of a pool; KeyError where there is none."""
+        """Return the number of a pool; KeyError if there is none."""
         return self._index[driver, pool]
 
     def pool_number(self, driver: str, pool: str) -> int | None:
-        """Return the number of a pool, None where there is none."""
+        """Return the number of a pool, None if there is none."""
         return self._index.get((driver, pool))
 
     def add_slices(

@@ -131,7 +131,7 @@ class PoolShape:
         return (mask | self.consuming & state.charged) & ~state.used
 
     def released(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
-        """Return the state once devices are given back.
+        """Return the state once devices are released.
 
         `held` are all that are in use after it, `whole` those of them that are not shared.
         """
@@ -169,7 +169,7 @@ class PoolShape:
         held: int,
         whole: int,
     ) -> PoolState:
-        """Return the state after devices changed hands, their counter groups counted anew."""
+        """Return the state after devices changed hands, their counter groups counted again."""
         remaining = list(before.state.remaining)
         for counter_group, members in enumerate(self.members):
             if members & touched:

@@ -71,7 +71,7 @@ class FragmentationAware:
 
 
 def policy_named(name: str) -> Policy | None:
-    """Return a policy by its name on the command line; KeyError where there is none.
+    """Return a policy by its name on the command line; KeyError if there is none.
 
     None is Kubernetes' choice.
     """

@@ -103,7 +103,7 @@ class Ranking:
             self._nodes_of[state] = nodes | low
 
     def best(self, kind: ClaimKind, candidates: int) -> tuple[int, Plan] | Planned:
-        """Return the cheapest node among candidates and its plan; trouble or None where none is."""
+        """Return the cheapest node among candidates and its plan; trouble or None if none is."""
         ranks = self._ranks.setdefault(kind, _Ranks())
         self._judge(kind, ranks)
         index = 0

@@ -73,7 +73,7 @@ def alternatives_of(
 ) -> Iterator[Alternative]:
     """Yield the alternatives of request `number` of a claim at `position` among the claims.
 
-    RefusedError where the request asks what cannot be.
+    RefusedError if the request asks what cannot be.
     """
     request = claim.requests[number]
     if request.prioritized and not features.prioritized_list:
@@ -161,7 +161,7 @@ def _conditions(
 
 
 def check_constraints(claim: Claim) -> None:
-    """Raise RefusedError where a claim has a constraint of an unknown type."""
+    """Raise RefusedError if a claim has a constraint of an unknown type."""
     for index, constraint in enumerate(claim.constraints):
         if not constraint.kind:
             raise RefusedError(

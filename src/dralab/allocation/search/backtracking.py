@@ -47,7 +47,7 @@ class SearchPosition:
 
 
 def first(setup: SearchSetup, effort: Effort) -> tuple[PickedAlternative, ...] | None:
-    """Return the first solution in Kubernetes' order, None where there is none."""
+    """Return the first solution in Kubernetes' order, None if there is none."""
     found = next(solutions(setup, effort), None)
     return None if found is None else tuple(found)
 
@@ -147,7 +147,7 @@ class _Backtracking:
     def with_device(
         self, alternative: Alternative, number: int, position: SearchPosition
     ) -> SearchPosition | None:
-        """Return the position once a device is taken, None where it may not be."""
+        """Return the position once a device is taken, None if it may not be."""
         state = taken_by(self.setup, alternative, number, position)
         if state is None:
             return None
@@ -160,7 +160,7 @@ class _Backtracking:
 def taken_by(
     setup: SearchSetup, alternative: Alternative, number: int, position: SearchPosition
 ) -> DeviceState | None:
-    """Return what is left once a request takes a device, None where it may not; rules apart."""
+    """Return what is left once a request takes a device, None if it may not; rules apart."""
     bit = 1 << number
     state = position.state
     if alternative.admin:

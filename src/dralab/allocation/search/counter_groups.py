@@ -20,7 +20,7 @@ Spend = Callable[[int], None]
 class GroupMember(NamedTuple):
     """One device of a counter group as demands see it.
 
-    `consumption` is None where its counters are paid for already or where it has none. `serves` are
+    `consumption` is None if its counters are paid for already or where it has none. `serves` are
     the demands that may have it; `amounts` what each of them takes, for a shared device alone, and
     `room` what it has.
     """
@@ -109,7 +109,7 @@ def folded(
 ) -> tuple[Vector, ...] | None:
     """Return the maximal vectors that several counter groups serve together, clipped to `caps`.
 
-    None where more than `limit` vectors would have to be kept.
+    None if more than `limit` vectors would have to be kept.
     """
     reached: tuple[Vector, ...] = ((0,) * len(caps),)
     for table in tables:

@@ -115,7 +115,7 @@ class Eligibility:
     def amounts(self, alternative: Alternative, number: int) -> tuple[Number, ...] | None:
         """Return what a request takes of each capacity of a shared device.
 
-        WHOLE for a device that it takes whole, None where the device has not what is asked.
+        WHOLE for a device that it takes whole, None if the device has not what is asked.
         """
         if not self.features.consumable_capacity:
             return WHOLE
@@ -151,7 +151,7 @@ class Eligibility:
         return tuple(amounts) if shared else WHOLE
 
     def values(self, alternative: Alternative, number: int, name: str) -> Values | None:
-        """Return the typed values that constraints see, None where the device has none.
+        """Return the typed values that constraints see, None if the device has none.
 
         An attribute that the request derives hides the device's own (KEP-6080).
         """

@@ -252,7 +252,7 @@ class Feasibility:
     def _restricted(
         self, demands: Sequence[OpenRequest], state: DeviceState, bound: Sequence[ActiveConstraint]
     ) -> tuple[bool, list[OpenRequest]]:
-        """Apply what rules already say; False where they ask for more than is checked below."""
+        """Apply what rules already say; False if they ask for more than is checked below."""
         complete = True
         result = list(demands)
         for each in bound:

@@ -31,7 +31,7 @@ class Remaining(NamedTuple):
     groups: tuple[frozenset[str] | None, ...]
 
     def without(self, consumption: Consumption) -> "Remaining | None":
-        """Return what is left after a device drew, or None where that does not fit."""
+        """Return what is left after a device drew, or None if that does not fit."""
         counters = list(self.counters)
         for position, amount in consumption.amounts:
             rest = counters[position] - amount
@@ -162,7 +162,7 @@ class NodeDevices:
     def take_device(
         self, state: DeviceState, number: int, amounts: tuple[Number, ...] | None
     ) -> DeviceState | None:
-        """Return the state in which device `number` is taken too, or None where it does not fit.
+        """Return the state in which device `number` is taken too, or None if it does not fit.
 
         `amounts` are what is taken of each capacity of a shared device, in their order.
         """

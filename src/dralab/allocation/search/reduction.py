@@ -32,10 +32,10 @@ MOST_STRAYS = 3
 
 
 def solve(setup: SearchSetup, effort: Effort) -> tuple[PickedAlternative, ...] | None:
-    """Return the first solution, None where there is none.
+    """Return the first solution, None if there is none.
 
-    SearchError where a selector has no answer for a device that Kubernetes would look at;
-    BudgetError where more steps would be needed.
+    SearchError if a selector has no answer for a device that Kubernetes would look at;
+    BudgetError if more steps would be needed.
     """
     straight = walked(setup, effort)
     if straight is not None:
@@ -199,7 +199,7 @@ class _Reduction:
     def with_device(
         self, alternative: Alternative, number: int, position: SearchPosition
     ) -> SearchPosition | None:
-        """Return the position once a device is taken, None where it may not be."""
+        """Return the position once a device is taken, None if it may not be."""
         state = taken_by(self.setup, alternative, number, position)
         if state is None:
             return None

@@ -100,7 +100,7 @@ def _rules(constraints: tuple[Constraint, ...]) -> Iterator[Rule]:
 def agreed(
     rules: Rules, eligibility: Eligibility, alternative: Alternative, number: int
 ) -> Rules | None:
-    """Return the rules after a device is chosen for a request, None where one forbids it."""
+    """Return the rules after a device is chosen for a request, None if one forbids it."""
     after: list[Rule] = []
     for rule in rules:
         if not rule.constraint.covers(alternative.name):

@@ -100,7 +100,7 @@ def fixed_devices(
     claims: Sequence[Claim],
     alternatives: Sequence[Sequence[Sequence[Alternative]]],
 ) -> dict[Alternative, tuple[int, ...]]:
-    """Collect the devices of requests for all of them; RefusedError where they are too many."""
+    """Collect the devices of requests for all of them; RefusedError if they are too many."""
     fixed = {
         alternative: _all(eligibility, start, claims[alternative.claim], alternative)
         for claim in alternatives

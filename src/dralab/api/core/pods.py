@@ -37,7 +37,7 @@ class WithPods(Strategy):
         *,
         restart: tuple[str, ...] = ("Always",),
     ) -> list[FieldError]:
-        """Return what is wrong with a template that was `before`, or None where it is new."""
+        """Return what is wrong with a template that was `before`, or None if it is new."""
         errors = label_problems(
             (template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels"
         )

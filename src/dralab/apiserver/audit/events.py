@@ -64,7 +64,7 @@ class Auditor:
         peer: str = "",
         impersonated: User | None = None,
     ) -> Record | None:
-        """Record that a request has come; None where the policy wants nothing of it.
+        """Record that a request has come; None if the policy wants nothing of it.
 
         `asked.user` is whose credential it was, `impersonated` whom it acts for.
         """

@@ -31,7 +31,7 @@ class AuditSink(Protocol):
 
 
 class AuditFile:
-    """A file of records; `-` is standard output. OSError where it cannot be opened.
+    """A file of records; `-` is standard output. OSError if it cannot be opened.
 
     When it has grown to `max_size` megabytes, it becomes `NAME.1`, and what was `NAME.1` becomes
     `NAME.2`; more than `max_backups` of these are removed (0: none is). The file is readable for

@@ -36,7 +36,7 @@ class ClientCertificates:
         self._known: dict[bytes, tuple[User | None, float, float]] = {}
 
     def user_of(self, certificate: bytes) -> User | None:
-        """Return whose a certificate (DER) is; None where it names nobody. Rejected."""
+        """Return whose a certificate (DER) is; None if it names nobody. Rejected."""
         digest = hashlib.sha256(certificate).digest()
         found = self._known.get(digest)
         if found is None:

@@ -29,7 +29,7 @@ INVALID: Final = "invalid bearer token"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Whose a token is. `audiences` are those it is for; None where it is for every audience."""
+    """Whose a token is. `audiences` are those it is for; None if it is for every audience."""
 
     user: User
     audiences: Sequence[str] | None = None
@@ -117,7 +117,7 @@ class Authentication:
         return None
 
     def known(self, token: str, audiences: Sequence[str]) -> Known | None:
-        """Return whose a token is, and for which of `audiences`; None where nobody knows it.
+        """Return whose a token is, and for which of `audiences`; None if nobody knows it.
 
         Rejected, with what each authenticator says that recognised it.
         """
@@ -144,7 +144,7 @@ class Authentication:
 
 
 def _meant(found: Known, own: Sequence[str], wanted: Sequence[str]) -> Sequence[str] | None:
-    """Return for which of the wanted audiences a token is; None where for none of them."""
+    """Return for which of the wanted audiences a token is; None if for none of them."""
     offered = own if found.audiences is None else found.audiences
     if not wanted:
         return ()
@@ -164,7 +164,7 @@ def authenticated(user: User) -> User:
 
 
 def bearer(header: str) -> str:
-    """Return the token of an Authorization header; empty where it has none."""
+    """Return the token of an Authorization header; empty if it has none."""
     scheme, _, token = header.strip().partition(" ")
     # As a real server reads it: what follows a second space is ignored.
     return token.partition(" ")[0] if scheme.lower() == "bearer" else ""

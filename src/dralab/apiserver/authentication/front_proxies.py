@@ -29,7 +29,7 @@ class FrontProxies:
     extra_prefixes: Sequence[str] = ()
 
     def user_of(self, head: Head) -> User | None:
-        """Return the user whom a proxy names; None where none does. Rejected."""
+        """Return the user whom a proxy names; None if none does. Rejected."""
         name = _first(head, self.user_headers)
         if not name or not head.certificate:
             return None

@@ -68,7 +68,7 @@ class VerificationKey:
 
 
 def parsed(text: str) -> Token | None:
-    """Return what a token says; None where it is not a token of this form."""
+    """Return what a token says; None if it is not a token of this form."""
     if len(text) > LONGEST or text.count(".") != 2:
         return None
     head, body, signature = text.split(".")
@@ -94,7 +94,7 @@ def is_verified(token: Token, keys: Iterable[VerificationKey]) -> bool:
 
 
 def number(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a claim that is a time, in seconds since the epoch; None where it is not a number."""
+    """Return a claim that is a time, in seconds since the epoch; None if it is not a number."""
     found = claims.get(name)
     return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 

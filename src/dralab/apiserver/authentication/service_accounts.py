@@ -154,7 +154,7 @@ class ServiceAccountTokens:
     # --- knowing again --------------------------------------------------------------------
 
     def known(self, token: str) -> Known | None:
-        """Return whose a token is; None where it is of another issuer.
+        """Return whose a token is; None if it is of another issuer.
 
         Rejected: it is forged, over, or for somebody or something that is gone.
         """

@@ -64,7 +64,7 @@ def _whole(plural: str, value: JsonDict) -> JsonDict:
 
 
 def reconciled(plural: str, existing: JsonDict, wanted: JsonDict) -> JsonDict | None:
-    """Return what is to be stored instead of an object; None where it may stay as it is."""
+    """Return what is to be stored instead of an object; None if it may stay as it is."""
     annotations = existing["metadata"].get("annotations") or {}
     if GROUPS[plural] == FLOW:
         return _reconciled_spec(existing, wanted, annotations.get(AUTO_UPDATE_SPEC))
@@ -82,7 +82,7 @@ def reconciled(plural: str, existing: JsonDict, wanted: JsonDict) -> JsonDict | 
 
 
 def is_other_role(existing: JsonDict, wanted: JsonDict) -> bool:
-    """Return whether a binding is to another role: that cannot be changed, so it is made anew."""
+    """Return whether a binding is to another role: that cannot be changed, so it is made again."""
     protected = (existing["metadata"].get("annotations") or {}).get(AUTO_UPDATE) == "false"
     return not protected and "roleRef" in wanted and existing.get("roleRef") != wanted["roleRef"]
 

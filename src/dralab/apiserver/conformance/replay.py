@@ -25,7 +25,7 @@ ON_PURPOSE: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What came of one case: `problems` is empty where it passed."""
+    """What came of one case: `problems` is empty if it passed."""
 
     number: int
     name: str
@@ -33,7 +33,7 @@ class CaseResult:
 
     @property
     def on_purpose(self) -> str:
-        """Why the case is different on purpose; empty where it is not."""
+        """Why the case is different on purpose; empty if it is not."""
         return ON_PURPOSE.get(self.name, "")
 
 
@@ -42,7 +42,7 @@ class RecordingError(ValueError):
 
 
 def cases_of(content: Any) -> list[Case]:
-    """Return the cases of a recording; RecordingError where it is none."""
+    """Return the cases of a recording; RecordingError if it is none."""
     cases = content.get("cases") if isinstance(content, dict) else None
     if not isinstance(cases, list):
         raise RecordingError('want {"cases": [...]}')

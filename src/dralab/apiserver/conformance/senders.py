@@ -37,7 +37,7 @@ class Reply:
     events: list[Any] | None = None
 
     def json(self) -> Any:
-        """Return the body as JSON; None where it is none."""
+        """Return the body as JSON; None if it is none."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -172,7 +172,7 @@ class OverHttp:
 
 
 def _events(body: bytes) -> list[Any] | None:
-    """Return the events of a watch; None where the answer is something else."""
+    """Return the events of a watch; None if the answer is something else."""
     try:
         found = [json.loads(line) for line in body.splitlines() if line.strip()]
     except ValueError:

@@ -87,7 +87,7 @@ class FlowControl:
         return bool(self._objects)
 
     def flow_of_user(self, user: User) -> Flow | None:
-        """Return where all requests of a user wait; None where it depends on the request."""
+        """Return where all requests of a user wait; None if it depends on the request."""
         if self._stale:
             self._read()
         key = (user.name, user.groups)

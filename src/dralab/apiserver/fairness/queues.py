@@ -2,7 +2,7 @@
 
 Upstream gives each priority level seats and shuffles flows into queues, because its requests run
 side by side. Here they are answered one after the other, in batches; so a level gets its share of
-each batch, every flow of the level has a queue of its own, and flows take turns. Within a flow the
+each batch, every flow of the level has its own queue, and flows take turns. Within a flow the
 programs of one user take turns as well: upstream does not tell them apart.
 """
 

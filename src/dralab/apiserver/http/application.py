@@ -204,7 +204,7 @@ class Application:
                 store.get(Key(DEFINITIONS, "", f"{route.kind.plural}.{route.kind.group}"))
 
     def _route(self, request: HttpRequest) -> Route | None:
-        """Return where a request goes; None where it is not for a resource."""
+        """Return where a request goes; None if it is not for a resource."""
         parts = routing.segments_of(request.path)
         if routing.leads_to_resource(parts):
             with suppress(ApiError, NoSuchGroup):

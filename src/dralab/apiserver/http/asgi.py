@@ -140,7 +140,7 @@ class AsgiApp(AsgiBase):
     # --- one batch per turn of the loop ---------------------------------------------------
 
     def submit(self, request: HttpRequest) -> asyncio.Future[Outcome]:
-        """Have a request answered in the batch of this turn; a large one in a thread of its own."""
+        """Have a request answered in the batch of this turn; a large one in its own thread."""
         loop = asyncio.get_running_loop()
         if request.body and (weight := request.weight) > HEAVY:
             return self._answered_apart(request, weight)

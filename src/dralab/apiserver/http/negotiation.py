@@ -76,7 +76,7 @@ def clauses(accept: str) -> tuple[MediaRange, ...]:
 
 @remembered(1024)
 def form_of(accept: str, *, listing: bool) -> AnswerForm | None:
-    """Return the form for an object, list or watch; None where no clause can be met."""
+    """Return the form for an object, list or watch; None if no clause can be met."""
     if not accept:
         return PLAIN
     for clause in clauses(accept):

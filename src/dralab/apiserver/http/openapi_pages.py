@@ -38,7 +38,7 @@ class OpenApiPages:
         self._documents: dict[str, Kept] = {}
 
     def answer(self, request: HttpRequest, parts: Sequence[str]) -> HttpResponse | None:
-        """Answer a GET; None where there is no such document."""
+        """Answer a GET; None if there is no such document."""
         self._refresh()
         match list(parts):
             case ["v3"]:

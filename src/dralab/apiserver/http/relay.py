@@ -255,7 +255,7 @@ class _Link:
 
 
 def _extend(message: bytearray, event: BytesMessage | TextMessage) -> None:
-    """Add a piece to a message. ValueError where it grows too large."""
+    """Add a piece to a message. ValueError if it grows too large."""
     message += event.data.encode() if isinstance(event.data, str) else event.data
     if len(message) > LARGEST_MESSAGE:
         raise ValueError(f"a message of more than {LARGEST_MESSAGE} bytes")

@@ -106,7 +106,7 @@ def printer_of(kind: Kind) -> Printer:
 
 
 def included(query: Mapping[str, Sequence[str]]) -> str:
-    """Return the parameter `includeObject`; ApiError where it is none of the known ones."""
+    """Return the parameter `includeObject`; ApiError if it is none of the known ones."""
     value = query.get("includeObject", [""])[0]
     if value not in INCLUDES:
         raise ApiError.bad_request(

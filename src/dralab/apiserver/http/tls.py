@@ -36,7 +36,7 @@ NAMES: Final = (
 def certificate(directory: Path, now: int, names: Iterable[str] = ()) -> Certificate:
     """Return the certificate of a directory, made at first for localhost and `names`.
 
-    `now` is in nanoseconds since the epoch. ServingError where the directory cannot be used.
+    `now` is in nanoseconds since the epoch. ServingError if the directory cannot be used.
     """
     found = Certificate(
         certificate=directory / "server.crt", key=directory / "server.key", ca=directory / "ca.crt"

@@ -72,7 +72,7 @@ def update(
 ) -> list[dict[str, Any]]:
     """Return the managedFields of an object that was created, updated or patched.
 
-    `live` is the object as stored, None where it is created. `new` is the object as it will be
+    `live` is the object as stored, None if it is created. `new` is the object as it will be
     stored, apart from its managedFields; those it carries are taken as the client's wish.
     """
     if live is None:
@@ -163,7 +163,7 @@ def apply(
 ) -> JsonDict:
     """Return the object after a server-side apply, its managedFields included.
 
-    `live` is the object as stored, None where there is none. ApiError with reason Conflict where
+    `live` is the object as stored, None if there is none. ApiError with reason Conflict where
     the config changes what others own and `force` is not set; other ApiErrors where the config
     does not fit. Where nothing changes, neither do the times of the entries.
     """

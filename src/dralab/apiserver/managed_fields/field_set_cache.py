@@ -55,7 +55,7 @@ def shape_of(value: Mapping[str, Any], form: Form) -> Shape | None:
 
 
 def _note(value: Mapping[str, Any], form: Form, found: list[Any]) -> bool:
-    """Add the parts of a struct or a map; return False where it gets too large or is unclear."""
+    """Add the parts of a struct or a map; return False if it gets too large or is unclear."""
     below = form.below
     for name, item in value.items():
         kind = type(item)

@@ -119,7 +119,7 @@ class Form:
         return _deduced(value) if self.open else self.kind
 
     def step(self, item: Any) -> str:
-        """Return the step that leads to an element of a list; StepError where none does."""
+        """Return the step that leads to an element of a list; StepError if none does."""
         if self.kind == "map":
             if not isinstance(item, dict):
                 what = "null" if item is None else "non-map"

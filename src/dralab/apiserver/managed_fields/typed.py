@@ -158,7 +158,7 @@ def field_set(value: Any, form: Form) -> FieldSet:
 
 
 def _owned(value: Any, form: Form) -> FieldSet | None:
-    """Return what is below a value; empty where the value itself is what one owns."""
+    """Return what is below a value; empty if the value itself is what one owns."""
     kind = form.seen(value)
     if kind in {"scalar", "atomic"}:
         return {}
@@ -269,7 +269,7 @@ def _told_apart(items: list[Any], form: Form) -> list[tuple[str, Any]]:
 
 
 def reduced(value: Any, fields: FieldSet, form: Form) -> Any:
-    """Return the value without the members of a set; None where nothing is left.
+    """Return the value without the members of a set; None if nothing is left.
 
     What loses only things below it stays, if only as an empty map or list.
     """

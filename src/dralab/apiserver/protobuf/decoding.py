@@ -28,7 +28,7 @@ class ProtobufError(ValueError):
 def decode(data: bytes) -> dict[str, Any]:
     """Return the object in an envelope (`k8s`, a zero byte, runtime.Unknown).
 
-    ProtobufError where it cannot be read.
+    ProtobufError if it cannot be read.
     """
     return _Decoder(data).envelope(0, len(data), 0)
 

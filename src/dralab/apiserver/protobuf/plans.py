@@ -102,7 +102,7 @@ _PLANS: Final[dict[str, MessagePlan]] = {}
 
 
 def plan_for(name: str) -> MessagePlan:
-    """Return how a message is decoded; KeyError where there is no such message."""
+    """Return how a message is decoded; KeyError if there is no such message."""
     found = _PLANS.get(name)
     if found is None:
         messages = Messages.standard()
@@ -113,7 +113,7 @@ def plan_for(name: str) -> MessagePlan:
 
 
 def plan_of_object(api_version: str, kind: str) -> MessagePlan | None:
-    """Return how an object is decoded; None where its type is not known."""
+    """Return how an object is decoded; None if its type is not known."""
     group, _, version = api_version.rpartition("/")
     package = PACKAGES.get(group, f"k8s.io.api.{group.partition('.')[0]}.")
     messages = Messages.standard()

@@ -199,7 +199,7 @@ def too_large(requested: int, current: int) -> ApiError:
 
 
 def revision_of(text: str) -> int | None:
-    """Return a resourceVersion as a number: None where it is unset; ApiError where it is none."""
+    """Return a resourceVersion as a number: None if it is unset; ApiError if it is none."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
@@ -212,7 +212,7 @@ def revision_of(text: str) -> int | None:
 
 
 def metadata_of(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object's metadata; ApiError where it is no mapping."""
+    """Return an object's metadata; ApiError if it is no mapping."""
     found = value.get("metadata")
     if isinstance(found, dict):
         return found

@@ -77,7 +77,7 @@ class CustomStrategy(Strategy):
             structural.apply_defaults(raw, value)
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Drop the status where it has a path of its own."""
+        """Drop the status where it has its own path."""
         if value.get("status") == {}:
             del value["status"]
 

@@ -25,7 +25,7 @@ class Indexes:
     """The indexes of a store; the store's lock guards them.
 
     A write that the medium refused is taken back by the store alone. Then its revision goes
-    back, too: that is how an index notices, and it begins anew.
+    back, too: that is how an index notices, and it begins again.
     """
 
     def __init__(self, store: Store, rules: Rules) -> None:
@@ -36,7 +36,7 @@ class Indexes:
             rules.observe(hub, self._follower(hub))
 
     def candidates(self, hub: str, field: str, value: str, namespace: str) -> list[Stored] | None:
-        """Return what may have that value in key order; None where there is no such index."""
+        """Return what may have that value in key order; None if there is no such index."""
         path = INDEXED.get(hub, {}).get(field)
         if path is None or not value:
             return None

@@ -25,7 +25,7 @@ POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """How to list or watch. `send_initial_events` is None where the client does not say."""
+    """How to list or watch. `send_initial_events` is None if the client does not say."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -76,7 +76,7 @@ class DeleteOptions:
 
 
 def list_options(query: Query, *, watch: bool) -> ListOptions:
-    """Return the options of a list or watch; ApiError where they contradict each other."""
+    """Return the options of a list or watch; ApiError if they contradict each other."""
     options = ListOptions(
         label_selector=_one(query, "labelSelector"),
         field_selector=_one(query, "fieldSelector"),

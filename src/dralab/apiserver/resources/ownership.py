@@ -17,7 +17,7 @@ UNTRACKED: Final = frozenset({"binding", "eviction"})
 
 
 def schema_of(context: Context, kind: Kind) -> Schema | None:
-    """Return the schema of a kind; None where nothing is known of it."""
+    """Return the schema of a kind; None if nothing is known of it."""
     if kind.custom is not None:
         found: Schema | None = context.rules.strategy_of(kind).schema(kind.version)
         return found or schemas.custom(None)

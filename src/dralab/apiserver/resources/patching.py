@@ -58,7 +58,7 @@ def edited(  # noqa: PLR0917 - all of it decides
     type: PatchType,
     options: WriteOptions,
 ) -> JsonDict:
-    """Return a fresh object after a patch, in its typed form; ApiError where it does not fit."""
+    """Return a fresh object after a patch, in its typed form; ApiError if it does not fit."""
     try:
         if type == "json":
             value = patches.json_patch(current, patch)

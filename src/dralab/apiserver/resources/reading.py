@@ -29,7 +29,7 @@ EXPIRED = (
 class ListPage:
     """The objects of a list as of `revision`; `cont` leads to the next page.
 
-    `remaining` is None where a selector hides how many more there are. `damaged` are objects that
+    `remaining` is None if a selector hides how many more there are. `damaged` are objects that
     belong to the collection and cannot be read: whether they match a selector is unknown.
     """
 
@@ -128,7 +128,7 @@ def is_indexed(kind: Kind, options: ListOptions) -> bool:
 def _indexed(
     context: Context, kind: Kind, namespace: str, chosen: Selection
 ) -> list[Stored] | None:
-    """Return what a selection chooses, by an index; None where there is none for it."""
+    """Return what a selection chooses, by an index; None if there is none for it."""
     if chosen.exact is None or chosen.accepts is None:
         return None
     field, _, value = chosen.exact

@@ -16,7 +16,7 @@ from dralab.values.json_types import JsonDict
 
 # (kind of the version asked for, object) → the same object in another version, a new mapping.
 Conversion = Callable[[Kind, JsonDict], JsonDict]
-# (state before, state after) of a stored object; None where there is none.
+# (state before, state after) of a stored object; None if there is none.
 Observer = Callable[[JsonDict | None, JsonDict | None], None]
 ObserverOfAll = Callable[[str, JsonDict | None, JsonDict | None], None]  # with the collection
 PLAIN: Final = Strategy()

@@ -155,7 +155,7 @@ def _all(
 
 
 def getter(kind: Kind, field: str) -> Getter:
-    """Return how to read a selectable field of a stored object; ApiError where it is none."""
+    """Return how to read a selectable field of a stored object; ApiError if it is none."""
     if field == "metadata.name":
         return lambda value: str(value["metadata"].get("name", ""))
     if field == "metadata.namespace" and kind.namespaced:

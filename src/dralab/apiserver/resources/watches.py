@@ -15,8 +15,8 @@ class Watching:
     """A watch of one collection, as facts for whoever carries it out.
 
     First `initial` as ADDED (as of `since`), then a bookmark that ends them if `initial_end`,
-    then every change after `since`. `timeout` is in seconds, None where the client gave none.
-    `bookmarks` tells whether the client wants them now and then. `accepts` is None where every
+    then every change after `since`. `timeout` is in seconds, None if the client gave none.
+    `bookmarks` tells whether the client wants them now and then. `accepts` is None if every
     object of the collection (and namespace, and name) is wanted; `exact` is a condition of it that
     one field has one value.
     """
@@ -33,7 +33,7 @@ class Watching:
     timeout: float | None = None
 
     def seen(self, change: Change) -> tuple[EventType, Stored] | None:
-        """Return the event that a change is to this watch; None where it is none.
+        """Return the event that a change is to this watch; None if it is none.
 
         An object that enters the selection is ADDED, one that leaves it DELETED: the state
         before, as of the revision of the change.

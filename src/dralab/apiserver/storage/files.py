@@ -99,7 +99,7 @@ class Mark:
 
     @classmethod
     def read(cls, directory: Path) -> "Mark | None":
-        """Return the mark of a directory; None where there is none that can be read."""
+        """Return the mark of a directory; None if there is none that can be read."""
         try:
             text = (directory / MARK).read_bytes()[:MARK_SIZE].decode("ascii")
             told, _, total = text.rstrip().rpartition(" ")
@@ -157,7 +157,7 @@ class MarkFile:
 
 
 class Reserve:
-    """Room on the disk that is given back when there is none left, so that deletions still work.
+    """Room on the disk that is released when there is none left, so that deletions still work.
 
     `released` tells that the disk was full and that there is not room for a new reserve yet.
     """

@@ -37,7 +37,7 @@ class Stored:
     `revision` is that of the write that made this state, `created` that of the object's first.
     The value and its JSON are each made from the other when they are asked for: an object read
     from disk costs no parsing until someone looks, and every watcher shares one encoding. Values
-    that were not looked at lately are forgotten, and made anew from the JSON.
+    that were not looked at lately are forgotten, and made again from the JSON.
     """
 
     __slots__ = ("_encoded", "_value", "created", "key", "revision")
@@ -82,7 +82,7 @@ class Stored:
     def settle(self) -> "Stored":
         """Make the JSON and count among those whose value is kept; a store calls it once.
 
-        TypeError where the value nests too deeply to be written.
+        TypeError if the value nests too deeply to be written.
         """
         if self._encoded is None:
             self._encoded = _encoded(self._value)
@@ -129,7 +129,7 @@ _warm = _Warm()
 class Change:
     """One write: `before` is None for a creation, `after` is None for a deletion.
 
-    Both are None where an object was deleted that could not be read: nobody has seen it. Then
+    Both are None if an object was deleted that could not be read: nobody has seen it. Then
     `erased` is the revision at which it was written.
     """
 
@@ -173,7 +173,7 @@ class Change:
 class Listing:
     """A page of a collection, in key order, as of `revision`.
 
-    `remaining` counts the objects after the page; None where there may be more but a filter
+    `remaining` counts the objects after the page; None if there may be more but a filter
     hides how many. `more` says whether there is a next page.
     """
 

@@ -2,7 +2,7 @@
 
 The request reads as it goes. Its first write takes the lock of the real store and looks whether
 everything that was read is still so: then it writes, and keeps the lock until the step is over;
-else `Changed` is raised, nothing was written, and the request can be tried anew. Source of the
+else `Changed` is raised, nothing was written, and the request can be retried. Source of the
 idea: k8s.io/apiserver `storage/etcd3` (GuaranteedUpdate).
 """
 

@@ -38,7 +38,7 @@ from dralab.apiserver.storage.sums import Chunks, head_sum
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = 256  # rows that the history no longer needs, deleted at a time
-# What SQLite has written aside is brought home after so many bytes by a thread of its own, which
+# What SQLite has written aside is brought home after so many bytes by its own thread, which
 # keeps nobody waiting, and after so many by the writer, where that thread cannot keep up.
 CHECKPOINT: Final = 16 * 1024 * 1024
 CHECKPOINT_AT_LAST: Final = 64 * 1024 * 1024

@@ -172,7 +172,7 @@ def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Pi
     pieces = _run(watch, missed)
     if watch.spelling.shared:
         return pieces
-    # A spelling with a state of its own (a Table sends its columns once) spells its first event
+    # A spelling with its own state (a Table sends its columns once) spells its first event
     # before any that comes later.
     return chain(list(islice(pieces, 1)), pieces)
 

@@ -36,7 +36,7 @@ def format_string(text: Any, arguments: Any) -> str:
 
 
 def verbs(text: str) -> list[str]:
-    """Return the verbs of a text's clauses; CelError where a clause is none."""
+    """Return the verbs of a text's clauses; CelError if a clause is none."""
     found: list[str] = []
     position = 0
     while (percent := text.find("%", position)) >= 0:

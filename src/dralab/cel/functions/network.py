@@ -23,7 +23,7 @@ PREFIX_LENGTH: Final = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
 
 
 def parse_url(text: Any) -> Url:
-    """Return an absolute URL or an absolute path; CelError where the text is neither."""
+    """Return an absolute URL or an absolute path; CelError if the text is neither."""
     if type(text) is not str:
         raise no_such_overload()
     problem = url_problem(text)

@@ -83,7 +83,7 @@ def _of_claim(client: Client, claim: JsonDict) -> Parameters:
 
 
 def checked(found: JsonDict, where: str) -> Parameters:
-    """Return what a FakeClaimParameters says; DriverError where it asks for what there is not."""
+    """Return what a FakeClaimParameters says; DriverError if it asks for what there is not."""
     spec = spec_of(found)
     count, split = spec.get("count", 1), spec.get("split", 0)
     if count < 1:

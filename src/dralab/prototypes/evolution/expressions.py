@@ -68,7 +68,7 @@ class EvolutionExpression:
         return READS
 
     def matches(self, device: Device) -> bool:
-        """Return whether it is true for a device; False where it fails, after saying so."""
+        """Return whether it is true for a device; False if it fails, after saying so."""
         try:
             return self.value(device.driver, device.attributes)
         except ValueError as error:
@@ -76,7 +76,7 @@ class EvolutionExpression:
             return False
 
     def value(self, driver: str, attributes: Mapping[str, Attribute]) -> bool:
-        """Return its value; ValueError where it has none. Attribute names are qualified."""
+        """Return its value; ValueError if it has none. Attribute names are qualified."""
         if self.compiled is None:
             try:
                 self.compiled = compile_expression(self.text, environment())

@@ -132,7 +132,7 @@ class Classes:
         )
 
     def asked(self, claim: K8srmClaim, item: JsonDict | None = None) -> AskedClaim:
-        """Return a claim in the problem's form; UnallocatableError where it cannot be met."""
+        """Return a claim in the problem's form; UnallocatableError if it cannot be met."""
         if not claim.spec.instances:
             raise UnallocatableError(f"claim {claim}: it requests nothing")
         writer = _Writer(self, claim)

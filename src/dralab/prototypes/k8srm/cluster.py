@@ -58,7 +58,7 @@ class K8srmCluster(SearchedCluster):
         return self.expressions.failures
 
     def problem(self, pod: JsonDict) -> Problem:
-        """Return the allocation problem of a pod; UnallocatableError where it cannot be met."""
+        """Return the allocation problem of a pod; UnallocatableError if it cannot be met."""
         return self._problem(self._asked(pod))
 
     def place(self, pod: JsonDict) -> PlacementResult:

@@ -54,7 +54,7 @@ class K8srmExpression:
         return READS
 
     def holds(self, device: Device) -> bool:
-        """Return whether it is true for a device; False where it fails, after saying so."""
+        """Return whether it is true for a device; False if it fails, after saying so."""
         try:
             return self.value(device.attributes)
         except ValueError as error:
@@ -62,7 +62,7 @@ class K8srmExpression:
             return False
 
     def value(self, attributes: Mapping[str, Attribute]) -> bool:
-        """Return its value for attributes; ValueError where it has none."""
+        """Return its value for attributes; ValueError if it has none."""
         kinds = tuple(attributes[n].type if n in attributes else "" for n in self.compared)
         program = self.programs.get(kinds)
         if program is None:

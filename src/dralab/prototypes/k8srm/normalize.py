@@ -1,4 +1,4 @@
-"""Documents of any stage in the form of the last one, with a finding for every field read anew.
+"""Documents of any stage in the form of the last one, with a finding for every field read again.
 
 Nothing is guessed silently: what is renamed, moved or dropped says so, with its field path.
 """
@@ -321,7 +321,7 @@ def _wrong_amounts(requests: Mapping[str, Any], path: str) -> Iterator[Finding]:
 
 
 def whole_number(amount: Any) -> int | None:
-    """Return a quantity that counts devices, None where it is not a whole number from 1.
+    """Return a quantity that counts devices, None if it is not a whole number from 1.
 
     >>> whole_number("2k"), whole_number("1500m"), whole_number(0)
     (2000, None, None)

@@ -23,7 +23,7 @@ def claim_name(entry: PodEntry, pod: str, namespace: str) -> str:
 def unready(pod: JsonObject, find: Callable[[str, str], JsonObject | None]) -> str:
     """Return why a pod must not start yet; empty if all its claims have their devices.
 
-    `find` returns the DeviceClaim of a namespace and name, None where there is none.
+    `find` returns the DeviceClaim of a namespace and name, None if there is none.
     """
     read = reading.read_pod(pod)
     for entry in read.entries:

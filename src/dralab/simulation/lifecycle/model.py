@@ -67,7 +67,7 @@ class LifeCycle:
 
     The stages of `start` lie between binding and running, those of `release` between its end and
     the freeing of what it held (a kubelet that has not looked yet). A run fails with `failure`, at
-    a random part of it, and is tried again up to `retries` times.
+    a random part of it, and is retried up to `retries` times.
     """
 
     start: tuple[Stage, ...] = ()

@@ -163,7 +163,7 @@ class PodLives(Generic[Task]):
                 assert_never(stage.then)
 
     def leave(self, task: Task) -> None:
-        """Free what a pod held that has run; one that failed may be tried again."""
+        """Free what a pod held that has run; one that failed may be retried."""
         self._release(task)
         if task.state == "Failed" and task.attempts <= self.retries:
             self.try_again(task, task.reason)

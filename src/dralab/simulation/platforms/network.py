@@ -76,7 +76,7 @@ class Network:
         return Transfer(sending, latency, frozenset(ways))
 
     def route(self, source: Host, target: Host) -> tuple[Way, ...]:
-        """Return the ways from one host to another; InputError where there is no route."""
+        """Return the ways from one host to another; InputError if there is no route."""
         key = (source.name, target.name)
         found = self._routes.get(key)
         if found is None:

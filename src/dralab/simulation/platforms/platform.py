@@ -23,7 +23,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """One host. `speeds` are flop/s per pstate; `power` is empty where the platform has none."""
+    """One host. `speeds` are flop/s per pstate; `power` is empty if the platform has none."""
 
     name: str
     speeds: tuple[float, ...]

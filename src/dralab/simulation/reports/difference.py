@@ -24,7 +24,7 @@ SAME: Final = 2e-6
 
 
 class TaskInterval(NamedTuple):
-    """Where and when a task ran, in seconds; None where it never did."""
+    """Where and when a task ran, in seconds; None if it never did."""
 
     submitted: float
     started: float | None

@@ -53,7 +53,7 @@ DEFINITIONS: Final[Mapping[str, str]] = {
 
 
 def definition_of(name: str) -> str:
-    """Return what a number says; KeyError where nobody knows."""
+    """Return what a number says; KeyError if nobody knows."""
     if name.startswith("refused: "):
         return DEFINITIONS["refused"]
     if name.startswith("utilisation_"):
@@ -237,7 +237,7 @@ def loads(result: Result, begin: int, finish: int) -> list[float]:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Return the coefficient of variation, standard deviation by mean; None where the mean is 0.
+    """Return the coefficient of variation, standard deviation by mean; None if the mean is 0.
 
     >>> variation([3.0, 3.0]), variation([0.0, 2.0])
     (0.0, 1.0)

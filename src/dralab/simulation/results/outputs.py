@@ -81,7 +81,7 @@ def summary(result: Result) -> dict[str, Any]:
 
 
 def task_rows(result: Result) -> list[Row]:
-    """Return a row per task; times in seconds, None where they never came."""
+    """Return a row per task; times in seconds, None if they never came."""
     rows: list[Row] = []
     for task in result.tasks:
         over = task.started is not None and task.ended is not None

@@ -28,7 +28,7 @@ class StateSample(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A job or pod. Times in nanoseconds, None where they never came.
+    """A job or pod. Times in nanoseconds, None if they never came.
 
     `width` is processors (or CPU cores, at least 1); `lanes` are indices into the lanes it ran on.
     """

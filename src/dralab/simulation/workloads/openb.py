@@ -24,7 +24,7 @@ Item = TypeVar("Item", "GpuNode", "GpuPod")
 
 @dataclass(frozen=True, slots=True)
 class GpuNode:
-    """One node; `model` is empty where it has no GPU.
+    """One node; `model` is empty if it has no GPU.
 
     `labels` and `taints` are texts, `key=value` and `key=value:Effect`; `drivers` serve the node
     beside its GPUs: names of the catalogue, or `file.py:Class`.
@@ -66,7 +66,7 @@ class PodRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GpuPod:
-    """One pod; times are seconds since the trace began, None where it has none."""
+    """One pod; times are seconds since the trace began, None if it has none."""
 
     name: str
     request: PodRequest

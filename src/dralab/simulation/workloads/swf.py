@@ -59,7 +59,7 @@ class SwfTrace:
 
     @property
     def processors(self) -> int:
-        """MaxProcs of the header, or MaxNodes; 0 where it says neither."""
+        """MaxProcs of the header, or MaxNodes; 0 if it says neither."""
         for key in ("MaxProcs", "MaxNodes"):
             for value in self.header.get(key, ()):
                 if value.split()[:1] and value.split()[0].isdecimal():
@@ -193,7 +193,7 @@ def jobs(
 
 
 def _dropped(entry: SwfJob, walltime: float) -> str:
-    """Return why Batsim's converter makes no job of a line; empty where it makes one."""
+    """Return why Batsim's converter makes no job of a line; empty if it makes one."""
     if entry.procs <= 0:
         return "no processors allocated"
     if entry.run <= 0:

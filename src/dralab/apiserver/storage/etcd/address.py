@@ -79,7 +79,7 @@ class EtcdAddress:
         return bool(self.cafile)
 
     def file(self, name: str) -> bytes | None:
-        """Return the content of one of the files; None where it is not given. AddressError."""
+        """Return the content of one of the files; None if it is not given. AddressError."""
         path = getattr(self, name)
         if not path:
             return None

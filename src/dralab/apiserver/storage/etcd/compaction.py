@@ -22,7 +22,7 @@ MINUTE: Final = 60.0
 
 
 class Compactor:
-    """Takes part in compacting from a thread of its own; `each_minute` is called there, too."""
+    """Takes part in compacting from its own thread; `each_minute` is called there, too."""
 
     def __init__(self, client: EtcdClient, each_minute: Callable[[], None] = lambda: None) -> None:
         self._client = client

@@ -79,7 +79,7 @@ class Layout:
         return f"{self.prefix}/{OWN}/{name}".encode()
 
     def key(self, path: bytes) -> Key | None:
-        """Return what lies at a path; None where it is not an object."""
+        """Return what lies at a path; None if it is not an object."""
         try:
             parts = path[len(self.start) :].decode().split("/")
         except UnicodeDecodeError:
@@ -91,7 +91,7 @@ class Layout:
         return Key(self._hubs.get(place, place), *(rest if len(rest) == 2 else ("", rest[0])))
 
     def stored(self, key: Key, kv: Any) -> Stored | None:
-        """Return the object that a key has; None where it cannot be read."""
+        """Return the object that a key has; None if it cannot be read."""
         encoded = self._stamped(key, kv.value, kv.mod_revision)
         if encoded is None:
             return None

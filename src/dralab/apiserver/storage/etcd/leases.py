@@ -23,7 +23,7 @@ class EventLease:
         self._left = 0
 
     def of(self, key: Key) -> int:
-        """Return the lease that an object is written with; 0 where it stays. StorageUnavailable."""
+        """Return the lease that an object is written with; 0 if it stays. StorageUnavailable."""
         if key.resource != EVENTS:
             return 0
         with self._lock:

@@ -39,7 +39,7 @@ PAGE: Final = 500  # objects read at a time at the start
 SOON: Final = 0.01  # seconds after which a member is asked how far its watch is,
 BEHIND: Final = 0.1  # seconds between such questions,
 ASKED: Final = 50  # and how many there are
-AGAIN: Final = 0.1  # seconds before a broken watch is begun anew
+AGAIN: Final = 0.1  # seconds before a broken watch is begun again
 # Before these, a member could say that all had been sent when it had not (etcd#15220).
 PROGRESS_SINCE: Final = {(3, 4): 25, (3, 5): 8}
 TOO_LARGE: Final = "request is too large"
@@ -182,7 +182,7 @@ class EtcdStore(MemoryStore):
         return Stored(key, stamped(last if value is None else value, revision), revision, created)
 
     def _put(self, key: Key, value: JsonDict, seen: int, guards: Guards | None) -> int | None:
-        """Write an object that was last written at `seen`; None where it was not."""
+        """Write an object that was last written at `seen`; None if it was not."""
         path, raw = self.layout.path(key), raw_of(key, value)
         put = pb.PutRequest(key=path, value=raw, lease=self._lease.of(key))
         try:
@@ -206,7 +206,7 @@ class EtcdStore(MemoryStore):
         return None
 
     def _remove(self, key: Key, seen: int, guards: Guards | None) -> int | None:
-        """Delete an object that was last written at `seen`; None where it was not."""
+        """Delete an object that was last written at `seen`; None if it was not."""
         delete = pb.DeleteRangeRequest(key=self.layout.path(key))
         called = self._transact(key, seen, guards, pb.RequestOp(request_delete_range=delete))
         if called.answer.succeeded:

@@ -51,7 +51,7 @@ class Guards:
         return list(islice(found, MOST))
 
     def changed(self, key: Key) -> Changed:
-        """Return what makes the request be tried anew."""
+        """Return what makes the request be retried."""
         return Changed(key)
 
 

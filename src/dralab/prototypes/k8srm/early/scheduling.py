@@ -23,7 +23,7 @@ from dralab.prototypes.k8srm.early.model import (
 )
 
 Meets = Callable[[str, Mapping[str, Mapping[str, Any]]], bool]
-"""Whether attributes meet a CEL constraint; raises ValueError where it cannot be evaluated."""
+"""Whether attributes meet a CEL constraint; raises ValueError if it cannot be evaluated."""
 
 MAX_STEPS = 200_000
 
@@ -81,7 +81,7 @@ class CapacityClaimResult:
 
     @property
     def score(self) -> int:
-        """The integer mean of its claims; 100 without claims; 0 where one of them fails."""
+        """The integer mean of its claims; 100 without claims; 0 if one of them fails."""
         return _mean([claim.score for claim in self.claims])
 
 

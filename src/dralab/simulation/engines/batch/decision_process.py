@@ -45,7 +45,7 @@ class DecisionProcess:
         self.messages = 0
 
     def reply(self, message: Any) -> protocol.Message:
-        """Return the reply to a message; DecisionError where it is none."""
+        """Return the reply to a message; DecisionError if it is none."""
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
             raise DecisionError("sent an invalid message", scheduler="Batsim")
         now = _time(message.get("now"))

@@ -89,7 +89,7 @@ class Hosts:
         return self._joules
 
     def problem(self, machines: int, *, share: bool) -> str:
-        """Return why a job cannot start on these machines; empty where it can."""
+        """Return why a job cannot start on these machines; empty if it can."""
         if machines & self.unavailable:
             return f"{render(machines & self.unavailable)} unavailable"
         if machines & self._unusable:

@@ -169,7 +169,7 @@ class ReplyReader:
         self.jobs |= {job.key: job for job in jobs}
 
     def answer(self, message: Any, asked_at: int) -> SchedulerReply:
-        """Return the decisions of a reply; DecisionError where it is not understood."""
+        """Return the decisions of a reply; DecisionError if it is not understood."""
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
             raise DecisionError("answered with an invalid message")
         now = message.get("now", seconds(asked_at))

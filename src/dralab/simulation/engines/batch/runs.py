@@ -27,7 +27,7 @@ def batsim(
     socket: str | None = None,
     problems: InputProblems | None = None,
 ) -> BatchSimulation:
-    """Run Batsim workloads to the end; InputError where a file cannot be used."""
+    """Run Batsim workloads to the end; InputError if a file cannot be used."""
     simulation = of_batsim(
         workloads,
         platform=platform,

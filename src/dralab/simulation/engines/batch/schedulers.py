@@ -180,7 +180,7 @@ class _Reserving(_Queueing):
         return True
 
     def place(self, job: Job) -> bool:
-        """Place a job anew; start it and return True where that is now."""
+        """Place a job anew; start it and return True if that is now."""
         placement = self.plan.reserve_earliest(job.width, _walltime(job))
         if placement.start != self.plan.now:
             self.reserved[job.key] = placement

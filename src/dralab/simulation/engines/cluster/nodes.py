@@ -95,7 +95,7 @@ class SimulatedNodes:
         self.cluster.client.create(LEASES, lease, LEASE_NAMESPACE)
 
     def restore(self, name: str) -> None:
-        """Bring a node back; its pods that nobody has missed begin anew."""
+        """Bring a node back; its pods that nobody has missed begin again."""
         self.cluster.client.delete(LEASES, name, LEASE_NAMESPACE)
         self.kubelets.add_node(self._specs[name])
 

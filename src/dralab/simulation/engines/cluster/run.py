@@ -380,7 +380,7 @@ class ClusterRun:
                 self.tasks.evict(task)
                 task.ended = None
                 if not task.pod.owner:
-                    # It may begin anew on the same node; that of a controller is replaced.
+                    # It may begin again on the same node; that of a controller is replaced.
                     task.state, task.started = "Bound", None
                 task.reason = "its node went down"
 

@@ -28,7 +28,7 @@ class TaskObjects:
         self._there: set[tuple[str, str, str]] = set()
 
     def pod(self, pod: Pod, name: str, *, gated: bool) -> JsonDict:
-        """Return the pod of a task; ApiError where what it refers to cannot be created."""
+        """Return the pod of a task; ApiError if what it refers to cannot be created."""
         self.namespace(pod.namespace)
         body = self._given(pod) if pod.body is not None else self._made(pod)
         metadata, spec = body["metadata"], body["spec"]

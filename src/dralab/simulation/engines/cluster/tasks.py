@@ -24,7 +24,7 @@ GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
 
 @dataclass(slots=True)
 class ClusterTask(TaskRecord):
-    """A task. `name` is that of its present pod: one that has to begin anew gets another.
+    """A task. `name` is that of its present pod: one that has to begin again gets another.
 
     `gone`: its pod was deleted. `failed`: one of its containers failed.
     """

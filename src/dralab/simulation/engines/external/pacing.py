@@ -88,7 +88,7 @@ class PacingReport:
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: the run leaves off
-    """The run leaves off here; `why` is empty where the user asked for it."""
+    """The run leaves off here; `why` is empty if the user asked for it."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
@@ -157,7 +157,7 @@ class Pacer:
         progress: Callable[[int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> bool:
-        """Run to the end; False where it left off earlier: `report.ended` says why."""
+        """Run to the end; False if it left off earlier: `report.ended` says why."""
         if stop is not None:
             self._stop = stop
         try:
@@ -355,7 +355,7 @@ class Pacer:
         return not self._expecting()
 
     def _wait_for_bind_of(self, expected: set[str]) -> bool:
-        """Wait for a decision about pods that could be placed; False where none came."""
+        """Wait for a decision about pods that could be placed; False if none came."""
         if self._heard(self._bind_grace):
             return True
         self._given_up |= expected
@@ -422,7 +422,7 @@ class Pacer:
     def _wait(
         self, done: Callable[[float], bool], enough: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Wait until `done(silence)`; False where it is `enough` before that."""
+        """Wait until `done(silence)`; False if it is `enough` before that."""
         looks = 0
 
         def over(silence: float) -> bool:

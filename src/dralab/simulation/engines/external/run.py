@@ -134,7 +134,7 @@ class ExternalRun:
         self._left_off: bytes | None = None
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Serve, start the schedulers, drive them; DecisionError where they do not play along."""
+        """Serve, start the schedulers, drive them; DecisionError if they do not play along."""
         for warning in old_names(self.scenario):
             self.say(warning)
         clock, saved = ManualClock(from_rfc3339(START)), self._resumed
@@ -184,7 +184,7 @@ class ExternalRun:
         )
 
     def _drive(self, pacer: Pacer, progress: Progress | None, stop: Stop | None) -> bool:
-        """Run the schedulers, and time with them; False where the run left off."""
+        """Run the schedulers, and time with them; False if the run left off."""
         total = len(pacer.served.pods)
 
         def tell(now: int, over: int) -> None:

@@ -70,7 +70,7 @@ class SchedulerProcesses:
     running: list[SchedulerProcess] = field(default_factory=list)
 
     def start(self, command: SchedulerCommand) -> SchedulerProcess:
-        """Start one; DecisionError where that cannot be done."""
+        """Start one; DecisionError if that cannot be done."""
         place = self.cluster.kubeconfig.parent
         values = self._values(place, command.name)
         try:
@@ -134,7 +134,7 @@ class SchedulerProcesses:
         return folder
 
     def trouble(self) -> str:
-        """Return what became of one that ended by itself; empty where all run."""
+        """Return what became of one that ended by itself; empty if all run."""
         for one in self.running:
             if (code := one.process.poll()) is not None:
                 how = f"by signal {-code}" if code < 0 else f"with exit code {code}"

@@ -49,7 +49,7 @@ class Submission:
         self.shares = shares
 
     def bring(self, given: Sequence[Mapping[str, Any]]) -> None:
-        """Create objects as they were written; InputError where the server refuses one."""
+        """Create objects as they were written; InputError if the server refuses one."""
         for body in sorted(given, key=lambda body: body.get("kind") not in FIRST):
             if body.get("kind") in PLAYED:
                 continue

@@ -82,7 +82,7 @@ class PodSimulation:
         progress: Callable[[int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> bool:
-        """Run to the end; False where `stop` asked to leave off earlier."""
+        """Run to the end; False if `stop` asked to leave off earlier."""
         step = 0
         while (when := self.events.next_time()) is not None:
             if self.how.until is not None and when > self.how.until:

@@ -268,7 +268,7 @@ class Chooser:
         self.scores = NodeScores(cluster, policy)
 
     def choose(self, request: PodRequest, memory: int) -> tuple[int, list[int]] | None:
-        """Return the node and the index of each GPU share; None where no node can."""
+        """Return the node and the index of each GPU share; None if no node can."""
         scores, wished = self.scores.scores_of(request, memory)
         room = (self.cluster.memory >= memory) & (self.cluster.slots > 0)
         masked = np.where(room, scores, -1)

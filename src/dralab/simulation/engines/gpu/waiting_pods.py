@@ -2,7 +2,7 @@
 
 Where one pod of a class fits nowhere, none of its class does, so a round tries each class at most
 until its first failure. After something was freed on some nodes, only classes that would fit one
-of those nodes are tried again: nothing else has changed for the rest.
+of those nodes are retried: nothing else has changed for the rest.
 """
 
 import heapq

@@ -154,7 +154,7 @@ class PodQueue(Protocol):
         ...
 
     def front(self) -> TickPod | None:
-        """Return the next pod without taking it; None where there is none."""
+        """Return the next pod without taking it; None if there is none."""
         ...
 
     def pop(self) -> TickPod:
@@ -162,11 +162,11 @@ class PodQueue(Protocol):
         ...
 
     def delete(self, key: str) -> bool:
-        """Remove a pod; False where it is not there."""
+        """Remove a pod; False if it is not there."""
         ...
 
     def update(self, key: str, pod: TickPod) -> bool:
-        """Replace a pod; False where it is not there."""
+        """Replace a pod; False if it is not there."""
         ...
 
     def __len__(self) -> int: ...

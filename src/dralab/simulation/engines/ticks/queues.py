@@ -20,7 +20,7 @@ class FifoQueue:
         return next(iter(self._pods.values()), None)
 
     def pop(self) -> TickPod:
-        """Take the first pod; KeyError where there is none."""
+        """Take the first pod; KeyError if there is none."""
         first = self.front()
         if first is None:
             raise KeyError("the queue is empty")

@@ -64,7 +64,7 @@ class TickSimulator:
     ) -> bool:
         """Run until the queue is empty, nothing runs and all submitters have terminated.
 
-        Or to the time `until`, or until so many pods have `ended`. False where `stop` asked to
+        Or to the time `until`, or until so many pods have `ended`. False if `stop` asked to
         leave off earlier. `progress` gets nanoseconds, pods over, pods.
         """
         while stop is None or not stop():

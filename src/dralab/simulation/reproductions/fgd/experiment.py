@@ -45,7 +45,7 @@ class PlacementOutcome:
         }
 
     def numbers(self) -> dict[str, float | None]:
-        """Return the numbers as the published table has them; None where no pod falls there."""
+        """Return the numbers as the published table has them; None if no pod falls there."""
         row: dict[str, float | None] = {}
         for percent in OF_TOTAL:
             row[f"alloc_pct@{percent}"] = self._mean(
