@@ -48,6 +48,10 @@ class Strategy:
         """Change, before it is decoded, what is read as something else; return what to warn of."""
         return []
 
+    def effort(self, size: int, version: str) -> int:  # noqa: ARG002 - for others
+        """Return how many bytes of JSON take as long to read as `size` bytes take to check."""
+        return size
+
     def schema(self, version: str) -> Schema | None:  # noqa: ARG002 - for others
         """Return the schema of a kind that is no built-in one."""
         return None

@@ -24,6 +24,9 @@ from dralab.values.remembering import remembered
 Schema = Mapping[str, Any]
 
 MAX_DEPTH: Final = 200
+MAX_DEFAULTS: Final = 1_000_000  # values that the defaults of a schema may add to one object
+DEFAULTS: Final = 4  # defaults that are filled in while an object without fields is read
+ENUM: Final = 32  # values of an enum that are looked through while one value is read
 TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "object": lambda v: isinstance(v, dict),
     "array": lambda v: isinstance(v, list),
@@ -45,6 +48,23 @@ def errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
     return list(_check(schema, value, path, 0))
 
 
+def effort(schema: Schema) -> float:
+    """Return how many times as long as reading a value it takes to check it, at the most.
+
+    >>> effort({"type": "string"}), effort({"anyOf": [{"pattern": "a"}, {"pattern": "b"}]})
+    (1.0, 3.0)
+    """
+    parts = [*(schema.get("properties") or {}).values()]
+    parts += [schema.get("items"), schema.get("additionalProperties")]
+    branches = [*(schema.get("allOf") or ()), *(schema.get("anyOf") or ())]
+    branches += [*(schema.get("oneOf") or ()), schema.get("not")]
+    own = 1 + len(schema.get("enum") or ()) / ENUM
+    own += sum("default" in part for part in parts if isinstance(part, dict)) / DEFAULTS
+    below = [effort(part) for part in parts if isinstance(part, dict)]
+    # A part is checked once for each branch that has it, and once for itself.
+    return max(own, *below, 0) + sum(effort(each) for each in branches if isinstance(each, dict))
+
+
 def unknown_fields(schema: Schema, value: Any, path: str = "") -> list[str]:
     """Return the paths of fields that the schema does not know, in the order of the value."""
     found: list[str] = []
@@ -59,23 +79,55 @@ def prune(schema: Schema, value: Any) -> list[str]:
     return found
 
 
+class TooManyDefaultsError(ValueError):
+    """The defaults of a schema would make an object many times as large as it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the defaults of its schema add more than {MAX_DEFAULTS} values")
+
+
 def apply_defaults(schema: Schema, value: Any) -> None:
-    """Fill in, in place, the defaults of absent fields, from the outside in."""
+    """Fill in, in place, the defaults of absent fields, from the outside in.
+
+    TooManyDefaultsError: a list of 100,000 empty objects may ask for gigabytes.
+    """
+    _default(schema, value, _Room())
+
+
+class _Room:
+    """How much may still be added."""
+
+    def __init__(self) -> None:
+        self.left = MAX_DEFAULTS
+
+    def copy(self, value: Any) -> Any:
+        # Texts are shared, but each is written again.
+        self.left -= 1 + len(value) // 64 if isinstance(value, str) else 1
+        if self.left < 0:
+            raise TooManyDefaultsError
+        if isinstance(value, dict):
+            return {key: self.copy(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.copy(item) for item in value]
+        return value
+
+
+def _default(schema: Schema, value: Any, room: _Room) -> None:
     if isinstance(value, dict):
         for name, part in (schema.get("properties") or {}).items():
             if "default" in part and _takes_default(part, value, name):
-                value[name] = _copy(part["default"])
+                value[name] = room.copy(part["default"])
             if name in value:
-                apply_defaults(part, value[name])
+                _default(part, value[name], room)
         extra = schema.get("additionalProperties")
         if isinstance(extra, dict):
             known = schema.get("properties") or {}
             for name, item in value.items():
                 if name not in known:
-                    apply_defaults(extra, item)
+                    _default(extra, item, room)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for item in value:
-            apply_defaults(schema["items"], item)
+            _default(schema["items"], item, room)
 
 
 def _takes_default(part: Schema, value: Mapping[str, Any], name: str) -> bool:
@@ -298,14 +350,6 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
-
-
 def pattern_problem(pattern: str) -> str:
     """Return why a pattern is none, in the words of Go's regexp as far as RE2 has them.
 
@@ -323,7 +367,7 @@ def pattern_problem(pattern: str) -> str:
     return ""
 
 
-@remembered(1024)
+@remembered(4096)
 def _pattern(pattern: str) -> Any:
     """Return the pattern with RE2's meaning: schemas come from outside, and `re` backtracks."""
     import re2

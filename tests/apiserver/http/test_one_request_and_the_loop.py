@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 import authorities
+from dralab.api import structural
 from dralab.apiserver.http import asgi
 from dralab.apiserver.http.asgi import AsgiApp
 from dralab.apiserver.http.messages import HttpRequest, TakesLong
@@ -16,6 +17,10 @@ from dralab.apiserver.storage import Key, MemoryStore
 from watchdog import watched
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+COUNTED = "/api/v1/namespaces/kube-public/configmaps"
+QUOTAS = "/api/v1/namespaces/kube-public/resourcequotas"
+WIDGETS = "/apis/x.io/v1/namespaces/default/widgets"
 PODS = "/api/v1/namespaces/default/pods"
 JSON, YAML = "application/json", "application/yaml"
 APPLY = "application/apply-patch+yaml"
@@ -82,6 +87,10 @@ def definition(schema=None, **version):
             "versions": versions,
         },
     }
+
+
+def widget(name="w", **fields):
+    return {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": name}, **fields}
 
 
 def duplicates(depth, count):
@@ -319,9 +328,7 @@ def test_a_write_whose_object_never_rests_asks_the_client_to_come_back():
 
 def test_an_object_is_not_stored_once_its_kind_has_gone():
     server = ApiServer(MemoryStore())
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    assert server.handle(request("POST", definitions, definition())).status == 201
-    widgets = "/apis/x.io/v1/namespaces/default/widgets"
+    assert server.handle(request("POST", DEFINITIONS, definition())).status == 201
 
     class Late:
         name = "Late"
@@ -329,13 +336,12 @@ def test_an_object_is_not_stored_once_its_kind_has_gone():
         def admit(self, review):
             """Take the kind away while its object is looked at."""
             admission.remove(self)
-            gone = request("DELETE", definitions + "/widgets.x.io")
+            gone = request("DELETE", DEFINITIONS + "/widgets.x.io")
             assert server.handle(gone).status == 200
 
     admission = server.resources.context.admission
     admission.append(Late())
-    widget = {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w"}}
-    assert server.handle_apart(request("POST", widgets, widget)).status == 404
+    assert server.handle_apart(request("POST", WIDGETS, widget())).status == 404
     assert server.store.count("x.io/widgets") == 0
 
 
@@ -346,12 +352,49 @@ LONG = {
     "many objects by field": ("GET", CONFIG_MAPS, b"", JSON, "fieldSelector=metadata.name!%3Dx"),
     "a watch of many objects by label": ("GET", CONFIG_MAPS, b"", JSON, "watch=1&labelSelector=a%3Db"),
     "the deletion of many objects": ("DELETE", CONFIG_MAPS, b"", JSON, ""),
+    "many terms": ("GET", WIDGETS, b"", JSON, "labelSelector=" + "%2C".join(["!a"] * 20_000)),
+    "the objects of a definition": ("DELETE", f"{DEFINITIONS}/widgets.x.io", b"", JSON, ""),
+    "a change of their definition": ("PUT", f"{DEFINITIONS}/widgets.x.io", b"{}", JSON, ""),
+    "YAML in braces": ("POST", CONFIG_MAPS, b"{a: [" + b"a," * 10_000 + b"]}", YAML, ""),
+    "YAML to apply": ("PATCH", CONFIG_MAPS + "/x", b"{a: [" + b"a," * 10_000 + b"]}", APPLY, "fieldManager=x"),
+    "alternatives": ("POST", WIDGETS, widget(chosen=["x"] * 2000), JSON, ""),
+    "defaults": ("POST", WIDGETS, widget(filled=[{}] * 3000), JSON, ""),
+    "a rule of loops": ("POST", WIDGETS, widget(ruled=["x"] * 1000), JSON, ""),
+    "the pages of all kinds": ("GET", "/openapi/v2", b"", JSON, ""),
+    "what a quota counts": ("POST", COUNTED, config_map("x"), JSON, ""),
 }  # fmt: skip
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "chosen": {"type": "array", "items": {"type": "string", "anyOf": [
+            {"pattern": f"^{n}$"} for n in range(50)]}},
+        "filled": {"type": "array", "items": {"type": "object", "properties": {
+            f"p{n}": {"type": "string", "default": "x"} for n in range(400)}}},
+        "ruled": {
+            "type": "array",
+            "items": {"type": "string"},
+            "x-kubernetes-validations": [{"rule": "self.all(a, self.exists(b, a == b))"}],
+        },
+    },
+}  # fmt: skip
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "q"},
+    "spec": {"hard": {"count/configmaps": "1k"}},
+}
 
 
 @pytest.fixture(scope="module")
 def filled():
     server = ApiServer(MemoryStore())
+    assert server.handle(request("POST", DEFINITIONS, definition(SCHEMA))).status == 201
+    for at in range(300):
+        assert server.handle(request("POST", WIDGETS, widget(f"w{at}"))).status == 201
+        server.handle(request("POST", COUNTED, config_map(f"c{at}")))
+    assert server.handle(request("POST", QUOTAS, QUOTA)).status == 201
     server.handle(request("POST", CONFIG_MAPS, config_map("large", data={"k": "v" * 200_000})))
     for at in range(600):
         server.handle(request("POST", CONFIG_MAPS, config_map(f"c{at}")))
@@ -388,6 +431,7 @@ def test_what_is_small_does_not_take_long(filled):
         (CONFIG_MAPS, "fieldSelector=metadata.name%3Dc1"),
         (CONFIG_MAPS, "watch=1&resourceVersion=1&labelSelector=a%3Db"),
         (PODS, "labelSelector=a%3Db"),
+        ("/openapi/v3/apis/x.io/v1", ""),
     ]:
         asked = request("GET", path, query=query)
         asked.brief = True
@@ -433,3 +477,38 @@ def test_a_batch_that_takes_long_lets_the_loop_have_turns(monkeypatch):
     revisions = [int(orjson.loads(each.content)["metadata"]["resourceVersion"]) for each in answers]
     assert revisions == sorted(revisions)
     assert len(set(turns)) >= 10  # one was stored between two turns
+
+
+def test_the_objects_of_a_definition_go_in_steps():
+    store = MemoryStore()
+    server = ApiServer(store)
+    server.handle(request("POST", DEFINITIONS, definition()))
+    for at in range(600):
+        server.handle(request("POST", WIDGETS, widget(f"w{at}")))
+    server.handle(request("PATCH", WIDGETS + "/w7", {"metadata": {"finalizers": ["a.b/c"]}}, MERGE))
+    batches = []
+    store.subscribe(lambda changes: batches.append(len(changes)))
+    gone = server.handle_apart(request("DELETE", DEFINITIONS + "/widgets.x.io"))
+    assert gone.status == 200
+    assert max(batches) < 300
+    assert store.count("x.io/widgets") == 1
+    assert server.handle(request("GET", DEFINITIONS + "/widgets.x.io")).status == 200
+    server.handle(request("PATCH", WIDGETS + "/w7", {"metadata": {"finalizers": None}}, MERGE))
+    assert server.handle(request("GET", DEFINITIONS + "/widgets.x.io")).status == 404
+
+
+def test_an_object_that_would_be_checked_for_minutes_is_refused(filled):
+    refused = filled.handle(request("POST", WIDGETS, widget("a", chosen=["x"] * 600_000)))
+    assert refused.status == 413
+    assert (
+        b"would take too long to be checked against the schema of widgets.x.io" in refused.content
+    )
+
+
+def test_defaults_do_not_make_a_large_object_of_a_small_one(filled, monkeypatch):
+    monkeypatch.setattr(structural, "MAX_DEFAULTS", 20_000)
+    refused = filled.handle(request("POST", WIDGETS, widget("a", filled=[{}] * 60)))
+    assert refused.status == 413
+    assert b"the defaults of its schema add more than" in refused.content
+    made = filled.handle(request("POST", WIDGETS, widget("a", filled=[{}] * 30)))
+    assert made.status == 201

@@ -18,16 +18,13 @@ from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication import impersonation
 from dralab.apiserver.authentication.chain import Authentication, is_added_by_browsers
-from dralab.apiserver.http import access, bodies, negotiation, routing
+from dralab.apiserver.http import access, bodies, negotiation, routing, weighing
 from dralab.apiserver.http.browser_guard import Guard, name_of
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
 from dralab.apiserver.http.messages import (
-    HEAVY,
-    YAML_WRITTEN,
     Answer,
     HttpRequest,
     HttpResponse,
-    TakesLong,
     WatchStream,
 )
 from dralab.apiserver.http.negotiation import AnswerForm
@@ -43,9 +40,9 @@ from dralab.apiserver.http.routing import (
     query_of,
 )
 from dralab.apiserver.http.trying import JSON, refusal, tried, unavailable
-from dralab.apiserver.resources.context import key_of, shown
+from dralab.apiserver.http.weighing import Weights
+from dralab.apiserver.resources.context import shown
 from dralab.apiserver.resources.options import (
-    ListOptions,
     Query,
     WriteOptions,
     check_patch_options,
@@ -90,13 +87,6 @@ SHOWN_WHEN_DELETED: Final = frozenset(
 WARNINGS: Final = 20  # damaged objects that a list names one by one
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 DELETES: Final = WRITES | {"DELETE"}
-MANY: Final = 500  # objects that may be looked at one by one without a thought
-TERMS: Final = 8  # terms of a selector that take as long as reading a byte
-TYPICAL: Final = 1024  # bytes of one object
-DELETED: Final = 512  # bytes of JSON whose reading takes as long as a deletion
-COPIED: Final = 200  # times as fast as reading
-SAMPLES: Final = 16  # objects of a list whose size is guessed
-PRETTY: Final = 4  # times as fast as checking what was read
 TURNS: Final = 256  # locks that objects of a shared store have between them
 # Kinds that are asked and never stored.
 ASKED: Final = ("create",)
@@ -121,6 +111,7 @@ class Application:
         accept_hosts: Sequence[str] = (),
     ) -> None:
         self.resources = resources
+        self.weights = Weights(resources)
         self.guard = Guard([name_of(address), *accept_hosts])
         if authentication is not None:
             resources.context.authentication = authentication
@@ -155,7 +146,7 @@ class Application:
             return unavailable(error)
         if wants_pretty(request) and isinstance(answer, HttpResponse):
             if request.method == "GET":
-                _check_brief(request, len(answer.content) // PRETTY)
+                weighing.check(request, len(answer.content) // weighing.PRETTY)
             return pretty(answer)
         return answer
 
@@ -276,7 +267,7 @@ class Application:
         form = form_for(request, listing=False)
         stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
         if not self._is_plain(route, form):
-            _check_brief(request, len(stored.encoded) * _times(form))
+            weighing.check(request, len(stored.encoded) * weighing.times(form))
         return self._object(route, stored, form, query=query)
 
     def _list(self, request: HttpRequest, route: Route, query: Query) -> Answer:
@@ -284,11 +275,10 @@ class Application:
             return self._watch(request, route, query)
         options = list_options(query, watch=False)
         form = form_for(request, listing=True)
-        if request.brief:
-            self._check_selection(request, route, options)
+        self.weights.check_selection(request, route, options)
         page = self.resources.list(route.kind, route.namespace, options)
-        if request.brief and not (len(page.items) < MANY and self._is_plain(route, form)):
-            self._check_page(request, route, form, page)
+        plain = self._is_plain(route, form)
+        self.weights.check_page(request, route.kind, form, page.items, plain=plain)
         body: bytes | Sequence[bytes]
         if form.as_ == "Table":
             body = self._tables(route, form, query).page(page)
@@ -302,7 +292,7 @@ class Application:
         form = form_for(request, listing=True)
         options = list_options(query, watch=True)
         if request.brief and (options.revision in {"", "0"} or options.send_initial_events):
-            self._check_selection(request, route, options)
+            self.weights.check_selection(request, route, options)
         try:
             watching = self.resources.watch(route.kind, route.namespace, options, name=route.name)
         except ApiError as error:
@@ -321,41 +311,6 @@ class Application:
     def _is_plain(self, route: Route, form: AnswerForm) -> bool:
         """Whether objects are sent as they are kept."""
         return not form.as_ and form.encoding == "json" and self.encoder(route).plain
-
-    def _check_selection(self, request: HttpRequest, route: Route, options: ListOptions) -> None:
-        """Raise TakesLong where a selector has to look into much, and no index helps."""
-        if not options.label_selector and not options.field_selector:
-            return
-        kind = route.kind
-        within = route.namespace if kind.namespaced else ""
-        store = self.resources.context.store
-        if self.resources.indexed(kind, options):
-            return
-        count = store.count(kind.hub, within)
-        if count > MANY:
-            raise TakesLong(count * TYPICAL)
-        terms = count * (options.label_selector + options.field_selector).count(",") // TERMS
-        found = sum(len(each.encoded) for each in store.list(kind.hub, within).items)
-        _check_brief(request, terms + found)
-
-    def _check_page(
-        self, request: HttpRequest, route: Route, form: AnswerForm, page: ListPage
-    ) -> None:
-        """Raise TakesLong where writing a list takes long."""
-        if self._is_plain(route, form):
-            step = len(page.items) // SAMPLES
-            weight = step * sum(len(each.encoded) for each in page.items[::step])
-            _check_brief(request, weight // COPIED)
-        else:
-            _check_brief(request, _times(form) * sum(len(each.encoded) for each in page.items))
-
-    def _check_change(self, request: HttpRequest, route: Route, form: AnswerForm) -> None:
-        """Raise TakesLong where what is about to be changed is large already."""
-        key = key_of(route.kind, route.namespace, route.name)
-        with suppress(Damaged):
-            found = self.resources.context.store.get(key)
-            size = len(request.body) if found is None else len(found.encoded)
-            _check_brief(request, size * _times(form))
 
     def _tables(self, route: Route, form: AnswerForm, query: Query) -> "TableEncoder":
         from dralab.apiserver.http.tabular import TableEncoder, included
@@ -400,10 +355,7 @@ class Application:
     def _create(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
         kind = route.kind
         form = form_for(request, listing=False)
-        _check_brief(request, len(request.body) * _times(form))
-        if request.brief:
-            found = self.resources.context.looked_into
-            _check_brief(request, TYPICAL * sum(each(kind, route.namespace) for each in found))
+        self.weights.check_create(request, route, form)
         options = write_options(query, "CreateOptions", user=user, agent=agent_of(request))
         value = self._body(request, route, options)
         if kind.verbs == ASKED:
@@ -414,6 +366,8 @@ class Application:
 
     def _body(self, request: HttpRequest, route: Route, options: WriteOptions) -> dict[str, Any]:
         kind = route.kind
+        if "yaml" in request.headers.get("content-type", ""):
+            weighing.check_yaml(request)
         body = bodies.decode(
             request.body,
             request.headers.get("content-type", ""),
@@ -425,8 +379,7 @@ class Application:
 
     def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, listing=False)
-        if request.brief:
-            self._check_change(request, route, form)
+        self.weights.check_change(request, route, form)
         options = write_options(query, "UpdateOptions", user=user, agent=agent_of(request))
         value = self._body(request, route, options)
         stored, created = self.resources.put(
@@ -444,8 +397,7 @@ class Application:
 
     def _patch(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, listing=False)
-        if request.brief:
-            self._check_change(request, route, form)
+        self.weights.check_change(request, route, form)
         patch_type, patch, options = self._patch_body(request, route, user, query)
         stored, created = self.resources.patch(
             route.kind,
@@ -473,6 +425,7 @@ class Application:
         options = write_options(query, "PatchOptions", user=user, agent=agent_of(request))
         check_patch_options(options, apply=patch_type == "apply", force_given="force" in query)
         if patch_type == "apply":
+            weighing.check_yaml(request)
             body = bodies.decode(request.body, "application/yaml", route.kind.kind)
         else:
             body = bodies.decode(request.body, "application/json", route.kind.kind)
@@ -492,6 +445,7 @@ class Application:
     def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, listing=False)
         options = delete_options(query, self._delete_options(request))
+        self.weights.check_delete(request, route)
         stored, gone = self.resources.delete(
             route.kind, route.name, route.namespace, options, user=user
         )
@@ -507,8 +461,7 @@ class Application:
         form = form_for(request, listing=False)
         options = delete_options(query, self._delete_options(request))
         chosen = list_options(query, watch=False)
-        count = self.resources.context.store.count(route.kind.hub, route.namespace)
-        _check_brief(request, count * DELETED)
+        self.weights.check_collection(request, route)
         page = self.resources.delete_collection(
             route.kind, route.namespace, chosen, options, user=user
         )
@@ -525,8 +478,7 @@ class Application:
                 return self._get(request, route, query)
             return (self._update if verb == "update" else self._patch)(request, route, user, query)
         form = form_for(request, listing=False)
-        if request.brief:
-            self._check_change(request, route, form)
+        self.weights.check_change(request, route, form)
         patch_type: PatchType = "merge"
         body: Any = None
         if verb == "patch":
@@ -556,17 +508,6 @@ class Application:
 
 
 # --- small steps ------------------------------------------------------------------------------
-
-
-def _check_brief(request: HttpRequest, weight: int) -> None:
-    """Raise TakesLong where a request is heavy, and others wait behind it."""
-    if request.brief and weight > HEAVY:
-        raise TakesLong(weight)
-
-
-def _times(form: AnswerForm) -> int:
-    """Return how many times as long as reading JSON it takes to write a form."""
-    return YAML_WRITTEN if form.encoding == "yaml" else 1
 
 
 def form_for(request: HttpRequest, *, listing: bool) -> AnswerForm:

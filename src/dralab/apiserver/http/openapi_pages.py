@@ -6,19 +6,22 @@ A document is forgotten when the kinds it describes change; its hash in the inde
 import gzip
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import orjson
 
-from dralab.api.kinds import Kinds
+from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver import openapi
 from dralab.apiserver.http import negotiation
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.apiserver.http.weighing import check
 
 # A kept document with its tag: plain and compressed.
 Kept = tuple[bytes, bytes, str]
 COMPRESSION: Final = 5
+KIND: Final = 2048  # bytes of JSON whose reading takes as long as the description of a kind
 # A real server says so of its JSON.
 INDEX_TYPE: Final = "text/plain; charset=utf-8"
 PLAIN: Final = ("application/json", "application/*", "*/*")
@@ -29,8 +32,14 @@ PROTOBUF2: Final = "application/com.github.proto-openapi.spec.v2"
 class OpenApiPages:
     """Answers the paths below `/openapi`."""
 
-    def __init__(self, kinds: Kinds, server_version: str) -> None:
+    def __init__(
+        self,
+        kinds: Kinds,
+        server_version: str,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
         self.kinds = kinds
+        self.lock = lock or nullcontext()  # kinds change while it is held
         self.server_version = server_version
         self._changes = -1
         self._index: Kept = (b"", b"", "")
@@ -39,7 +48,8 @@ class OpenApiPages:
 
     def answer(self, request: HttpRequest, parts: Sequence[str]) -> HttpResponse | None:
         """Answer a GET; None if there is no such document."""
-        self._refresh()
+        with self.lock:
+            self._refresh()
         match list(parts):
             case ["v3"]:
                 return _answer(request, self._index, content_type=INDEX_TYPE)
@@ -48,8 +58,9 @@ class OpenApiPages:
             case ["v2"] if _wants_protobuf(request):
                 return self._empty_version2()
             case ["v2"]:
-                made = lambda: openapi.version2(self.kinds, self.server_version)  # noqa: E731
-                return _answer(request, self._kept("v2", made))
+                kinds = list(self.kinds)
+                made = lambda: openapi.version2(kinds, self.server_version)  # noqa: E731
+                return _answer(request, self._kept(request, "v2", kinds, made))
             case _:
                 return None
 
@@ -60,9 +71,12 @@ class OpenApiPages:
             # The document has changed since the client read the index.
             location = f"/openapi/v3/{place}?hash={hashed}"
             return HttpResponse(status=301, headers=(("Location", location),))
-        kinds = openapi.places(self.kinds)[place]
+        kinds = openapi.places(self.kinds).get(place, ())
         kept = self._kept(
-            f"v3/{place}#{hashed}", lambda: openapi.version3(kinds, self.server_version)
+            request,
+            f"v3/{place}#{hashed}",
+            kinds,
+            lambda: openapi.version3(kinds, self.server_version),
         )
         forever = (("Cache-Control", "public, immutable"),) if asked else ()
         return _answer(request, kept, headers=forever)
@@ -86,10 +100,22 @@ class OpenApiPages:
         self._documents = {key: kept for key, kept in self._documents.items() if key in wanted}
         self._changes = self.kinds.changes
 
-    def _kept(self, key: str, made: Callable[[], dict[str, Any]]) -> Kept:
+    def _kept(
+        self,
+        request: HttpRequest,
+        key: str,
+        kinds: Sequence[Kind],
+        made: Callable[[], dict[str, Any]],
+    ) -> Kept:
+        """Return a document, made if it was not yet. TakesLong where it describes many kinds."""
         found = self._documents.get(key)
         if found is None:
-            found = self._documents[key] = _packed(made())
+            check(request, len(kinds) * KIND)
+            changes = self.kinds.changes
+            found = _packed(made())
+            with self.lock:
+                if self.kinds.changes == changes:
+                    self._documents[key] = found
         return found
 
 

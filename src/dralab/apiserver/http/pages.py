@@ -62,7 +62,8 @@ class Pages:
     def _openapi(self) -> "OpenApiPages":
         from dralab.apiserver.http.openapi_pages import OpenApiPages
 
-        return OpenApiPages(self.resources.kinds, self.version.gitVersion)
+        lock = self.resources.context.store.lock
+        return OpenApiPages(self.resources.kinds, self.version.gitVersion, lock)
 
     def answer(  # noqa: PLR0911 - one line per page
         self, request: HttpRequest, parts: Sequence[str]

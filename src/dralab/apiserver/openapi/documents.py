@@ -1,7 +1,7 @@
 """Whole documents: the index, one for each group and version, and the old one of everything."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -66,7 +66,7 @@ def version3(kinds: Sequence[Kind], server_version: str) -> dict[str, Any]:
     }
 
 
-def version2(kinds: Kinds, server_version: str) -> dict[str, Any]:
+def version2(kinds: Iterable[Kind], server_version: str) -> dict[str, Any]:
     """Return the OpenAPI 2 document of everything."""
     components = Components("#/definitions/", composed=False)
     operations = Operations(components, 2)

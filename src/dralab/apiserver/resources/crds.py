@@ -3,7 +3,8 @@
 It hears of each written CustomResourceDefinition and brings the registry of kinds in line.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from dralab.api.core.definitions import FINALIZER, HUB
@@ -18,6 +19,7 @@ from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
 SERVER: Final = "kube-apiserver"
+STEP: Final = 250  # objects that are deleted while others wait
 
 
 class CustomResources:
@@ -28,6 +30,7 @@ class CustomResources:
         self._served: dict[str, list[Kind]] = {}
         self._busy: set[str] = set()
         self._watched: set[str] = set()
+        self._leaving: dict[str, tuple[Kind, list[Key]]] = {}
         self._own: dict[str, Mapping[str, Any]] = {}
         context.rules.observe(HUB, self.definition_changed, writes=True)
 
@@ -188,12 +191,38 @@ class CustomResources:
         hub = f"{spec['group']}/{spec['names']['plural']}"
         store = self.context.store
         kinds = self._served.get(meta["name"], [])
-        for stored in store.list(hub).items if kinds else ():
-            deleting.delete(
-                self.context, kinds[0], stored.key.name, stored.key.namespace, DeleteOptions()
-            )
+        found = [each.key for each in store.list(hub).items if not is_deleting(each.value)]
+        if kinds and len(found) <= STEP:
+            self._delete(kinds[0], found)
+        elif kinds:
+            self._leaving[meta["name"]] = (kinds[0], found)
+            return
         if not store.count(hub):
             self._release(meta["name"])
+
+    def finish(self) -> None:
+        """Delete the objects of definitions that are going, in steps: others write in between.
+
+        For whoever has deleted a definition and does not hold the store's lock.
+        """
+        store = self.context.store
+        while self._leaving:
+            name, (kind, keys) = self._leaving.popitem()
+            for start in range(0, len(keys), STEP):
+                with store.lock, store.batch():
+                    self._busy.add(name)
+                    try:
+                        self._delete(kind, keys[start : start + STEP])
+                    finally:
+                        self._busy.discard(name)
+            with store.lock, store.batch():
+                self._object_changed(name, None)
+
+    def _delete(self, kind: Kind, keys: Sequence[Key]) -> None:
+        for key in keys:
+            with suppress(Damaged):
+                if self.context.store.get(key) is not None:
+                    deleting.delete(self.context, kind, key.name, key.namespace, DeleteOptions())
 
     def _release(self, name: str) -> None:
         def edit(value: JsonDict) -> JsonDict:

@@ -52,10 +52,13 @@ class _Write:
         self, schema: Mapping[str, Any], value: Any, old: Any, path: str
     ) -> Iterator[FieldError]:
         """Yield what is broken in a value and below it. _Spent."""
-        for rule in schema.get("x-kubernetes-validations") or ():
-            error = self._broken(rule, schema, value, old, path)
-            if error is not None:
-                yield error
+        rules = schema.get("x-kubernetes-validations")
+        if rules:
+            variables = {"self": cel_value(value), "oldSelf": cel_value(old)}
+            for rule in rules:
+                error = self._broken(rule, schema, value, old, path=path, variables=variables)
+                if error is not None:
+                    yield error
         if isinstance(value, Mapping):
             properties = schema.get("properties") or {}
             extra = schema.get("additionalProperties")
@@ -71,12 +74,18 @@ class _Write:
                 yield from self.errors(schema["items"], item, None, f"{path}[{index}]")
 
     def _broken(
-        self, rule: Mapping[str, Any], schema: Mapping[str, Any], value: Any, old: Any, path: str
+        self,
+        rule: Mapping[str, Any],
+        schema: Mapping[str, Any],
+        value: Any,
+        old: Any,
+        *,
+        path: str,
+        variables: Mapping[str, Any],
     ) -> FieldError | None:
         expression = (rule.get("rule") or "").strip()
         if OLD.search(expression) and old is None and not rule.get("optionalOldSelf"):
             return None
-        variables = {"self": cel_value(value), "oldSelf": cel_value(old)}
         told = (rule.get("message") or "").strip() or expression
         kind = schema.get("type") or ""
         try:

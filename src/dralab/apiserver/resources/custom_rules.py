@@ -3,6 +3,7 @@
 Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource`.
 """
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -12,12 +13,19 @@ from dralab.api.core.definitions import DefinitionStrategy
 from dralab.api.decoding import Decoder, DecodingError
 from dralab.api.fields import FieldError
 from dralab.api.schemas import OBJECT_META, Schema, Schemas
+from dralab.api.status import ApiError
 from dralab.api.strategy import ScalePaths, Strategy
 from dralab.values.json_types import JsonDict
 
 UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation"
+)
+ITEM: Final = 64  # bytes of an item over which a rule loops
+RULE: Final = 2  # times as long as reading a value takes to ask one rule of it
+BOUNDED: Final = 16 * 1024 * 1024  # bytes of JSON that take as long as rules of the highest cost
+LOOP: Final = re.compile(
+    r"\b(?:all|exists|exists_one|existsOne|map|filter|transform\w+|sortBy)\s*\("
 )
 FREE: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -47,6 +55,20 @@ class CustomStrategy(Strategy):
             given = (version.get("schema") or {}).get("openAPIV3Schema")
             self._raw[name] = _whole(given)
             self._schemas[name] = schemas.custom(given)
+        self._efforts = {
+            name: (structural.effort(raw), _rules_effort(raw), _loops(raw))
+            for name, raw in self._raw.items()
+        }
+
+    def effort(self, size: int, version: str) -> int:
+        """Return how many bytes of JSON take as long to read as `size` bytes take to check.
+
+        A rule with a loop in a loop looks at each item as often as there are items; its costs
+        are bounded.
+        """
+        schema, rules, loops = self._efforts.get(version, (1.0, 0.0, 0))
+        again = 1 + size // ITEM if loops > 1 else 1
+        return int(size * schema) + min(int(size * rules) * again, BOUNDED)
 
     def schema(self, version: str) -> Schema | None:
         """Return the schema of a version, for managed fields."""
@@ -74,7 +96,12 @@ class CustomStrategy(Strategy):
         """Fill in the defaults of the schema."""
         raw = self._raw.get(value["apiVersion"].rpartition("/")[2])
         if raw is not None:
-            structural.apply_defaults(raw, value)
+            try:
+                structural.apply_defaults(raw, value)
+            except structural.TooManyDefaultsError as error:
+                raise ApiError(
+                    "RequestEntityTooLarge", f"the object is too large: {error}"
+                ) from None
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Drop the status where it has its own path."""
@@ -129,6 +156,31 @@ def _whole(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
 @lru_cache(maxsize=1)
 def _metadata() -> Decoder:
     return Decoder(Schemas.standard().definition(OBJECT_META), "ObjectMeta")
+
+
+def _rules_effort(schema: Any) -> float:
+    """Return what the rules of a schema add: each level with rules is made ready for CEL once."""
+    if not isinstance(schema, Mapping):
+        return 0
+    rules = schema.get("x-kubernetes-validations") or ()
+    parts = [*(schema.get("properties") or {}).values(), schema.get("items")]
+    parts.append(schema.get("additionalProperties"))
+    own = 2 + RULE * len(rules) if rules else 0
+    return own + max(map(_rules_effort, parts), default=0)
+
+
+def _loops(schema: Any) -> int:
+    """Return in how many loops of one rule, at the most, its innermost part stands."""
+    if not isinstance(schema, Mapping):
+        return 0
+    rules = schema.get("x-kubernetes-validations") or ()
+    own = [
+        len(LOOP.findall(str(rule.get("rule")) + str(rule.get("messageExpression"))))
+        for rule in rules
+    ]
+    parts = [*(schema.get("properties") or {}).values(), schema.get("items")]
+    parts.append(schema.get("additionalProperties"))
+    return max([*own, *map(_loops, parts)], default=0)
 
 
 def _has_rules(schema: Any) -> bool:

@@ -172,7 +172,9 @@ class Resources:
         user: User = ADMIN,
     ) -> tuple[Stored, bool]:
         """Delete an object or mark it; also return whether it is gone."""
-        return deleting.delete(self.context, kind, name, namespace, options, user=user)
+        done = deleting.delete(self.context, kind, name, namespace, options, user=user)
+        self.customs.finish()
+        return done
 
     def delete_collection(
         self,

@@ -1,0 +1,158 @@
+"""How long requests take, before they begin: those that take long are answered beside the loop.
+
+A weight is the number of bytes of JSON whose reading takes as long. It is an estimate, on the safe
+side: a request that is found heavy costs a change of threads, one that is not costs all others.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import orjson
+
+from dralab.api.core.definitions import HUB as DEFINITIONS
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.http.messages import (
+    HEAVY,
+    YAML_READ,
+    YAML_WRITTEN,
+    HttpRequest,
+    TakesLong,
+)
+from dralab.apiserver.http.negotiation import AnswerForm
+from dralab.apiserver.http.routing import Route
+from dralab.apiserver.resources.context import key_of
+from dralab.apiserver.resources.options import ListOptions
+from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.storage import Damaged, Stored
+
+MANY: Final = 500  # objects that may be looked at one by one without a thought
+TERMS: Final = 8  # terms of a selector that take as long as reading a byte
+TYPICAL: Final = 1024  # bytes of one object
+DELETED: Final = 512  # bytes of JSON whose reading takes as long as a deletion
+COPIED: Final = 200  # times as fast as reading
+SAMPLES: Final = 16  # objects of a list whose size is guessed
+PRETTY: Final = 4  # times as fast as checking what was read
+COLUMNS: Final = 8  # columns of a table that take as long as reading the object
+MOST: Final = 64 * 1024 * 1024  # a minute: nothing that takes longer is begun
+
+
+class Weights:
+    """Raises TakesLong for what takes long; nothing for a request that need not be brief."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
+
+    def check_create(self, request: HttpRequest, route: Route, form: AnswerForm) -> None:
+        """Weigh a new object: itself, and those that have to be counted before. ApiError."""
+        self._check_object(request, route, form, len(request.body))
+        if request.brief:
+            looked_into = self.resources.context.looked_into
+            objects = sum(each(route.kind, route.namespace) for each in looked_into)
+            check(request, TYPICAL * objects)
+
+    def check_change(self, request: HttpRequest, route: Route, form: AnswerForm) -> None:
+        """Weigh the change of an object: what it is, and what it may become. ApiError."""
+        found = None
+        with suppress(Damaged):
+            found = self._stored(route)
+        size = len(request.body) + (len(found.encoded) if found is not None else 0)
+        self._check_object(request, route, form, size)
+        check(request, self._dependents(route) * DELETED)
+
+    def check_delete(self, request: HttpRequest, route: Route) -> None:
+        """Weigh a deletion: that of a definition takes all objects of its kind along."""
+        check(request, self._dependents(route) * DELETED)
+
+    def check_collection(self, request: HttpRequest, route: Route) -> None:
+        """Weigh the deletion of a collection."""
+        store = self.resources.context.store
+        check(request, store.count(route.kind.hub, route.namespace) * DELETED)
+
+    def check_selection(self, request: HttpRequest, route: Route, options: ListOptions) -> None:
+        """Weigh a selector that has to look into objects because no index helps."""
+        if not request.brief or not (options.label_selector or options.field_selector):
+            return
+        kind = route.kind
+        within = route.namespace if kind.namespaced else ""
+        store = self.resources.context.store
+        if self.resources.indexed(kind, options):
+            return
+        count = store.count(kind.hub, within)
+        if count > MANY:
+            raise TakesLong(count * TYPICAL)
+        terms = count * (options.label_selector + options.field_selector).count(",") // TERMS
+        check(request, terms + _size(store.list(kind.hub, within).items))
+
+    def check_page(
+        self,
+        request: HttpRequest,
+        kind: Kind,
+        form: AnswerForm,
+        items: Sequence[Stored],
+        *,
+        plain: bool,
+    ) -> None:
+        """Weigh the writing of a list; `plain` says that objects are sent as they are kept."""
+        if not request.brief or (plain and len(items) < MANY):
+            return
+        if plain:
+            step = len(items) // SAMPLES
+            check(request, step * _size(items[::step]) // COPIED)
+            return
+        columns = kind.custom.get("additionalPrinterColumns") if kind.custom else None
+        per_object = 1 + len(columns or ()) // COLUMNS if form.as_ == "Table" else 1
+        check(request, times(form) * per_object * _size(items))
+
+    def _check_object(
+        self, request: HttpRequest, route: Route, form: AnswerForm, size: int
+    ) -> None:
+        kind = route.kind
+        strategy = self.resources.context.rules.strategy_of(kind)
+        weight = strategy.effort(size, kind.version)
+        if weight > MOST:
+            raise ApiError(
+                "RequestEntityTooLarge",
+                f"an object of {size} bytes would take too long to be checked against the schema "
+                f"of {kind.plural}.{kind.group}: every part of it is compared with too many "
+                "alternatives",
+                details={},
+            )
+        check(request, max(weight, size * times(form)))
+
+    def _dependents(self, route: Route) -> int:
+        """Return how many objects change with a definition."""
+        if route.kind.hub != DEFINITIONS:
+            return 0
+        plural, _, group = route.name.partition(".")
+        return self.resources.context.store.count(f"{group}/{plural}", "")
+
+    def _stored(self, route: Route) -> Stored | None:
+        key = key_of(route.kind, route.namespace, route.name)
+        return self.resources.context.store.get(key)
+
+
+def check_yaml(request: HttpRequest) -> None:
+    """Weigh a body that may be YAML: most are JSON, but a brace at the beginning proves nothing."""
+    weight = len(request.body) * YAML_READ
+    if request.brief and weight > HEAVY:
+        try:
+            orjson.loads(request.body)
+        except orjson.JSONDecodeError:
+            raise TakesLong(weight) from None
+
+
+def check(request: HttpRequest, weight: int) -> None:
+    """Raise TakesLong where a request is heavy, and others wait behind it."""
+    if request.brief and weight > HEAVY:
+        raise TakesLong(weight)
+
+
+def times(form: AnswerForm) -> int:
+    """Return how many times as long as reading JSON it takes to write a form."""
+    return YAML_WRITTEN if form.encoding == "yaml" else 1
+
+
+def _size(items: Sequence[Stored]) -> int:
+    return sum(len(each.encoded) for each in items)
