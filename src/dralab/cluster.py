@@ -36,6 +36,7 @@ from dralab.runtime.local import LocalClient
 from dralab.runtime.new_kubeconfig import kubeconfig
 
 if TYPE_CHECKING:
+    from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.authentication.jwt import PrivateKey
     from dralab.apiserver.http.auditing import AuditSettings
     from dralab.apiserver.http.serving import HttpServer
@@ -77,7 +78,7 @@ class Options:
     nanoseconds after their last write.
     `authentication` says who is known beside the administrator, `authorization` how is decided
     what they may do: modes of `authorization.modes`, all of them allowed everything without one.
-    `audit` opens the audit log.
+    `audit` opens the audit log; `admission` says which admission plugins are off.
     With `store` the objects are in that etcd, which other servers may share; `data` then has only
     the CA, certificate and token.
     """
@@ -100,6 +101,7 @@ class Options:
     authorization: Sequence[str] = ()
     store: "EtcdAddress | None" = None
     audit: "Callable[[], AuditSettings] | None" = None
+    admission: "AdmissionSettings | None" = None
 
 
 class Cluster:
@@ -343,6 +345,7 @@ class Cluster:
             accept_hosts=self.options.accept_hosts,
             event_ttl=self.options.event_ttl,
             authorization=self.options.authorization,
+            admission=self.options.admission,
             audit=None if self.options.audit is None else self.options.audit(),
         )
         if self.options.all_versions:

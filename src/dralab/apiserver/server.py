@@ -24,6 +24,7 @@ from dralab.kernel.clock import Clock, WallClock
 from dralab.kernel.randomness import Randomness
 
 if TYPE_CHECKING:
+    from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.http.auditing import Auditing, AuditSettings
 
 
@@ -55,6 +56,7 @@ class ApiServer:
         event_ttl: int = TTL,
         authorization: Sequence[str] = (),
         audit: "AuditSettings | None" = None,
+        admission: "AdmissionSettings | None" = None,
     ) -> None:
         chance = randomness or Randomness.from_system()
         clock = clock or WallClock()
@@ -66,7 +68,10 @@ class ApiServer:
             clock,
             chance,
             kinds=kinds,
-            admission=built_in_admission(service_accounts=service_accounts),
+            admission=built_in_admission(
+                service_accounts=service_accounts,
+                pod_security=admission.pod_security if admission is not None else None,
+            ),
             features=features,
             service_accounts=settings.service_accounts,
         )
@@ -78,6 +83,9 @@ class ApiServer:
                 "needs an authorization mode such as RBAC: without one, whoever reaches the server "
                 "could do everything",
             )
+        if admission is not None:
+            context = self.resources.context
+            context.admission[:] = admission.chosen(context.admission)
         self.flows = FlowControl()
         follow(store, FLOW_OBJECTS, self.flows.put)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)

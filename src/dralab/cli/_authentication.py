@@ -1,4 +1,4 @@
-"""The options that say who is known to a server, by the names of kube-apiserver's flags."""
+"""Options on authentication and admission, by the names of kube-apiserver's flags."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +9,7 @@ import click
 from dralab.cli._components import duration_of
 
 if TYPE_CHECKING:
+    from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.authentication.settings import AuthenticationFlags
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -123,6 +124,53 @@ def authentication_options(command: Command) -> Command:
     for option in reversed(OPTIONS):
         command = option(command)
     return command
+
+
+ADMISSION_OPTIONS: Final = [
+    click.option(
+        "--enable-admission-plugins",
+        metavar="NAME[,NAME]",
+        default="",
+        help="Admission plugins that must be on, by kube-apiserver's names; those that are there "
+        "are on by default.",
+    ),
+    click.option(
+        "--disable-admission-plugins",
+        metavar="NAME[,NAME]",
+        default="",
+        help="Admission plugins to switch off, such as PodSecurity.",
+    ),
+    click.option(
+        "--admission-control-config-file",
+        type=FILE,
+        metavar="FILE",
+        help="An AdmissionConfiguration with the PodSecurity plugin's defaults and exemptions.",
+    ),
+]
+
+
+def admission_options(command: Command) -> Command:
+    """Add the options that choose and configure admission plugins."""
+    for option in reversed(ADMISSION_OPTIONS):
+        command = option(command)
+    return command
+
+
+def admission_of(
+    enable: str, disable: str, configuration: Path | None
+) -> "AdmissionSettings | None":
+    """Return the values of these options; None where none is given. BadParameter."""
+    if not (enable or disable or configuration):
+        return None
+    from dralab.apiserver.admission.selection import AdmissionFlagError, settings_of
+
+    def names(text: str) -> list[str]:
+        return [name.strip() for name in text.split(",") if name.strip()]
+
+    try:
+        return settings_of(names(enable), names(disable), configuration)
+    except AdmissionFlagError as error:
+        raise click.BadParameter(str(error), param_hint=error.flag) from error
 
 
 def flags_of(options: Mapping[str, Any]) -> "AuthenticationFlags":

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from dralab.cli._audit import audit_of, audit_options
-from dralab.cli._authentication import authentication_options, check_plain, flags_of
+from dralab.cli._authentication import (
+    admission_of,
+    admission_options,
+    authentication_options,
+    check_plain,
+    flags_of,
+)
 from dralab.cli._components import address_of, duration_of
 from dralab.cli.errors import Unusable
 from dralab.kernel.clock import SECOND
@@ -108,7 +114,7 @@ def server_options(command: Command) -> Command:
         ]
     ):
         command = option(command)
-    return authentication_options(audit_options(command))
+    return authentication_options(audit_options(admission_options(command)))
 
 
 @click.command()
@@ -200,6 +206,9 @@ def serve(
     profiles: Sequence[str] = ("v1", "k8srm"),
     components: Sequence["Component"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
+    enable_admission_plugins: str = "",
+    disable_admission_plugins: str = "",
+    admission_control_config_file: Path | None = None,
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
@@ -238,6 +247,9 @@ def serve(
         accept_hosts=[name.strip() for name in accept_hosts.split(",") if name.strip()],
         event_ttl=TTL if event_ttl is None else _ttl(event_ttl),
         authentication=flags_of(authentication),
+        admission=admission_of(
+            enable_admission_plugins, disable_admission_plugins, admission_control_config_file
+        ),
         authorization=_modes(authorization_mode, tls=tls),
         audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),
     )

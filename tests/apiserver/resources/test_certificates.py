@@ -189,7 +189,10 @@ def test_a_signer_belongs_to_those_who_may_use_it(asked, verb, subresource, stat
 
 
 def test_every_server_has_these_checks():
-    plugins = [*built_in_admission(), *authorization_of(["RBAC"], MemoryStore()).admission]
+    plugins = [
+        *built_in_admission(),
+        *authorization_of(["RBAC"], MemoryStore(), lambda *_: ()).admission,
+    ]
     assert {"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"} <= {
         plugin.name for plugin in plugins
     }

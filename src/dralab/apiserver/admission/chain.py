@@ -36,6 +36,12 @@ class Review:
     count_of: Callable[[str, str], int]
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def given_name(self) -> str:
+        """The name as far as a new object has one yet: perhaps the beginning of it."""
+        metadata = (self.value or {}).get("metadata") or {}
+        return self.name or metadata.get("name") or metadata.get("generateName") or ""
+
 
 class Admission(Protocol):
     """One admission plugin; `admit` returns, changes `review.value`, or raises ApiError."""

@@ -108,7 +108,7 @@ class QuotaLimits:
             limited = {item: parse_any(hard[item]) for item in over}
             raise ApiError.forbidden(
                 review.kind.plural,
-                _name(review),
+                review.given_name,
                 f"exceeded quota: {name}, requested: {told(asked)}, used: {told(used)}, "
                 f"limited: {told(limited)}",
                 group=review.kind.group,
@@ -126,14 +126,8 @@ class QuotaLimits:
         if missing:
             told = "; ".join(f"{item} for: {','.join(who)}" for item, who in missing.items())
             raise ApiError.forbidden(
-                review.kind.plural, _name(review), f"failed quota: {name}: must specify {told}"
+                review.kind.plural, review.given_name, f"failed quota: {name}: must specify {told}"
             )
-
-
-def _name(review: Review) -> str:
-    """Return the name of what is made, as far as it has one yet."""
-    metadata = (review.value or {}).get("metadata") or {}
-    return review.name or metadata.get("name") or metadata.get("generateName") or ""
 
 
 class _Account:

@@ -14,6 +14,7 @@ from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
+from dralab.apiserver.admission.pod_security import PodSecurity, PodSecuritySettings
 from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority, PodServiceAccount
 from dralab.apiserver.admission.quotas import HUB as QUOTAS
 from dralab.apiserver.admission.quotas import QuotaLimits
@@ -91,7 +92,9 @@ def new_resources(
     return resources
 
 
-def built_in_admission(*, service_accounts: bool = True) -> list[Admission]:
+def built_in_admission(
+    *, service_accounts: bool = True, pod_security: PodSecuritySettings | None = None
+) -> list[Admission]:
     """Return the admission that every server has, in its order."""
     accounts: list[Admission] = [PodServiceAccount()] if service_accounts else []
     return [
@@ -101,6 +104,7 @@ def built_in_admission(*, service_accounts: bool = True) -> list[Admission]:
         DefaultTolerations(),
         PodPriority(),
         AdminAccess(),
+        PodSecurity(pod_security),
         CertificateSubjectRestriction(),
     ]
 
