@@ -1,4 +1,4 @@
-"""The assembly: a server, and the components that act on it.
+"""A cluster: a server and the components that run with it.
 
 >>> with Cluster() as cluster:
 ...     cluster.url.startswith("http://127.0.0.1:")
@@ -192,7 +192,7 @@ class Cluster:
             )
         text = kubeconfig(self.url, token=self.token, ca=self.ca)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Written aside and moved, so that nobody reads half of it.
+        # Written to a temporary file and renamed, so that no reader sees half of it.
         handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -222,7 +222,7 @@ class Cluster:
         loop.call_soon_threadsafe(look, TURNS)
 
     def compact(self) -> None:
-        """Forget the history: whoever watches or pages from before is told to list again (410)."""
+        """Forget the history: watches and pages from an earlier revision get 410."""
         store = self.server.store
         with store.lock:
             store.compact(store.revision)

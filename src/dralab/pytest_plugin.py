@@ -1,7 +1,7 @@
-"""Fixtures for whoever tests against a Kubernetes API; what a cluster does is left to `cluster`.
+"""Fixtures for tests against a Kubernetes API; the cluster itself is in `cluster`.
 
-One server per test session, a fresh store per test: a test that needs a cluster pays less than a
-millisecond for it. Nothing is imported before the first test asks.
+One server per test session, an empty store per test: a cluster costs a test less than a
+millisecond. Nothing is imported before the first test needs it.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The facts from which a "no" follows; turning them into sentences is left to others."""
+"""The facts that explain a "no"; other modules turn them into sentences."""
 
 from dataclasses import dataclass
 from typing import Literal

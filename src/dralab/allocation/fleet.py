@@ -1,8 +1,8 @@
-"""A fleet that is loaded once and then changes only where devices are taken and given back.
+"""A fleet that is loaded once and then updated as devices are allocated and released.
 
-`Fleet.allocate` answers from decoded resource.k8s.io/v1 mappings with `status.allocation`
-mappings. What it finds equals `allocate` on every node in turn; what it costs is explained in
-docs/concepts/allocation.md. Nothing here is safe for two threads at once.
+`Fleet.allocate` takes decoded resource.k8s.io/v1 mappings and returns `status.allocation` mappings.
+Its results equal those of `allocate` on every node in turn; docs/concepts/allocation.md explains
+its cost. Nothing here is thread-safe.
 """
 
 from collections import Counter
@@ -114,9 +114,9 @@ class Fleet:
         self._forget_kinds()
 
     def put_node(self, number: int, node: Node) -> None:
-        """Let a number stand for a node that is new or has changed.
+        """Assign a number to a node that is new or has changed.
 
-        Whoever numbers nodes itself gives the numbers of removed ones to others.
+        Callers that number nodes themselves may reuse the numbers of removed nodes.
         """
         known = self.number_of.get(node.name, number)
         if known != number:
@@ -135,7 +135,7 @@ class Fleet:
         self.rankings = {}
 
     def remove_node(self, number: int) -> None:
-        """Forget a node, if it is known; its devices stay, for whoever else may use them."""
+        """Forget a node, if it is known; its devices stay, because other nodes may use them."""
         if number >= len(self.nodes):
             return
         self.number_of.pop(self.nodes[number].name, None)
@@ -335,7 +335,7 @@ class Fleet:
         found = ranking.best(kind, among)
         if isinstance(found, tuple):
             return self._commit(*found)
-        # Whoever cannot be ranked is asked in turn, by Kubernetes' choice.
+        # Nodes that cannot be ranked are tried in order, with Kubernetes' choice.
         rest = among if found is not None else ranking.apart & among
         return self.allocate(claims, rest) if rest else Unsatisfiable()
 

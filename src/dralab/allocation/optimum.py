@@ -1,10 +1,10 @@
-"""A whole batch of pods on a whole fleet, as well as it can be done, and a bound that proves it.
+"""The optimal allocation of a batch of pods on a fleet, and a bound that proves it.
 
-Nodes in equal states are interchangeable, and so are pods that ask alike. So the question is not
-who gets what, but how many parts of each kind serve which pattern: a few hundred integers, solved
-by OR-Tools CP-SAT (`pip install 'dralab[optimal]'`), where one variable per pod and node would
-be millions. The pods are handed out afterwards. Effort is CP-SAT's deterministic time, so the
-same question has the same answer.
+Nodes in equal states are interchangeable, and so are pods with equal requests. The unknowns are
+therefore how many parts of each kind serve which pattern: a few hundred integers, solved by
+OR-Tools CP-SAT (`pip install 'dralab[optimal]'`), instead of millions of variables for pairs of
+pods and nodes. Pods are assigned to patterns afterwards. Effort is CP-SAT's deterministic time, so
+results are reproducible.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What an allocation comes to: devices, a "no" with its facts, or "not within this effort"."""
+"""The outcomes of an allocation: devices, a "no" with its facts, or "unknown within the budget"."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """What a node, or a part of one, can serve of several kinds of claims at once.
 
-A pattern is a vector: how many pods of each kind. Only maximal patterns are listed, because who
-can serve more can serve less. Equal parts have equal lists, which is what makes a whole fleet a
-small problem (see `optimum`).
+A pattern is a vector with the number of pods of each kind. Only maximal patterns are listed,
+because a part that can serve more can serve less. Equal parts have equal lists, which makes a whole
+fleet a small problem (see `optimum`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""The allocation problem as plain frozen values: what is there, what is asked, what is in use.
+"""The allocation problem as frozen values: what exists, what is requested, what is in use.
 
-Nothing here knows a wire format: `v1` reads resource.k8s.io/v1 mappings into these values, and a
+This module knows no wire format: `v1` reads resource.k8s.io/v1 mappings into these values, and a
 reader of another generation of the device API does the same for its own objects. Selectors are
 abstract (`DeviceSelector`), so that each generation brings its own expression environment.
 
@@ -36,7 +36,7 @@ MAX_DEVICES_PER_CLAIM: Final = 32
 
 
 class DeviceSelectorError(Exception):
-    """A selector that has no answer for a device: it did not compile, or failed while running.
+    """A selector that fails for a device: it did not compile, or failed while running.
 
     Such an error is not "no": it aborts the allocation of the whole pod.
     """

@@ -1,4 +1,4 @@
-"""Selectors in the expression language, for devices of the allocation problem.
+"""CEL selectors for devices of the allocation problem.
 
 An expression is evaluated once per distinct projection of a device onto the paths it reads, not
 once per device: ten thousand equal GPUs cost one evaluation.

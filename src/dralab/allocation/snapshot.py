@@ -1,9 +1,9 @@
-"""A set of Kubernetes objects as a cluster: which claims are pending, and who may have what.
+"""A set of Kubernetes objects as a cluster: pending claims, and the devices they may get.
 
-For commands that work on files: pods (and those of workloads) with claims and templates, also
-those of their PodGroup, claims alone, extended resources of pods, nodes or what slices say of
-them, DeviceTaintRules. Allocations that are found become part of the snapshot. A live cluster has
-a scheduler for this; it shares the allocator, not this module.
+For commands that work on files: pods (and those of workloads) with claims and templates, also those
+of their PodGroup, claims alone, extended resources of pods, nodes or what slices say of them,
+DeviceTaintRules. Allocations that are found become part of the snapshot. In a live cluster the
+scheduler does this; it shares the allocator but not this module.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """resource.k8s.io/v1 mappings ⇄ the allocation problem.
 
-Objects are taken as they come from a server or a file that was validated; what is malformed beyond
-sense raises ValueError naming the field. Which fields may be set together is left to
-`api.resource`; evaluating expressions, to the `SelectorCompiler` that is passed in.
+Objects come from a server or a validated file; a malformed value raises ValueError with the field's
+name. `api.resource` checks which fields may be set together; the `SelectorCompiler` that is passed
+in evaluates expressions.
 """
 
 from collections.abc import Iterable

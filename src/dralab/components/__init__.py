@@ -1,4 +1,4 @@
-"""The components of a cluster: what runs beside a server, and the example it begins with.
+"""The components that run with a server, and the initial example.
 
-Serving the API is left to `cluster`; what each component does, to the component.
+`cluster` serves the API.
 """

@@ -1,4 +1,4 @@
-"""Scheduler and controllers, on one engine, beside a server or far from it.
+"""Scheduler and controllers on one engine, in the server's process or another.
 
 A `Cluster` takes a `ControlPlane` as one of its components; `dralab scheduler` uses the same pieces
 against any server. In simulated time hand `assemble` a manager on a `SimulatedEngine`.

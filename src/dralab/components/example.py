@@ -1,7 +1,7 @@
 """The example: two nodes with devices, and pods that ask for them.
 
-`load` puts it into any cluster; `is_empty` tells whether one has anything of its own yet;
-`placements` tells what became of the pods.
+`load` creates it in a cluster; `is_empty` returns whether the cluster is still empty; `placements`
+returns where the pods were placed.
 """
 
 from collections.abc import Callable, Iterator

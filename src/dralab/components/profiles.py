@@ -1,6 +1,6 @@
-"""Which meanings of the device API a cluster serves: today's, k8srm's, dra-evolution's, classic.
+"""The device API generations that a cluster serves: today's, k8srm's, dra-evolution's, classic.
 
-A profile is a set of kinds with their rules. The server knows none of them: they are registered
+A profile is a set of kinds with their rules. They are not built into the server, but registered
 like custom resources, without definitions in the store.
 """
 

@@ -1,5 +1,5 @@
-"""What stands between a node and a driver: the DRA plugin services and CDI files.
+"""The contract between nodes and drivers: the DRA plugin services and CDI files.
 
-The sides themselves are left to `node` and `drivers`; both see only what is here. gRPC needs the
-extra `[grpc]` and is imported by `wire` alone.
+`node` and `drivers` implement the two sides; both use only this package. gRPC needs the extra
+`[grpc]` and is imported only by `wire`.
 """

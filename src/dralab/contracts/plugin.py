@@ -1,4 +1,4 @@
-"""What a kubelet asks of a driver, as data: the same in this process and over a socket."""
+"""A kubelet's calls to a driver, as data: the same in this process and over a socket."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class PrepareResult:
 
 
 class PluginError(Exception):
-    """The whole call failed: nobody answered, or not in time."""
+    """The whole call failed: there was no answer, or not in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Plugin(Protocol):
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         """Give devices back; an error text by claim UID, empty if all is well.
 
-        A claim that nobody prepared is no error. PluginError: the call as a whole failed.
+        A claim that was not prepared is not an error. PluginError: the call as a whole failed.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""The contract of kubelet and driver as gRPC has it: services, messages, versions.
+"""The contract of kubelet and driver in gRPC: services, messages, versions.
 
-Nothing here needs grpcio until a socket is opened; `grpc()` says how to install it.
+grpcio is not needed until a socket is opened; the error of `grpc()` says how to install it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Drivers: the SDK that they are written with, and those that come along.
+"""Drivers: the SDK for writing them, and the built-in ones.
 
-A driver says which devices a node has and what a container with them sees (`driver`); publishing,
-checkpoints, CDI files and sockets are done for it (`hosted_plugin`, `publishing`, `sockets`). The
-kubelet's side is left to `node`; the two meet at `contracts.plugin` and at the API.
+A driver defines which devices a node has and what a container with them gets (`driver`). The SDK
+does publishing, checkpoints, CDI files and sockets (`hosted_plugin`, `publishing`, `sockets`). The
+kubelet's side is in `node`; the two communicate through `contracts.plugin` and the API.
 """

@@ -1,4 +1,4 @@
-"""The drivers that come along, by name, and the DeviceClasses that lead to them."""
+"""The built-in drivers by name, and their DeviceClasses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a driver's author writes: which devices there are, and what a container with them sees.
+"""The interface of a driver: its devices, and what a container with them gets.
 
 >>> class Lamps(Driver):
 ...     name = "lamps.example.com"
@@ -153,7 +153,7 @@ class Driver:
         return {result: self.edits(claim, result) for result in claim.results}
 
     def unprepare(self, ref: ClaimRef) -> None:
-        """Give back what `prepare` made ready; the unknown is no error."""
+        """Give back what `prepare` made ready; an unknown claim is not an error."""
 
     def health(self) -> Sequence[DeviceHealth]:
         """Return the health of the devices; nothing where the driver cannot tell."""

@@ -1,4 +1,4 @@
-"""Faults on purpose: what a kubelet and a cluster must live with, made to happen.
+"""Fault injection: driver faults that a kubelet and a cluster must handle.
 
 >>> parse("prepare=slow:2.5x3")
 CallFault(call='prepare', kind='slow', seconds=2.5, times=3)

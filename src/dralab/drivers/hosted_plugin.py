@@ -1,4 +1,4 @@
-"""A driver as a plugin: what `prepare` and `unprepare` need around the author's own code.
+"""A driver as a plugin: the code that `prepare` and `unprepare` need around the driver's own.
 
 One call at a time; the same answer again for a claim that is prepared, its files written again (a
 reboot loses them, kubernetes#141433); every claim answered; devices of another claim refused.
@@ -40,7 +40,7 @@ class HostedPlugin:
         self.client = client
         self.directory = directory
         self.checkpoint = checkpoint or MemoryCheckpoint()
-        # Told to the author's code and to nobody else: what happens around a call.
+        # Only for the driver's own code: what happens around a call.
         self.before: Callable[[str, Sequence[ClaimRef]], None] = lambda _verb, _claims: None
         self.after: Callable[[str, Sequence[ClaimRef]], None] = lambda _verb, _claims: None
         self._version = VERSIONS[0]
@@ -78,7 +78,7 @@ class HostedPlugin:
             return answers
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Give devices back; what was never prepared is no error."""
+        """Give devices back; a claim that was never prepared is not an error."""
         with self._lock:
             self.before("unprepare", claims)
             try:
@@ -150,7 +150,7 @@ class HostedPlugin:
         if uid not in held:
             self._tell_status(claim)
             held[uid] = PreparedClaim(claim.ref, _alone(claim))
-            # Before the answer: whoever restarts now knows of the claim.
+            # Before the answer: a restarted driver then knows the claim.
             self.checkpoint.save(held)
         common = qualified(self.kind, "common")
         return PrepareResult(

@@ -1,4 +1,4 @@
-"""Slices on the server as drivers say: made, brought up to date, taken away.
+"""Keeps a driver's slices on the server up to date: creates, updates and deletes them.
 
 An unchanged inventory writes nothing, also after a restart. A changed one is a new generation of
 its pool (resourceslice controller of the Go library, 0.36).
@@ -17,7 +17,7 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values.json_types import JsonDict
 
-# The Go library waits 30 s before it mends what somebody else has changed.
+# The Go library waits 30 s before it repairs changes by others.
 MEND_AFTER: Final = 30 * SECOND
 
 
@@ -30,7 +30,7 @@ class _PublishedPool:
 class Publisher:
     """Publishes the pools of any number of drivers, a pool for each driver and node.
 
-    `mend_after` in nanoseconds: how long a slice that somebody else changed stays so.
+    `mend_after` in nanoseconds: how long a change by another client stays.
     """
 
     def __init__(self, manager: Manager, *, mend_after: int = MEND_AFTER) -> None:

@@ -1,4 +1,4 @@
-"""A driver behind the sockets that a kubelet expects, ours or a real one.
+"""Serves a driver on the sockets that a kubelet expects, dralab's or a real one.
 
 `plugins/<driver>/dra.sock` is served first, then `plugins_registry/<driver>-reg.sock`, where the
 kubelet finds it; what a killed process left behind is removed. Drivers for Kubernetes up to 1.30

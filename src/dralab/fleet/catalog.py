@@ -1,4 +1,4 @@
-"""What GPU models there are and into which MIG partitions each can be cut.
+"""GPU models and their possible MIG partitions.
 
 Figures: NVIDIA's MIG user guide ("Supported MIG Profiles": names, instances, memory and SM
 fractions, engines) and data sheets; A100: the partitioning study of the k8srm prototype, whose

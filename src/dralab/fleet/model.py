@@ -1,4 +1,4 @@
-"""Nodes, pools and devices, before any API has its say.
+"""Nodes, pools and devices, independent of any API.
 
 A *unit* is one physical card: the devices that share its counters. Attribute values are plain
 Python values, or `Version` and `SampleAmount` where the API distinguishes those from strings.

@@ -1,7 +1,7 @@
-"""From a shape's name to a sample: which nodes there are and which devices they carry.
+"""Builds a sample from a shape's name: its nodes and their devices.
 
 The foozer shapes and `dgxa100` are those of the prototypes' generators, with distinct pool names;
-the others are what people have today. The same name, number of nodes and seed give the same sample.
+the others are common today. The same name, number of nodes and seed give the same sample.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ Builder = Callable[[int, Randomness], SampleFleet]
 
 
 class UnknownShape(ValueError):  # noqa: N818 - it says what happened
-    """A shape that nobody knows."""
+    """An unknown shape."""
 
     def __init__(self, shape: str) -> None:
         super().__init__(f'unknown shape "{shape}"; known shapes: {", ".join(names())}')

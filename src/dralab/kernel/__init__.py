@@ -1,5 +1,5 @@
 """The clock, the order of events, and chance.
 
 The only place that reads the machine's time. Everything else takes a `Clock` and a named
-random stream as arguments. What happens at an event is left to whoever scheduled it.
+random stream as arguments. The caller that schedules an event decides what happens at it.
 """

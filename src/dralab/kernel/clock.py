@@ -38,7 +38,7 @@ class WallClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to; the simulated engine and the tests drive it."""
+    """A clock that is advanced explicitly; the simulated engine and the tests drive it."""
 
     def __init__(self, start: int = 0) -> None:
         self._now = start

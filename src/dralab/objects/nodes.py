@@ -2,7 +2,7 @@
 
 Order and words are those of kube-scheduler's plugins (NodeName, NodeUnschedulable, TaintToleration,
 NodeAffinity, NodeResourcesFit). The scheduler asks `placement_refusal` node by node and keeps room
-in columns; whoever works on files has `NodeFilters`.
+in columns; commands on files use `NodeFilters`.
 """
 
 from collections import Counter

@@ -2,7 +2,7 @@
 
 Sources: core/v1 `Toleration.ToleratesTaint`; `FindMatchingUntoleratedTaint` of
 k8s.io/component-helpers. A server takes tolerations that compare numbers (Lt, Gt) only where its
-gate `TaintTolerationComparisonOperators` is on; everybody who meets one afterwards honours it.
+gate `TaintTolerationComparisonOperators` is on; all later code honours it.
 """
 
 from collections.abc import Container, Iterable, Sequence

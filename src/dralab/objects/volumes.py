@@ -15,7 +15,7 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-# The index of whoever keeps volumes, by `place_of`.
+# The index of caches of volumes, by `place_of`.
 PLACE: Final = "place"
 OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
@@ -33,7 +33,7 @@ def is_bound(claim: JsonObject) -> bool:
 
 
 def belongs_to(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a volume is reserved for a claim, by whoever made it or by a binding."""
+    """Return whether a volume is reserved for a claim, by its creator or by a binding."""
     held = volume["spec"].get("claimRef")
     metadata = claim["metadata"]
     return held is not None and (
@@ -43,7 +43,7 @@ def belongs_to(volume: JsonObject, claim: JsonObject) -> bool:
 
 
 def serves(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a volume that nobody has could serve a claim."""
+    """Return whether an unclaimed volume could serve a claim."""
     spec, wanted = volume["spec"], claim["spec"]
     if spec.get("claimRef") is not None or is_deleting(volume):
         return False

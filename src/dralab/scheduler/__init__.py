@@ -1,5 +1,5 @@
-"""Which node for which pod, with which devices.
+"""The scheduler: chooses a node and devices for each pod.
 
-`cycle` decides on a state in memory and writes nothing; `binding` writes what was decided. What a
-claim may get is left to `allocation`; starting containers, to whoever runs the nodes.
+`cycle` decides on an in-memory state and writes nothing; `binding` writes the decisions.
+`allocation` decides what a claim may get; the nodes start containers.
 """

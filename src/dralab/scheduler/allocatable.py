@@ -1,10 +1,11 @@
-"""What devices take of their node's own cpu and memory (KEP-5517).
+"""CPU and memory of the node that devices consume (KEP-5517).
 
-A device may stand for some of its node's cpu, memory or huge pages (`mapping`), or cost some when
-it is used (`overhead`). What a pod's devices take counts as requested by the pod, and is written
-to `status.nodeAllocatableResourceClaimStatuses`: a mapping once per claim, an overhead per pod and
-per container that uses the claim. Devices say so as of 1.37 (`nodeAllocatableResources`) or as of
-1.36 (`nodeAllocatableResourceMappings`); the status has the fields of both.
+A device may represent some of its node's CPU, memory or huge pages (`mapping`), or consume some
+when it is used (`overhead`). What a pod's devices consume counts as requested by the pod, and is
+written to `status.nodeAllocatableResourceClaimStatuses`: a mapping once per claim, an overhead per
+pod and per container that uses the claim. Devices declare it as in 1.37
+(`nodeAllocatableResources`) or as in 1.36 (`nodeAllocatableResourceMappings`); the status has the
+fields of both.
 
 Texts: kube-scheduler's DynamicResources.
 """

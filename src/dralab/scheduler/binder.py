@@ -1,7 +1,7 @@
-"""From a place that was found to a pod that is bound, in several steps that may wait.
+"""Binds a placed pod, in several steps that may wait.
 
-Claims and volumes are written first; then devices and volumes may have to be made ready; then the
-pod is bound. Whatever waits for a network is offloaded, and its outcome comes back as an event.
+Claims and volumes are written first; then devices and volumes may have to become ready; then the
+pod is bound. Network calls are offloaded, and their results return as events.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once m
 
 
 class BindingListener(Protocol):
-    """Who is told how a binding ended."""
+    """Is notified how a binding ended."""
 
     @property
     def leads(self) -> bool:

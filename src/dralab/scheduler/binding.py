@@ -1,7 +1,7 @@
-"""Writing down what a cycle decided: claims first, then the pod's binding.
+"""Writes a cycle's decision: claims first, then the pod's binding.
 
-Source: kube-scheduler's DynamicResources PreBind and DefaultBinder. Everything here may be done
-twice: after a crash between two writes the next attempt finds what was written.
+Source: kube-scheduler's DynamicResources PreBind and DefaultBinder. All steps are idempotent: after
+a crash between two writes, the next attempt finds what was written.
 """
 
 from collections.abc import Mapping

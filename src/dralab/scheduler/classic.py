@@ -1,10 +1,10 @@
-"""Classic DRA's talk with drivers: potential nodes, a selected node, allocation, reservation.
+"""Classic DRA's negotiation with drivers: potential and selected nodes, allocation, reservation.
 
-Sources: kube-scheduler's DynamicResources plugin of Kubernetes 1.28 and 1.30; KEP-3063. Which
-nodes have room is asked of the scheduler; which of them have devices, the driver says for each pod
-in its PodSchedulingContext, or `structured_parameters` for classes with structured parameters. Room
-is not held while a driver is asked: a pod that finds its node full is refused by the kubelet, as
-with any two schedulers.
+Sources: kube-scheduler's DynamicResources plugin of Kubernetes 1.28 and 1.30; KEP-3063. The
+scheduler decides which nodes have room. Which of them have devices is decided by the driver, in the
+pod's PodSchedulingContext, or by `structured_parameters` for classes with structured parameters.
+Room is not reserved while a driver decides: if the node is full by then, the kubelet refuses the
+pod, as with any two schedulers.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What happens in the cluster, told to the state, to the waiting pods and to those being bound."""
+"""Forwards cluster events to the state, the waiting pods and the pods being bound."""
 
 from collections.abc import Callable
 from typing import Final, Protocol

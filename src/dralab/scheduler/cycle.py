@@ -1,8 +1,8 @@
-"""One scheduling cycle: a pod, the state, and either a place or the reasons why there is none.
+"""One scheduling cycle: from a pod and the state to a placement or the reasons for a refusal.
 
-A cycle writes nothing and changes nothing: `ClusterState.assume_placement` takes what it decided,
-`forget_placement` takes it back. The steps are kube-scheduler's: filter, score, devices. All nodes
-are looked at.
+A cycle writes nothing and changes nothing: `ClusterState.assume_placement` records its decision,
+`forget_placement` removes it. The steps are kube-scheduler's: filter, score, devices. All nodes are
+checked.
 """
 
 from collections import Counter, OrderedDict
@@ -196,7 +196,7 @@ def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
 
 
 def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
-    """Return what pods have in common that fit or fail alike; None: nobody is like this one."""
+    """Return what pods have in common that fit or fail alike; None: the pod forms its own kind."""
     by_pods = pod.affinity or pod.anti_affinity or pod.spread or pod.group
     if by_pods or pod.volume_claims or pod.ports:
         return None

@@ -1,4 +1,4 @@
-"""What a pod asks for in devices: its claims, and what it asks as extended resources.
+"""The devices that a pod requests: its claims and its extended resources.
 
 Sources: kube-scheduler's DynamicResources plugin (texts, order of checks), KEP-5004 (extended
 resources), KEP-5729 (claims of pod groups).

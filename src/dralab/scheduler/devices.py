@@ -1,4 +1,4 @@
-"""The devices of the cluster, for the scheduler: what it tells a fleet, and what it asks.
+"""The devices of the cluster, for the scheduler: an adapter to the allocator's fleet.
 
 Allocations that were decided but are not yet written count as held ("assumed"), so that the next
 pod never gets the same device. What a claim may get on a node, and on which nodes it is worth
@@ -52,7 +52,7 @@ class DevicePlans(NamedTuple):
 
 
 class ClusterDevices:
-    """Slices, classes and holdings, kept up to date by whoever watches them.
+    """Slices, classes and holdings, kept up to date by their watcher.
 
     Nodes have the numbers of their rows in the table. Changes of nodes and slices reach the fleet
     when it is next asked: many of them come at once.

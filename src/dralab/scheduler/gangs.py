@@ -157,7 +157,7 @@ class _GangSearch:
         relaxed = fits(self.state, pod, without) if ours else possible
         found: list[int] = np.nonzero(possible)[0].tolist()
         if any(self._holds_network(placement) for placement in self.placed):
-            # Devices of the network are held everywhere, whoever holds them where.
+            # A network-attached device that is held anywhere is held on all nodes.
             ours = set(table.row_of.values())
         found += [row for row in sorted(ours) if relaxed[row] and not possible[row]]
         return found

@@ -1,6 +1,6 @@
 """The nodes as columns of numbers, with the pods that are on them or were promised to them.
 
-One row a node. What depends on a node's own labels and taints is kept per kind of pod and mended
+One row a node. What depends on a node's own labels and taints is kept per kind of pod and updated
 row by row when a node changes; what depends on other pods is counted as pods come and go. So a
 scheduling cycle is a few operations on whole columns, and no loop over nodes.
 """
@@ -46,7 +46,7 @@ class NodeTable:
         self._ports: dict[int, dict[tuple[str, str, int], int]] = {}
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self._vacant: list[int] = []
-        # Rows whose labels, taints or cordon changed, in order: kept answers are mended from it.
+        # Rows whose labels, taints or cordon changed, in order: cached answers are updated from it.
         self.changed: list[int] = []
         self._counts: OrderedDict[PodMatcher, Numbers] = OrderedDict()
         self._domains: dict[str, tuple[int, Numbers, dict[str, int]]] = {}
@@ -71,7 +71,7 @@ class NodeTable:
 
     @property
     def count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.row_of)
 
     def allocatable(self, resource: str) -> Numbers:
@@ -322,7 +322,7 @@ class NodeTable:
 
 
 class NodeAnswerCache:
-    """An answer per row that depends on the node alone, kept and mended as nodes change."""
+    """An answer per row that depends on the node alone, cached and updated as nodes change."""
 
     __slots__ = ("_compute", "_seen", "values")
 

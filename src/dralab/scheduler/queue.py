@@ -74,7 +74,7 @@ class SchedulingQueue:
         self._now = now
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[_Entry] = []
-        # Those in back-off twice: by its end, and by who is next where nobody else is ready.
+        # Those in back-off twice: by its end, and by the next pod if no other is ready.
         self._backoff: list[_Entry] = []
         self._eager: list[_Entry] = []
         self._where: dict[str, str] = {}
@@ -126,7 +126,7 @@ class SchedulingQueue:
             self.wake_next_like(item)
 
     def pop(self) -> QueuedPod | None:
-        """Return the next pod to try; it is in nobody's hands until `failed` or `remove`."""
+        """Return the next pod to try; the caller holds it until `failed` or `remove`."""
         now = self._now()
         while self._backoff and (
             self._where.get(self._backoff[0].uid) != "backoff" or self._backoff[0].order[0] <= now

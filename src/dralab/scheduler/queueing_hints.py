@@ -51,7 +51,7 @@ def awaited(refusal: Refusal) -> ClusterChange:
 
 
 def is_given_up(item: ClaimDemand) -> bool:
-    """Return whether a claim's devices tie it to nodes, and nobody else uses them."""
+    """Return whether a claim's devices tie it to nodes and no other pod uses them."""
     status = status_of(item.claim)
     users = {user["uid"] for user in consumers_of(item.claim)}
     tied = (status.get("allocation") or {}).get("nodeSelector") is not None

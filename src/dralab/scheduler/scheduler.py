@@ -57,7 +57,7 @@ Explain = Callable[[Refusal, ClusterState], str]
 
 
 def briefly(refusal: Refusal, state: ClusterState) -> str:  # noqa: ARG001 - the seam's shape
-    """Return kube-scheduler's sentence alone: for simulations, where nobody reads more."""
+    """Return kube-scheduler's sentence alone: for simulations that need no more."""
     return refusal.message
 
 
@@ -102,7 +102,7 @@ class Scheduler:
         self.state = ClusterState(table, devices, demands, volumes)
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._scheduled = False
-        # Without the lead it watches, and leaves all pods to whoever has it.
+        # Without the lease it only watches, and leaves all pods to the leader.
         self.leads = True
         self._waiting = WaitingPods(self.queue, self.info, self.wake)
         self._binder = Binder(manager, devices, self._reports, self)
@@ -322,7 +322,7 @@ class Scheduler:
     def _deallocate(self, pod: PodInfo) -> None:
         """Give the devices of one of the pod's claims back, where they keep it from every node.
 
-        As DynamicResources' PostFilter: only a claim that nobody else uses, one at a time.
+        As DynamicResources' PostFilter: only a claim that no other pod uses, one at a time.
         """
         demand = self.state.demands.demand_of(pod)
         if isinstance(demand, BlockedPod):

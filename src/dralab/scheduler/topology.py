@@ -49,7 +49,7 @@ def is_awaited(pod: PodInfo, newcomer: PodInfo) -> bool:
 
 
 def points(table: NodeTable, pod: PodInfo, among: Mask) -> Scores | None:
-    """Return the points for closeness and for even spread; None if nobody has a wish.
+    """Return the points for closeness and for even spread; None if no pod has a preference.
 
     Closeness is what the pod prefers, and what pods that are there prefer or require of it.
     """

@@ -1,4 +1,4 @@
-"""The pods that wait for a node, and whose news each of them must hear."""
+"""The pods that wait for a node, and the objects whose changes may help each of them."""
 
 from collections.abc import Callable
 

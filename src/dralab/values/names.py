@@ -48,7 +48,7 @@ def subdomain_problems(name: str) -> list[str]:
 
 
 def qualified_problems(name: str) -> list[str]:
-    """Return why a text is no qualified name: an optional subdomain, `/`, and a name."""
+    """Return why a text is not a qualified name: an optional subdomain, `/`, and a name."""
     problems = []
     prefix, slash, rest = name.rpartition("/")
     if name.count("/") > 1:
@@ -89,7 +89,7 @@ def is_qualified(name: str) -> bool:
 
 
 def label_value_problems(value: str) -> list[str]:
-    """Return why a text is no value of a label."""
+    """Return why a text is not a label value."""
     problems = []
     if len(value) > 63:
         problems.append("must be no more than 63 characters")

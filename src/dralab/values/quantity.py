@@ -32,7 +32,7 @@ MAX_EXPONENT: Final = 400
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity."""
+    """A text that is not a quantity."""
 
     def __init__(self, text: str) -> None:
         super().__init__(

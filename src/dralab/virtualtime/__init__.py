@@ -1,8 +1,8 @@
-"""A clock for other people's programs: unmodified binaries under a time that the caller owns.
+"""A virtual clock for unmodified programs, controlled by the caller.
 
-A `Supervisor` starts programs, says when all of them are idle and for what instant they wait, and
-moves their clock. It is made of ptrace, a seccomp filter and a rewritten vDSO, and needs Linux.
-What the programs are for, and which events come in between, is left to the caller.
+A `Supervisor` starts programs, reports when all of them are idle and until which instant they wait,
+and advances their clock. It uses ptrace, a seccomp filter and a rewritten vDSO, and needs Linux.
+The caller decides when to advance the clock.
 """
 
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError, ProgramStartError

@@ -1,4 +1,4 @@
-"""What can go wrong with a virtual clock.
+"""Errors of the virtual clock.
 
 ClockError
 ├── ClockUnavailableError   this machine does not allow it; nothing was started

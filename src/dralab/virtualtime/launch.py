@@ -1,4 +1,4 @@
-"""What a supervised program is before it is one: wait for the tracer, set the filter, exec.
+"""Launcher of a supervised program: waits for the tracer, installs the filter, execs.
 
 Run by path with `python -I -S`, hence without the rest of the package:
 `launch.py READY REPORT FILTER UNBLOCK DIRECTORY PROGRAM ARGUMENT…`. A byte goes to REPORT, one

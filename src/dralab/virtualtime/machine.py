@@ -1,6 +1,6 @@
 """What differs between processors: numbers of system calls, registers, code that reads a clock.
 
-x86-64 is tested. aarch64 is the same tables from the kernel's headers; nobody has run it yet.
+x86-64 is tested. The tables for aarch64 come from the kernel's headers and have not been run.
 """
 
 import platform

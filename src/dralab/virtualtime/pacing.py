@@ -1,4 +1,4 @@
-"""A program run to its end, or to an instant, at the speed that is wanted."""
+"""Runs a program to its end, or to an instant, at a given speed."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,9 @@ from dralab.virtualtime.supervisor import Supervisor
 from dralab.virtualtime.timed_calls import SECOND
 from dralab.virtualtime.tracer import StartedProgram
 
-LOOK: Final = 0.05  # real seconds between two looks at what nobody tells us, such as a signal
+LOOK: Final = (
+    0.05  # real seconds between two polls for events without notification, such as a signal
+)
 
 
 class RunEnding(Enum):
@@ -31,7 +33,7 @@ def run(
     """Run `program` until it ends, the clock reaches `until`, or `stop` says so.
 
     `speed` is how many virtual seconds a real one has; None goes as fast as the waits allow. While
-    somebody outside is connected the clock goes no faster than real time: an answer may take long.
+    an outside peer is connected, the clock runs at most at real speed: an answer may take long.
     """
     pace: tuple[float, int, float] | None = None  # since when, by both clocks, at which speed
     while program.returncode is None:

@@ -15,7 +15,7 @@ MESSAGES: Final = 16  # of one sendmmsg that are looked at
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Somebody a program wants to talk to."""
+    """A peer that a program connects to."""
 
     network: bool  # by TCP or UDP, not by a socket in the file system
     local: bool

@@ -1,4 +1,4 @@
-"""ptrace(2) by ctypes: registers, going on, and what a stop means."""
+"""ptrace(2) through ctypes: registers, continuing, and the meaning of stops."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The seccomp filter: which system calls stop a thread, told by their numbers and arguments.
+"""The seccomp filter: which system calls stop a thread, by their numbers and arguments.
 
 A filter sees arguments, but not memory. Waits without a timeout pass untouched and cost nothing.
 """
@@ -123,7 +123,7 @@ def rules(*, addresses: bool) -> Sequence[FilterRule]:
         ),
         # Its timeouts are in memory that the kernel reads by itself. Programs fall back to epoll.
         FilterRule("io_uring_setup", ERRNO | errno.ENOSYS),
-        # Whoever runs as root would set the machine's clock, not the virtual one.
+        # As root, this would set the machine's clock, not the virtual one.
         *(
             FilterRule(name, ERRNO | errno.EPERM)
             for name in ("settimeofday", "clock_settime", "adjtimex", "clock_adjtime")

@@ -1,4 +1,4 @@
-"""The connections of programs: whether bytes are on their way, and who is outside.
+"""The connections of programs: whether bytes are in transit, and which peers are outside.
 
 The kernel's sock_diag tells of every TCP connection of this machine what it has sent and received.
 Both ends of a connection inside the machine are there, so what one has sent and the other has not

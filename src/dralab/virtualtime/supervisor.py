@@ -134,7 +134,7 @@ class Supervisor:
     def advance(self, to: int) -> None:
         """Move the clock, and end the waits that are over then.
 
-        ValueError if time would go back, or pass an instant that somebody waits for.
+        ValueError if time would go back, or pass an instant that a program waits for.
         """
         if to < self.now:
             raise ValueError(f"time cannot go backwards from {self.now} to {to}")
@@ -179,8 +179,8 @@ class Supervisor:
                 watch.close()
                 return False
             if signal.sigtimedwait(_STOPS, doze) is None:
-                # Nobody tells when a thread begins to wait: look soon, and less often the longer
-                # somebody has computed already.
+                # There is no notification when a thread begins to wait: look soon, and less often
+                # the longer somebody has computed already.
                 doze = min(max(spent / 4, SHORTEST_DOZE), LONGEST_DOZE)
                 if not watch.close_look:
                     doze = max(doze, min(spent / 20, RAREST_LOOK))
@@ -274,7 +274,7 @@ class Supervisor:
         return None
 
     def _nothing_on_its_way(self) -> bool:
-        """Whether no bytes are on their way, and nobody has run since all were seen idle."""
+        """Whether no bytes are in transit, and no thread has run since all were seen idle."""
         self._traffic = self._connections.traffic(self._tracer.processes)
         return not self._traffic.in_flight and all(
             thread.stopped or thread.rest() == thread.runs_when_idle
@@ -288,7 +288,7 @@ class Supervisor:
         if self._tracer.fired:
             self._tracer.fired = False
         elif len(threads) == 1 and now - self._looked_for_signals < SIGNAL_CHECK:
-            return False  # nobody else under the clock could have sent one
+            return False  # no other program under the clock could have sent one
         self._looked_for_signals = now
         found = [t for t in threads.values() if t.state is ThreadState.HELD and t.has_signal()]
         for thread in found:

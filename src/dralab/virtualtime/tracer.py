@@ -1,4 +1,4 @@
-"""The stops of all threads, one by one: what a thread asks for, and how it goes on.
+"""Handles the stops of all threads, one by one: what a thread requests, and how it continues.
 
 All calls must come from the thread that made the tracer: the kernel knows it as the tracer.
 """
@@ -167,7 +167,7 @@ class Tracer:
         raise ProgramStartError(name, "the program ended before it was loaded", errno.ECHILD)
 
     def kill(self) -> None:
-        """End everything at once, and wait for it; children of somebody else run on."""
+        """End everything at once, and wait for it; children of other processes keep running."""
         while traced := _traced_by_this_thread():
             for pid in traced:
                 with contextlib.suppress(ProcessLookupError):

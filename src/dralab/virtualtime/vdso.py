@@ -1,4 +1,4 @@
-"""The vDSO of a program, rewritten so that it reads a number that we write.
+"""Rewrites a program's vDSO so that it reads a number that the supervisor writes.
 
 The kernel maps its own code for clock_gettime into every program. We put another block over the
 section headers at the end of that image, which nobody reads at run time (in a private copy of the

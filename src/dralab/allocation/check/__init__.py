@@ -1,4 +1,4 @@
-"""What judges the search from outside: the verifier, all allocations, recorded cases.
+"""Independent checks of the search: the verifier, exhaustive enumeration, recorded cases.
 
-`verification` shares no code with the search, so that a mistake is not made twice.
+`verification` shares no code with the search, so that they do not share bugs.
 """

@@ -1,8 +1,8 @@
 """Case files of allocations: solve each case, and compare with what it expects.
 
-Three shapes are told apart by what their cases expect: allocations to the letter
-(`expectResults`), a verdict with any valid allocation (`expectFeasible`), and the devices of a
-minimal problem (`expect`). Each case names the feature gates that are on.
+The cases have one of three forms of expectation: exact allocations (`expectResults`), a verdict
+with any valid allocation (`expectFeasible`), or the devices of a minimal problem (`expect`). Each
+case names the feature gates that are on.
 """
 
 from collections.abc import Callable, Iterator, Sequence

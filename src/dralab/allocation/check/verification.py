@@ -1,4 +1,4 @@
-"""Checks an allocation against the objects themselves, sharing nothing with the search.
+"""Checks an allocation against the objects, sharing no code with the search.
 
 It reads resource.k8s.io/v1 mappings anew, judges finished allocations by the rules of the API and
 returns sentences about what they break. It is slow and plain on purpose: tests hold every answer

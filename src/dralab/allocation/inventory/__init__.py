@@ -1,4 +1,4 @@
-"""What is kept between searches: pools and their states, plans, feasible nodes, placements.
+"""State kept between searches: pools and their states, plans, feasible nodes, placements.
 
-It makes the answer to the next claim cheap and never changes it. The way in is `fleet`.
+It makes the next answer cheaper but never changes it. `fleet` is the entry point.
 """

@@ -1,13 +1,13 @@
 """Where a kind of claims may still fit, as far as is known: bit sets of nodes.
 
-A node that could not serve a kind cannot until something is given back there, so it is not asked
-again before that. Releases are written into one log, which every kind reads when it is next used.
+A node that could not serve a kind cannot serve it until something is released there, so it is
+skipped until then. Releases are written into one log, which every kind reads when it is next used.
 """
 
 from collections.abc import Hashable
 from typing import Final
 
-# Releases that are remembered one by one before everybody takes note of them.
+# Releases that are logged one by one before all kinds are updated.
 MOST_RELEASES: Final = 4_096
 # Kinds that are remembered; beyond it the oldest is forgotten, which costs time alone.
 MOST_KINDS: Final = 20_000
@@ -49,11 +49,11 @@ class FeasibleNodes:
         self.add_released(1 << number)
 
     def remove_node(self, number: int) -> None:
-        """Note that there is no node of this number any more."""
+        """Remove the node with this number."""
         self.every &= ~(1 << number)
 
     def add_released(self, nodes: int) -> None:
-        """Say that something was given back on these nodes."""
+        """Record that something was released on these nodes."""
         self._log.append(nodes)
         self._length += 1
         if len(self._log) >= MOST_RELEASES:

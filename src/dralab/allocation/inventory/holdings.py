@@ -1,8 +1,8 @@
 """Who holds which devices: the allocations of claims, whether their pools are published or not.
 
-Whoever follows a cluster hears of allocations in any order: before the slices that publish their
-devices, and after these are gone. A fleet knows only devices that are published; holdings know all
-of them, and by whom they are held.
+A watcher of a cluster sees allocations in any order: before the slices that publish their devices,
+and after these are deleted. A fleet knows only published devices; holdings record all held devices
+and their claims.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

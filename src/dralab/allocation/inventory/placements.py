@@ -13,8 +13,8 @@ from dralab.allocation.results import ShareIds
 class DevicePlacement(NamedTuple):
     """Where the claims of a pod got their devices: `allocations` go into `status.allocation`.
 
-    What several results have in common (node selectors, parameters) may be one object: whoever
-    changes a part copies it first.
+    What several results have in common (node selectors, parameters) may be one object: copy a part
+    before changing it.
     """
 
     node: str

@@ -1,7 +1,7 @@
-"""Plans: what a kind of claim gets on a node in a given state, worked out once per state.
+"""Plans: what a kind of claim gets on a node in a given state, computed once per state.
 
-A `ClaimKind` is what a pod asks for, names of claims apart; a `NodeShape` is what equal nodes have
-in common. `Planner` holds the plans of one kind on one shape: a lazily built automaton, whose
+A `ClaimKind` is what a pod's claims request, without their names; a `NodeShape` is what equal nodes
+have in common. `Planner` holds the plans of one kind on one shape: a lazily built automaton, whose
 states are the states of the pools that matter to the kind, and whose transitions are plans.
 """
 
@@ -33,7 +33,7 @@ STATES_OF_CLAIM: Final[frozenset[str]] = frozenset({"match", "distinct"})
 
 
 class ClaimKind:
-    """What the claims of a pod ask for; pods that ask alike are of one kind."""
+    """What the claims of a pod ask for; pods with equal requests are of one kind."""
 
     def __init__(
         self,

@@ -240,7 +240,7 @@ class Pools:
         """Return a pool as a node sees it."""
         pool = record.pool
         if record.home:
-            # Whoever sees a pool of one node is that node.
+            # A pool of one node is visible only to that node.
             return PoolPart(pool, record.shape.everything, ())
         # Large pools are seen alike by most nodes: one part for all of them.
         flags = tuple(
@@ -309,7 +309,7 @@ def _all_known(parts: Sequence[Slice], features: AllocationFeatures) -> bool:
 
 
 def _sees_or_fails(each: Slice, node: Node) -> bool:
-    """Whoever cannot tell whether it sees a pool is asked one by one, and says so then."""
+    """Nodes for which this is uncertain are checked one by one, and report it then."""
     try:
         return _sees(each, node)
     except SelectorError:

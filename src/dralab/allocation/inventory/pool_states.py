@@ -1,8 +1,8 @@
 """Pools of a fleet: what equal pools have in common, and the states that they go through.
 
-Two pools are of one shape when no selector in use can tell their devices apart. A `PoolState` says
-what is in use in a pool; equal states of one shape are one object, so that what was worked out
-for one node holds for every other that comes to look the same.
+Two pools have the same shape if no selector in use can distinguish their devices. A `PoolState`
+records what is in use in a pool. Equal states of one shape are one object, so that a result for one
+node applies to every node in the same state.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ FEW: Final = 16
 class PoolState:
     """What can still be had of a pool of one shape; equal states are one object.
 
-    `free` are the devices that nobody has and whose counters would still do. In `state` all
+    `free` are the unused devices whose counters still suffice. In `state` all
     others count as used, whole devices are not marked as charged, and a unit of which nothing is
     free has nothing left: so states that cannot be told apart by what comes are the same. What is
     really in use is kept by the fleet, pool by pool.

@@ -1,10 +1,10 @@
-"""Policies: which of the possible allocations, as small objects.
+"""Policies: small objects that choose among the possible allocations.
 
-A policy says what a choice costs; the search takes the cheapest device for every slot and the
-cheapest node for every pod, and keeps every promise about correctness. Without a policy the
-choice is Kubernetes': the first node, and the first devices in its order.
+A policy assigns a cost to each choice. The search takes the cheapest device for every slot and the
+cheapest node for every pod, and still guarantees correctness. Without a policy the choice is
+Kubernetes': the first node, and the first devices in its order.
 
-A policy of one's own is a class with a method:
+A custom policy is a class with one method:
 
 >>> class Balanced:
 ...     def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:

@@ -1,7 +1,7 @@
 """The cheapest node for a policy, kept up to date state by state.
 
-Nodes in equal states cost the same, so each distinct state is judged once per kind of claims, and
-a kind keeps its states sorted by cost. An allocation makes at most one new state.
+Nodes in equal states cost the same, so each distinct state is evaluated once per kind of claims,
+and a kind keeps its states sorted by cost. An allocation creates at most one new state.
 """
 
 from bisect import insort

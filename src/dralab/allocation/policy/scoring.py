@@ -1,4 +1,4 @@
-"""What policies see: a node before and after a choice, and what it is still good for."""
+"""The input of policies: a node before and after a choice, and its remaining usable worth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class ServableDemand:
             for number in bits(mask & ~node_devices.consuming):
                 best[number] = max(best.get(number, 0.0), each.worth)
         self._plain = best
-        # Equal counter groups are told by one small number: long keys would be hashed very often.
+        # Equal counter groups share one small number: long keys would be hashed very often.
         numbers: dict[object, int] = {}
         self._likeness = [
             numbers.setdefault(self._like(counter_group), len(numbers))
@@ -87,7 +87,7 @@ class ServableDemand:
     def squares(self, free: int, state: DeviceState) -> float:
         """Return the sum of the squares of what counter groups have left, in units of worth.
 
-        Whoever takes from an emptier counter group loses less of it: a convex term that packs.
+        Taking from an emptier counter group loses less of it: a convex term that packs.
         """
         total = sum(worth * worth for number, worth in self._plain.items() if free >> number & 1)
         for counter_group, remaining in enumerate(state.remaining):

@@ -1,7 +1,7 @@
-"""Claims made ready for a search: every alternative with its class, its conditions and its count.
+"""Claims prepared for a search: every alternative with its class, its conditions and its count.
 
-What is wrong with a claim whatever the devices are is found here, in the order and in the words
-of Kubernetes' allocator; such an error is final for the pod, on every node.
+Errors in a claim that do not depend on devices are found here, in the order and with the texts of
+Kubernetes' allocator. Such an error is final for the pod, on every node.
 """
 
 from collections.abc import Iterator, Mapping

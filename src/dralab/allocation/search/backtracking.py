@@ -1,7 +1,7 @@
-"""The search as one would write it down: depth first, in order, with chronological backtracking.
+"""The plain search: depth first, in order, with chronological backtracking.
 
-It is right and slow, and the tests compare `reduction` with it; its first walk without going back
-is also how every allocation begins, because it asks selectors in the order of Kubernetes'
+It is correct but slow, and the tests compare `reduction` with it. Every allocation begins with its
+first walk, without backtracking, because it evaluates selectors in the order of Kubernetes'
 allocator.
 """
 

@@ -1,9 +1,9 @@
-"""What a counter group can serve: the exact answer for devices that draw on common counters.
+"""What a counter group can serve: the exact answer for devices that share counters.
 
-A unit is a GPU with its partitions, or a device that is shared by capacity. For a few kinds of
-demand the vectors that it can serve are found by dynamic programming over its devices; only the
-maximal ones are kept, because whoever can serve more can serve less. Equal counter groups in equal
-states have equal tables, whatever they are called.
+A counter group is a GPU with its partitions, or a device that is shared by capacity. For a few
+kinds of demand, dynamic programming over its devices finds the vectors that it can serve. Only
+maximal vectors are kept, because a group that can serve more can serve less. Equal groups in equal
+states have equal tables, whatever their names.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,8 +1,7 @@
-"""Which devices could serve which request, were they the only ones: selectors, taints, amounts.
+"""Which devices could serve which request on their own: selectors, taints, amounts.
 
-Answers are kept, so a selector is asked once per device and request however long a search takes.
-What other choices leave of a device (counters, shared capacity, constraints) is left to
-`node_devices` and `rules`.
+Answers are cached, so a selector is evaluated once per device and request. `node_devices` and
+`rules` handle what other choices leave of a device (counters, shared capacity, constraints).
 """
 
 from collections.abc import Iterable, Mapping

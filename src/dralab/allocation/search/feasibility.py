@@ -1,14 +1,14 @@
-"""Can the rest still be met? Asked after every choice, so that the search need not go back.
+"""Is the rest still feasible? Checked after every choice, so that the search need not backtrack.
 
-In this order, cheapest first (see docs/concepts/allocation.md):
+Checks, cheapest first (see docs/concepts/allocation.md):
 
 1. every request has enough devices that still fit, one by one; 2. all requests together have
 (bipartite matching); 3. each open matchAttribute is bound to each value on offer, equal ones in
 ascending order; 4. devices that draw on counters or are shared: what each counter group can serve,
 by dynamic programming.
 
-The answer is exact wherever it is True or False. None means that the rest is of a kind for which
-no polynomial method is built in; the search then has to look, within its budget.
+True and False are exact. None means that no polynomial method is implemented for this kind of
+problem; the search then has to decide, within its budget.
 """
 
 from collections import Counter
@@ -230,7 +230,7 @@ class Feasibility:
 
     def matching(self, demands: Sequence[OpenRequest], state: DeviceState) -> list[int] | Shortfall:
         """Match demands to devices, counters and constraints aside."""
-        # Within one claim nobody gets a device twice, whether it is used or only watched.
+        # Within one claim no device is chosen twice, whether used or for admin access.
         everyone = self._exclusive(demands)
         normal = [demand for demand in demands if everyone or not demand.alternative.admin]
         mask = 0

@@ -1,7 +1,7 @@
-"""The devices of one node, numbered in the order of the search, and what of them is left.
+"""The devices of one node, numbered in search order, and what is left of them.
 
-A `NodeDevices` never changes; a `DeviceState` says what is in use on it, and taking a device makes
-a new one. Sets of devices are integers used as bit sets: bit i stands for device i.
+A `NodeDevices` never changes. A `DeviceState` records what is in use on it; taking a device creates
+a new one. Sets of devices are integers used as bit sets: bit i is device i.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

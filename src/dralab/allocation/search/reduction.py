@@ -1,9 +1,9 @@
 """The first solution in Kubernetes' order, without its backtracking.
 
 Kubernetes returns the lexicographically smallest solution of an exhaustive search. Here the devices
-are tried in the same order, and after each choice `feasibility` says whether the rest can still be
-met; where its answer is exact, no choice is ever taken back (self-reduction). Where it has none,
-the search goes on depth first, remembers what failed, and stops at its budget.
+are tried in the same order, and after each choice `feasibility` checks whether the rest is still
+feasible. If its answer is exact, no choice is ever undone (self-reduction). If it is inconclusive,
+the search continues depth first, remembers failed states, and stops at its budget.
 """
 
 from collections.abc import Callable, Iterable
@@ -222,8 +222,8 @@ class _Reduction:
 class _Hopeless:
     """Common values on which an open match rule cannot settle, found when a device fails.
 
-    One question spares all further devices of such a value: whoever asks for three partitions of
-    one GPU need not be told no for every partition of every GPU that is too full.
+    One question spares all further devices of such a value: a request for three partitions of one
+    GPU need not be refused for every partition of every GPU that is too full.
     """
 
     def __init__(self, reduction: _Reduction, step: _Step, position: SearchPosition) -> None:

@@ -1,4 +1,4 @@
-"""Constraints while devices are chosen: each choice gives the rules that bind the next ones."""
+"""Constraints during the search: each choice yields the rules for the next ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

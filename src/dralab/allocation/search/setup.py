@@ -1,4 +1,4 @@
-"""Everything a search on one node starts from, checked in the order of Kubernetes' allocator."""
+"""The input of a search on one node, checked in the order of Kubernetes' allocator."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

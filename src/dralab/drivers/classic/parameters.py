@@ -1,7 +1,7 @@
 """What parameters ask of the fake driver: how many devices, in how many parts, and which.
 
-Source: fake-dra-driver v0.1.2, with its defects mended: whole devices are `split` 0 or absent, an
-absent count is one, and what a class's parameters select is looked at.
+Source: fake-dra-driver v0.1.2, with its defects fixed: `split` 0 or absent means whole devices, a
+missing count is one, and the selection in a class's parameters is applied.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def _of_claim(client: Client, claim: JsonDict) -> Parameters:
 
 
 def checked(found: JsonDict, where: str) -> Parameters:
-    """Return what a FakeClaimParameters says; DriverError if it asks for what there is not."""
+    """Return what a FakeClaimParameters says; DriverError if that is invalid."""
     spec = spec_of(found)
     count, split = spec.get("count", 1), spec.get("split", 0)
     if count < 1:

@@ -1,10 +1,10 @@
 """The fake driver's part on a node: offers its devices, prepares what claims were given.
 
 Source of steps and texts: fake-dra-driver v0.1.2, `cmd/fake-dra-kubeletplugin`; v0.1.3 for claims
-with structured parameters. In the classic flavour the driver's controller writes what a claim
-gets into the NodeAllocationState; in the structured one the scheduler says it in the claim, and
-the plugin writes it down. What the origin gets wrong is mended: split devices survive a restart,
-what stale claims left is cleared away, and the two flavours share a node's devices.
+with structured parameters. In the classic variant, the driver's controller writes what a claim gets
+into the NodeAllocationState; in the structured one, the scheduler writes it into the claim, and the
+plugin records it. Defects of the original are fixed: split devices survive a restart, leftovers of
+stale claims are removed, and the two variants share a node's devices.
 """
 
 import threading
@@ -85,7 +85,7 @@ class ClassicPlugin:
         given -= gone
         for uid, entry in (spec.get("preparedDevices") or {}).items():
             if uid not in given:
-                # Given back while nobody was here to hear of it.
+                # Released while the plugin was not running.
                 self.directory.remove(file_name(KIND, uid))
                 continue
             devices = tuple(
@@ -128,7 +128,7 @@ class ClassicPlugin:
             return {ref.uid: self._prepare(ref) for ref in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Forget claims; those that nobody prepared are no error."""
+        """Forget claims; claims that were not prepared are not an error."""
         with self._lock:
             for ref in claims:
                 self.directory.remove(file_name(KIND, ref.uid))
@@ -252,7 +252,7 @@ class ClassicPlugin:
         }
 
     def _is_structured(self, ref: ClaimRef) -> bool:
-        """Return whether nobody else takes back what is written of a claim."""
+        """Return whether this plugin must remove a claim's record."""
         if ref.uid in self._structured or "structuredData" in (ref.handle or {}):
             return True
         try:

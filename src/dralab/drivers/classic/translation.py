@@ -1,7 +1,7 @@
-"""What FakeClaimParameters mean in tree: one ResourceClaimParameters for each of them.
+"""Translates each FakeClaimParameters into an in-tree ResourceClaimParameters.
 
-Source: fake-dra-driver v0.1.3, the structured flavour. What it gets from an empty selector (`()`,
-which is no expression) is mended: all devices will do.
+Source: fake-dra-driver v0.1.3, the structured variant. Its defect for an empty selector (`()`,
+which is not an expression) is fixed: all devices match.
 """
 
 import json
@@ -38,7 +38,7 @@ class ParametersTranslation:
             self.queue.add(key_of(new))
 
     def _made(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        # Also one that somebody changed or deleted: it is put right.
+        # Also one that another client changed or deleted: it is put right.
         for obj in (old, new):
             if obj is not None and _is_from_fakes(obj):
                 self.queue.add(NamespacedName(key_of(obj).namespace, obj["generatedFrom"]["name"]))
