@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import FAKE_NODE, PROCESS, NodeOptions, Nodes
@@ -195,7 +197,7 @@ def shows_what_the_reference_says(client, nodes, rounds):
 
 
 def devices_in(nodes, pod, container):
-    log = nodes.kubelets.find(pod, container).log
+    log = nodes.kubelets.find_container(pod, container).log
 
     def found():
         text = "".join(f"{line}\n" for _, line in log.read()[0])
@@ -263,3 +265,36 @@ def until(look, good):
             return found
         pause.wait(0.1)
     raise AssertionError(found)
+
+
+def test_the_arguments_of_the_chart_are_arguments_of_the_programs():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    containers = {
+        container["name"]: container
+        for obj in rendered()
+        if obj["kind"] in {"Deployment", "DaemonSet"}
+        for container in obj["spec"]["template"]["spec"]["containers"]
+    }
+    for name, part in (("controller", "controller"), ("plugin", "kubeletPlugin")):
+        args = containers[name]["args"]
+        assert args[3:] == values[part]["args"] == ["--logging-format=json", "-v=5"]
+        done = CliRunner().invoke(main, [*args, "--help"])
+        assert done.exit_code == 0, done.output
+
+
+@NEEDS_HELM
+def test_labels_and_containers_can_be_overridden():
+    limits = "containers.{}.resources.limits.cpu=1"
+    settings = [
+        "selectorLabelsOverride.app=mine",
+        f"controller.{limits.format('controller')}",
+        f"kubeletPlugin.{limits.format('init')}",
+    ]
+    done = helm("-n", "fake-system", *(word for each in settings for word in ("--set", each)))
+    made = {obj["kind"]: obj for obj in yaml.safe_load_all(done.stdout) if obj}
+    for kind, component in (("Deployment", "controller"), ("DaemonSet", "kubeletplugin")):
+        labels = {"app": "mine", "app.kubernetes.io/component": component}
+        assert made[kind]["spec"]["selector"]["matchLabels"] == labels
+        assert made[kind]["spec"]["template"]["metadata"]["labels"] == labels
+    pod = made["DaemonSet"]["spec"]["template"]["spec"]
+    assert pod["initContainers"][0]["resources"] == {"limits": {"cpu": 1}}

@@ -136,7 +136,9 @@ class Bench:
         )
 
     def log(self, namespace, pod, container="ctr0"):
-        found = self.nodes.kubelets.find(self.cluster.client.get(PODS, pod, namespace), container)
+        found = self.nodes.kubelets.find_container(
+            self.cluster.client.get(PODS, pod, namespace), container
+        )
         return "".join(f"{line}\n" for _, line in found.log.read()[0])
 
     def results(self, namespace):

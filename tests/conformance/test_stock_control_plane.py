@@ -118,7 +118,7 @@ class Lab:
         )
 
     def log(self, pod, container):
-        found = self.nodes.kubelets.find(pod, container)
+        found = self.nodes.kubelets.find_container(pod, container)
         return "".join(f"{line}\n" for _, line in found.log.read()[0])
 
     def picture(self, *namespaces):

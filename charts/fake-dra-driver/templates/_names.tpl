@@ -28,13 +28,21 @@
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
 {{- end }}
 
-{{- define "fake.selector" -}}
+{{- define "fake.identity" -}}
 app.kubernetes.io/name: {{ include "fake.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- define "fake.selector" -}}
+{{- with .Values.selectorLabelsOverride }}
+{{- toYaml . }}
+{{- else }}
+{{- include "fake.identity" . }}
+{{- end }}
+{{- end }}
+
 {{- define "fake.labels" -}}
-{{ include "fake.selector" . }}
+{{ include "fake.identity" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}

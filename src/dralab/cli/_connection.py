@@ -14,6 +14,7 @@ from dralab.cli.errors import Unusable
 if TYPE_CHECKING:
     from dralab.runtime.kubeconfig import Access
     from dralab.runtime.remote import RemoteClient
+    from dralab.runtime.throttle import Throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,9 @@ class Connection:
             raise click.UsageError(str(error)) from error
         return replace(access, server=server) if server else access
 
-    def client(self, *, verbose: bool = False) -> "RemoteClient":
+    def client(
+        self, *, verbose: bool = False, throttle: "Throttle | None" = None
+    ) -> "RemoteClient":
         """Return a client once the cluster has answered. UsageError, Unusable."""
         from dralab.api.status import ApiError
         from dralab.runtime.remote import RemoteClient
@@ -56,7 +59,7 @@ class Connection:
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
         # urllib3 logs each connection that it closes above its pool's size; users need not know.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
-        client = RemoteClient(self.access())
+        client = RemoteClient(self.access(), throttle=throttle)
         try:
             client.list(NODES)
         except ApiError as error:

@@ -6,6 +6,7 @@ import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._driver_flags import ClientFlags, driver_flags
 from dralab.cli.apiserver import note
 from dralab.cli.errors import Unusable
 
@@ -30,8 +31,9 @@ def group() -> None:
 
 @group.command("controller")
 @cluster_options
+@driver_flags
 @NAMESPACE
-def controller(connection: Connection, namespace: str) -> None:
+def controller(connection: Connection, flags: ClientFlags, namespace: str) -> None:
     """Run the driver's controller until Ctrl-C or SIGTERM.
 
     It negotiates nodes with the scheduler and allocates devices.
@@ -43,7 +45,7 @@ def controller(connection: Connection, namespace: str) -> None:
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-    client = connection.client()
+    client = flags.client(connection)
     engine = LiveEngine(name="controller")
     manager = Manager(engine, client, Randomness.from_system())
     ClassicController(manager, namespace=namespace)
@@ -57,6 +59,7 @@ def controller(connection: Connection, namespace: str) -> None:
 
 @group.command("set-nas-status")
 @cluster_options
+@driver_flags
 @NAMESPACE
 @NODE
 @click.option(
@@ -65,7 +68,9 @@ def controller(connection: Connection, namespace: str) -> None:
     required=True,
     help="The status of the node's NodeAllocationState.",
 )
-def set_nas_status(connection: Connection, namespace: str, node: str, status: str) -> None:
+def set_nas_status(
+    connection: Connection, flags: ClientFlags, namespace: str, node: str, status: str
+) -> None:
     """Set the status of a node's NodeAllocationState, and create it if it is missing.
 
     For when no plugin runs that would set it.
@@ -76,7 +81,7 @@ def set_nas_status(connection: Connection, namespace: str, node: str, status: st
     from dralab.contracts.cdi_cache import MemoryDirectory
     from dralab.drivers.classic.plugin import ClassicPlugin
 
-    client = connection.client()
+    client = flags.client(connection)
     try:
         ClassicPlugin(node, client, MemoryDirectory(), namespace=namespace).write_status(status)
     except ApiError as error:
@@ -87,11 +92,19 @@ def set_nas_status(connection: Connection, namespace: str, node: str, status: st
 
 @group.command("plugin")
 @cluster_options
+@driver_flags
 @NAMESPACE
 @NODE
 @ROOT
 @CDI
-def plugin(connection: Connection, namespace: str, node: str, root: Path, cdi_root: Path) -> None:
+def plugin(
+    connection: Connection,
+    flags: ClientFlags,
+    namespace: str,
+    node: str,
+    root: Path,
+    cdi_root: Path,
+) -> None:
     """Run the driver's kubelet plugin until Ctrl-C or SIGTERM.
 
     It publishes a node's devices and prepares claims. It uses the kubelet API of Kubernetes 1.28 to
@@ -108,7 +121,7 @@ def plugin(connection: Connection, namespace: str, node: str, root: Path, cdi_ro
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-    client = connection.client()
+    client = flags.client(connection)
     found = ClassicPlugin(node, client, FileDirectory(cdi_root), namespace=namespace)
     try:
         found.start()

@@ -16,6 +16,7 @@ from dralab import __version__
 from dralab.api.status import CODES, ApiError
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.runtime.kubeconfig import Access
+from dralab.runtime.throttle import Throttle
 from dralab.values.json_types import JsonDict
 
 PATCH_TYPES: Final[Mapping[PatchType, str]] = {
@@ -35,11 +36,19 @@ class RemoteClient:
     """The verbs over HTTP. Any thread may use it; each keeps its connection alive.
 
     `timeout` bounds one request, in seconds. ApiError with reason ServiceUnavailable: there is
-    no answer.
+    no answer. `throttle` holds requests back, watches too.
     """
 
-    def __init__(self, access: Access, *, timeout: float = 30.0, connections: int = 64) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeout: float = 30.0,
+        connections: int = 64,
+        throttle: Throttle | None = None,
+    ) -> None:
         self.access = access
+        self._throttle = throttle
         options: dict[str, Any] = {}
         if access.server.startswith("https://"):
             options["ssl_context"] = _tls(access)
@@ -217,6 +226,8 @@ class RemoteClient:
         options.setdefault("headers", self._headers)
         if self._closed.is_set():
             raise ApiError("ServiceUnavailable", "the client is closed")
+        if self._throttle is not None:
+            self._closed.wait(self._throttle.delay())
         try:
             return self._pool.request(method, self.access.server + url, **options)
         except urllib3.exceptions.HTTPError as error:
