@@ -62,6 +62,7 @@ class FakeEtcd:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.hold.set()
         self.cut_watches()
         self._server.stop(0).wait()
 

@@ -20,6 +20,7 @@ from dralab.apiserver.storage import (
     StorageUnavailable,
     TooLarge,
     Undecided,
+    Unstorable,
 )
 from dralab.apiserver.storage.etcd import client as etcd_client
 from dralab.apiserver.storage.etcd import store as etcd_store_module
@@ -392,18 +393,27 @@ def test_a_full_etcd_takes_no_writes_and_nothing_happens(failing):
     assert (store.get(WEB), store.revision) == (None, before)
 
 
-def test_a_read_waits_for_no_server_that_is_behind(failing, impatient):
+def test_a_server_that_is_behind_reads_nothing_and_writes_on(failing, impatient):
     etcd, store = failing
     other = etcd_store(etcd.url, store.address.prefix)
     etcd.hold.clear()
-    with pytest.raises(Undecided, match="has not told of revision 2 in time"):
-        other.create(WEB, value())
-    with pytest.raises(Undecided):
+    made = other.create(WEB, value())
+    assert other.update(WEB, value(spec=2)).revision == made.revision + 1, "its own are next"
+    with pytest.raises(Undecided, match="has not told of revision 3 in time"):
         store.refresh()
+    with pytest.raises(Undecided, match="has not told of revision 4 in time"):
+        store.create(DB, value())
     etcd.hold.set()
     store.refresh()
-    assert store.get(WEB) is not None
+    assert {one.key: one.revision for one in store.list("pods").items} == {DB: 4, WEB: 3}
     other.close()
+
+
+def test_what_is_not_in_the_stored_version_is_not_written(failing):
+    etcd, store = failing
+    with pytest.raises(Unstorable, match="its kind is stored in another version"):
+        store.create(WEB, {"kind": "Pod", "apiVersion": "v2", "metadata": {}})
+    assert (etcd.keys, store.get(WEB)) == ({}, None)
 
 
 def test_a_watch_that_breaks_goes_on_where_it_was(failing):

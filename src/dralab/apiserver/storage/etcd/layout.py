@@ -97,6 +97,17 @@ class Layout:
             return None
         return Stored(key, None, kv.mod_revision, kv.create_revision, encoded)
 
+    def check(self, key: Key, raw: bytes) -> None:
+        """Refuse what could not be read again. Unstorable."""
+        if self._stamped(key, raw, 0) is None:
+            raise Unstorable(key, "its kind is stored in another version")
+
+    def written(self, key: Key, value: JsonDict, raw: bytes, revision: int, created: int) -> Stored:
+        """Return an object that was just written as `raw`, which `check` has let through."""
+        encoded = self._stamped(key, raw, revision)
+        value["metadata"]["resourceVersion"] = str(revision)
+        return Stored(key, value, revision, created, encoded).settle()
+
     def _stamped(self, key: Key, raw: bytes, revision: int) -> bytes | None:
         """Return an object's JSON with its revision, kind and apiVersion first."""
         wanted = self._types.get(key.resource)

@@ -1,15 +1,16 @@
 """A store in etcd: the memory store, fed by a watch, whose writes are etcd's transactions.
 
 Reads and watches come from memory. A write is one transaction that compares the revision of its
-key; it is answered when the watch has brought it, so that memory changes in one way only: in
-etcd's order, whichever server wrote. Source of the scheme: k8s.io/apiserver `storage/etcd3`,
-`storage/cacher`.
+key. Memory changes in etcd's order, whichever server wrote: a write of this server is taken in
+at once if its revision is the next, and else when the watch has brought what came before. Source of
+the scheme: k8s.io/apiserver `storage/etcd3`, `storage/cacher`.
 """
 
 import heapq
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from dralab.apiserver.storage.errors import (
@@ -63,6 +64,9 @@ class EtcdStore(MemoryStore):
         self._turn = 0
         # The last states that deleters here gave, by key and the revision they saw.
         self._farewells: dict[tuple[Key, int], JsonDict] = {}
+        # Writes of this server that wait for what came before them, by revision.
+        self._ahead: dict[int, tuple[Key, Stored | None]] = {}
+        self._telling = 0  # the thread that takes in changes
         self._watch: Any = None
         self._over = threading.Event()
         try:
@@ -100,7 +104,7 @@ class EtcdStore(MemoryStore):
 
         etcd says how far it is, as most of its members know, and the watch catches up with that.
         """
-        self._await(self._header())
+        self._await(self._header(), asking=True)
 
     def view(self) -> EtcdView:
         """Return the store of one request, which writes only if what it read is still so."""
@@ -124,14 +128,14 @@ class EtcdStore(MemoryStore):
             if current is not None:
                 raise KeyExists(key, current)
             self._check_readable(key)
-        revision = self._put(key, value, 0, guards)
-        if revision is None:
+        made = self._put(key, value, 0, guards)
+        if made is None:
             with self.lock:
                 current = self._collection(key.resource).find(key)
                 if current is not None:
                     raise KeyExists(key, current)
             return self.create(key, value, guards)
-        return self._arrived(key, revision)
+        return made
 
     def update(
         self,
@@ -148,10 +152,10 @@ class EtcdStore(MemoryStore):
         with self.lock:
             self._next_revision()
             current = self._expected(self._collection(key.resource), key, expect)
-        revision = self._put(key, value, current.revision, guards)
-        if revision is None:
+        made = self._put(key, value, current.revision, guards, created=current.created)
+        if made is None:
             raise self._conflict(key, current.revision)
-        return self._arrived(key, revision)
+        return made
 
     def delete(
         self,
@@ -181,9 +185,12 @@ class EtcdStore(MemoryStore):
         last = {"metadata": {"name": key.name}} if current is None else current.value
         return Stored(key, stamped(last if value is None else value, revision), revision, created)
 
-    def _put(self, key: Key, value: JsonDict, seen: int, guards: Guards | None) -> int | None:
+    def _put(
+        self, key: Key, value: JsonDict, seen: int, guards: Guards | None, *, created: int = 0
+    ) -> Stored | None:
         """Write an object that was last written at `seen`; None if it was not."""
         path, raw = self.layout.path(key), raw_of(key, value)
+        self.layout.check(key, raw)
         put = pb.PutRequest(key=path, value=raw, lease=self._lease.of(key))
         try:
             called = self._transact(key, seen, guards, pb.RequestOp(request_put=put))
@@ -195,13 +202,14 @@ class EtcdStore(MemoryStore):
             called = self._transact(key, seen, guards, pb.RequestOp(request_put=put))
         if called.answer.succeeded:
             revision = int(called.answer.header.revision)
-            self._await(revision)
-            return revision
+            made = self.layout.written(key, value, raw, revision, created or revision)
+            return self._arrive(key, revision, made)
         found = called.answer.responses[0].response_range.kvs
         if called.repeated and found and found[0].value == raw and found[0].mod_revision > seen:
             # An earlier try of this call has happened, though its answer was lost.
-            self._await(found[0].mod_revision)
-            return int(found[0].mod_revision)
+            kv = found[0]
+            made = self.layout.written(key, value, raw, kv.mod_revision, kv.create_revision)
+            return self._arrive(key, kv.mod_revision, made)
         self._look_again(key, guards)
         return None
 
@@ -211,7 +219,7 @@ class EtcdStore(MemoryStore):
         called = self._transact(key, seen, guards, pb.RequestOp(request_delete_range=delete))
         if called.answer.succeeded:
             revision = int(called.answer.header.revision)
-            self._await(revision)
+            self._arrive(key, revision, None)
             return revision
         if called.repeated:
             self.refresh()
@@ -226,7 +234,7 @@ class EtcdStore(MemoryStore):
         return None
 
     def _transact(self, key: Key, seen: int, guards: Guards | None, what: pb.RequestOp) -> Called:
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._telling:
             raise RuntimeError("who is told of changes of a shared store may not write to it")
         path = self.layout.path(key)
         compares = [pb.Compare(target=pb.Compare.MOD, key=path, mod_revision=seen)]
@@ -254,39 +262,41 @@ class EtcdStore(MemoryStore):
             current = self._collection(key.resource).find(key)
             return KeyMissing(key) if current is None else RevisionConflict(key, seen, current)
 
-    def _arrived(self, key: Key, revision: int) -> Stored:
-        """Return the state that a write made, however much has come since."""
+    def _arrive(self, key: Key, revision: int, stored: Stored | None) -> Stored | None:
+        """Take in a write of this server, in its turn: None is a deletion. Return it."""
         with self.lock:
-            collection = self._collection(key.resource)
-            current = collection.find(key)
-            if current is not None and current.revision == revision:
-                return current
-            for change in reversed(collection.log):
-                if change.key == key and change.revision == revision and change.after is not None:
-                    return change.after
-        raise Undecided(
-            f"{'/'.join(key)} was written at revision {revision}, and has changed since"
-        )
+            if revision == self._revision + 1:
+                with self._taking():
+                    self._change(key, revision, stored)
+            elif revision > self._revision:
+                self._ahead[revision] = key, stored
+                try:
+                    self._await(revision)
+                finally:
+                    self._ahead.pop(revision, None)
+            # The watch may have been first: what it brought is what others have seen.
+            current = self._collection(key.resource).find(key)
+            return current if current is not None and current.revision == revision else stored
 
     # --- what the watch brings --------------------------------------------------------------
 
-    def _await(self, revision: int) -> None:
-        """Wait until the watch has brought a revision. Undecided: it does not."""
+    def _await(self, revision: int, *, asking: bool = False) -> None:
+        """Wait until the watch has brought a revision. Undecided: it does not.
+
+        With `asking`, the revision may be of a key that the watch does not look at.
+        """
         with self.lock:
             if self._revision >= revision:
                 return
             condition = threading.Condition(self.lock)
             self._turn += 1
             heapq.heappush(self._waiters, (revision, self._turn, condition))
-            if condition.wait_for(lambda: self._revision >= revision or self._closed, SOON):
-                return
-            for _ in range(ASKED):
-                # What was last written may lie outside of what the watch looks at. A member that
-                # is behind does not answer.
-                if self._watch is not None:
-                    self._watch.ask_progress()
-                if condition.wait_for(lambda: self._revision >= revision or self._closed, BEHIND):
+            for pause in (SOON, *[BEHIND] * ASKED):
+                if condition.wait_for(lambda: self._revision >= revision or self._closed, pause):
                     return
+                # A member that is behind does not answer, so it is asked again.
+                if asking and self._watch is not None:
+                    self._watch.ask_progress()
         raise Undecided(f"{self.address} has not told of revision {revision} in time")
 
     def _awaken(self) -> None:
@@ -334,13 +344,25 @@ class EtcdStore(MemoryStore):
     def _take_in(self, events: Sequence[pb.Event], reached: int) -> None:
         with self.lock:
             before = self._revision
-            with self.batch():
+            with self._taking():
                 for event in events:
                     if event.kv.mod_revision > before:
                         self._take(event)
                 if events:
                     reached = events[-1].kv.mod_revision
                 self._revision = max(self._revision, reached)
+
+    @contextmanager
+    def _taking(self) -> Iterator[None]:
+        """Take in changes; then what comes next of this server's own, and tell of all."""
+        outer, self._telling = self._telling, threading.get_ident()
+        try:
+            with self.batch():
+                yield
+                while found := self._ahead.pop(self._revision + 1, None):
+                    self._change(found[0], self._revision + 1, found[1])
+        finally:
+            self._telling = outer
             self._awaken()
 
     def _take(self, event: pb.Event) -> None:
@@ -348,24 +370,28 @@ class EtcdStore(MemoryStore):
         key = self.layout.key(kv.key)
         if key is None:
             return
-        collection = self._collection(key.resource)
-        current = collection.find(key)
         stored = None
         if event.type == pb.Event.PUT:
             stored = self.layout.stored(key, kv)
             if stored is None:
                 logger.warning("%s: %s cannot be read", self.address, "/".join(key))
-                self._damaged[key] = kv.mod_revision
-        if stored is not None or event.type == pb.Event.DELETE:
-            self._damaged.pop(key, None)
-        if stored is None and current is None:
-            return
+        self._change(key, kv.mod_revision, stored)
+        if event.type == pb.Event.PUT and stored is None:
+            self._damaged[key] = kv.mod_revision
+
+    def _change(self, key: Key, revision: int, stored: Stored | None) -> None:
+        """Put an object in the place of what was there; None where it is gone."""
+        self._damaged.pop(key, None)
+        collection = self._collection(key.resource)
+        current = collection.find(key)
         departed = None
-        if stored is None and current is not None:
+        if stored is None:
+            self._revision = revision
+            if current is None:
+                return
             last = self._farewells.get((key, current.revision), current.value)
-            value = stamped(last, kv.mod_revision)
-            departed = Stored(key, value, kv.mod_revision, current.created).settle()
-        change = Change(key, kv.mod_revision, current, stored, departed)
+            departed = Stored(key, stamped(last, revision), revision, current.created).settle()
+        change = Change(key, revision, current, stored, departed)
         self._write(collection, change)
         for follower in self._followers:
             follower(change)
