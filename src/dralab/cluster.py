@@ -28,6 +28,7 @@ from dralab.apiserver.nodes import LOOPBACK
 from dralab.apiserver.resources.event_ttl import TTL
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
+from dralab.apiserver.users import user_named
 from dralab.apiserver.watching import Limits
 from dralab.components import profiles
 from dralab.kernel.clock import SECOND, Clock, WallClock
@@ -155,6 +156,11 @@ class Cluster:
     def client(self) -> LocalClient:
         """A client that needs no HTTP."""
         return LocalClient(self.server.resources, self.server.hub)
+
+    def client_of(self, user: str) -> LocalClient:
+        """Return a client that may do what a user may (`users.user_named`)."""
+        resources = self.server.resources
+        return LocalClient(resources, self.server.hub, user=user_named(user))
 
     @property
     def token(self) -> str:

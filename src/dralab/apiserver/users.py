@@ -66,6 +66,19 @@ def node_user(name: str) -> User:
     return User(name=f"{NODE_PREFIX}{name}", groups=(NODES, AUTHENTICATED))
 
 
+def user_named(name: str) -> User:
+    """Return a user with the groups that every user of such a name has.
+
+    >>> user_named("system:serviceaccount:kube-system:job-controller").groups[1]
+    'system:serviceaccounts:kube-system'
+    """
+    if name.startswith(NODE_PREFIX):
+        return node_user(name.removeprefix(NODE_PREFIX))
+    if name.startswith(SERVICE_ACCOUNT_PREFIX):
+        return service_account(*name.removeprefix(SERVICE_ACCOUNT_PREFIX).split(":"))
+    return User(name=name, groups=(AUTHENTICATED,))
+
+
 def node_of(user: User) -> str | None:
     """Return the node whose kubelet a user is, or None; empty if it does not say which.
 

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from dralab.components import roles
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
@@ -27,6 +28,9 @@ SCHEDULER: Final = "scheduler"
 # kube-scheduler's: it and dralab's leave the cluster to each other.
 LEASE: Final = "kube-scheduler"
 IDENTITY: Final = "dralab-up"
+# Who reads for all of them, and who the scheduler is; controllers have accounts of their own.
+READER: Final = "system:kube-controller-manager"
+SCHEDULER_USER: Final = "system:kube-scheduler"
 CONTROLLERS: Final = "controllers"
 NODES: Final = "nodes"
 PARTS: Final = (SCHEDULER, CONTROLLERS, NODES)
@@ -38,6 +42,10 @@ class ControlPlaneHost(Protocol):
     @property
     def client(self) -> Client:
         """A client of its server."""
+        ...
+
+    def client_of(self, user: str) -> Client:
+        """Return a client that may do what a user may."""
         ...
 
     @property
@@ -80,8 +88,11 @@ class ControlPlane:
         """Begin beside a server that answers."""
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-components", clock=cluster.clock)
-        manager = self.manager = Manager(engine, cluster.client, randomness)
+        manager = self.manager = Manager(
+            engine, cluster.client_of(READER), randomness, client_of=cluster.client_of
+        )
         kinds = cluster.server.resources.kinds
+        roles.install_for(cluster, classic=self.classic)
 
         def begin() -> None:
             # In the engine's thread: the server is ready before these modules are read.
@@ -96,7 +107,8 @@ class ControlPlane:
             manager.start()
             if self.scheduler is not None:
                 # Always the same name: a cluster that starts again holds its own lease still.
-                self.leadership = election(engine, cluster.client, self.scheduler, IDENTITY)
+                client = cluster.client_of(SCHEDULER_USER)
+                self.leadership = election(engine, client, self.scheduler, IDENTITY)
                 self.leadership.start()
 
         engine.soon(begin)
@@ -155,13 +167,14 @@ def assemble(
         if is_served(DEVICE_POOLS, kinds):
             from dralab.controllers.device_claims import DeviceClaims
 
-            DeviceClaims(manager)
+            DeviceClaims(manager.acting_as(registry.account_of("device-claim-controller")))
         if classic:
             from dralab.controllers.classic_claims import ClassicClaims
 
-            ClassicClaims(manager)
+            ClassicClaims(manager.acting_as(registry.account_of(registry.CLAIMS)))
     if SCHEDULER in without:
         return None
+    manager = manager.acting_as(SCHEDULER_USER)
     scheduler = Scheduler(manager, CelSelectorCompiler(), explain=briefly if brief else None)
     if classic:
         from dralab.scheduler.classic import ClassicScheduling

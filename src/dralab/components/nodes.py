@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.status import ApiError
+from dralab.components import roles
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
@@ -36,6 +37,8 @@ CLASSIC_CLASS: Final[JsonDict] = {
 }
 SIMULATED: Final = "simulated"
 PROCESS: Final = "process"
+# Who looks at all nodes and makes what belongs to none; what a node writes, it writes itself.
+NODES_USER: Final = "system:serviceaccount:kube-system:dralab-nodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,10 @@ class NodesHost(Protocol):
         """A client of its server."""
         ...
 
+    def client_of(self, user: str) -> Client:
+        """Return a client that may do what a user may."""
+        ...
+
     @property
     def server(self) -> "ApiServer":
         """The server, for logs and commands in containers."""
@@ -100,9 +107,12 @@ class Nodes:
 
         if self.wanted.runtime == PROCESS and cluster.server.application.authentication.is_open:
             raise ValueError("runtime `process` needs a server that requires a token: use TLS")
+        roles.install_for(cluster, classic=self.wanted.classic)
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)
-        manager = self.manager = Manager(engine, cluster.client, randomness)
+        manager = self.manager = Manager(
+            engine, cluster.client_of(NODES_USER), randomness, client_of=cluster.client_of
+        )
         if self.wanted.runtime == PROCESS:
             from dralab.node.process_runtime import ProcessRuntime
 
@@ -241,7 +251,8 @@ def install_classic(kubelet: "Kubelet") -> "ClassicPlugin":
     """Have the classic fake driver serve a node; return its plugin."""
     from dralab.drivers.classic.plugin import ClassicPlugin
 
-    plugin = ClassicPlugin(kubelet.name, kubelet.client, kubelet.directory)
+    client = kubelet.kubelets.manager.client  # the driver's: a node may not read all claims
+    plugin = ClassicPlugin(kubelet.name, client, kubelet.directory)
     plugin.on_resources = partial(
         kubelet.kubelets.named_slices.set_devices, kubelet.name, plugin.driver
     )

@@ -54,6 +54,30 @@ CONTROLLERS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
+# Accounts that are not named like their controller (kube-controller-manager's
+# `--use-service-account-credentials`).
+ACCOUNTS: Final[Mapping[str, str]] = {
+    CLAIMS: "resource-claim-controller",
+    "garbage-collector-controller": "generic-garbage-collector",
+    "node-lifecycle-controller": "node-controller",
+    "pod-garbage-collector-controller": "pod-garbage-collector",
+    "serviceaccount-controller": "service-account-controller",
+    "replicationcontroller-controller": "replication-controller",
+    "daemonset-controller": "daemon-set-controller",
+    "persistentvolume-binder-controller": "persistent-volume-binder",
+    SIGNING: "certificate-controller",
+}
+
+
+def account_of(controller: str) -> str:
+    """Return the user as whom a controller writes: a service account of kube-system.
+
+    >>> account_of("job-controller")
+    'system:serviceaccount:kube-system:job-controller'
+    """
+    return f"system:serviceaccount:kube-system:{ACCOUNTS.get(controller, controller)}"
+
+
 def assemble(
     manager: Manager,
     *,
@@ -72,17 +96,18 @@ def assemble(
     if unknown:
         known = ", ".join(CONTROLLERS)
         raise ValueError(f"unknown controller {unknown[0]!r}; known: {known}")
-    by_kind: Mapping[str, Callable[[], Any]] = {
-        "garbage-collector-controller": lambda: GarbageCollector(manager, kinds),
-        "namespace-controller": lambda: Namespaces(manager, kinds),
-        "pod-garbage-collector-controller": lambda: PodGarbage(manager, kinds),
-        "serviceaccount-controller": lambda: ServiceAccounts(manager, ca=ca),
-        SIGNING: lambda: CertificateSigner(manager, Authority(*(signing_files or ()))),
+    by_kind: Mapping[str, Callable[[Manager], Any]] = {
+        "garbage-collector-controller": lambda own: GarbageCollector(own, kinds),
+        "namespace-controller": lambda own: Namespaces(own, kinds),
+        "pod-garbage-collector-controller": lambda own: PodGarbage(own, kinds),
+        "serviceaccount-controller": lambda own: ServiceAccounts(own, ca=ca),
+        SIGNING: lambda own: CertificateSigner(own, Authority(*(signing_files or ()))),
     }
     if signing_files is None:
         without = {*without, SIGNING}
+    made: Mapping[str, Callable[[Manager], Any]] = {**CONTROLLERS, **by_kind}
     return [
-        by_kind[name]() if name in by_kind else make(manager)
-        for name, make in CONTROLLERS.items()
+        made[name](manager.acting_as(account_of(name)))
+        for name in CONTROLLERS
         if name not in without
     ]

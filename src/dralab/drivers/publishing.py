@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.apiserver.users import NODE_PREFIX
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.slices import generation_of, newest_of
+from dralab.runtime.client import Client
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values.json_types import JsonDict
@@ -142,14 +144,18 @@ class Publisher:
             },
             "spec": {"driver": place.driver, "nodeName": place.node, "pool": pool, **content},
         }
-        stored = self.manager.client.create(SLICES, body)
+        stored = self._client_of(place.node).create(SLICES, body)
         self.slices.learn(stored)
         return stored
+
+    def _client_of(self, node: str) -> Client:
+        """Return the client of a node, as which its drivers publish."""
+        return self.manager.acting_as(f"{NODE_PREFIX}{node}").client
 
     def _delete(self, obj: JsonDict) -> None:
         preconditions = {"uid": obj["metadata"]["uid"]}
         try:
-            self.manager.client.delete(
+            self._client_of(obj["spec"].get("nodeName", "")).delete(
                 SLICES, obj["metadata"]["name"], options={"preconditions": preconditions}
             )
         except ApiError as error:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
+from dralab.apiserver.users import NODE_PREFIX
 from dralab.contracts.cdi_cache import CdiCache, CdiDirectory, MemoryDirectory
 from dralab.contracts.plugin import Plugin
 from dralab.kernel.clock import SECOND, Clock, rfc3339_micro
@@ -81,16 +82,17 @@ class Kubelet:
         manager = kubelets.manager
         self.spec = spec
         self.name = spec.name
-        self.client = manager.client
+        own = manager.acting_as(f"{NODE_PREFIX}{spec.name}")
+        self.client = own.client
         self.kubelets = kubelets
         self.number = number
         self.ip = f"10.{128 + number // 250 // 250}.{number // 250 % 250}.{number % 250 + 1}"
         self.plugins = Plugins()
         self.directories = list(directories or [MemoryDirectory()])
         self.cdi = CdiCache(self.directories)
-        self.claims = ClaimsOfNode(manager.engine, manager.client, self.plugins, checkpoint)
+        self.claims = ClaimsOfNode(manager.engine, self.client, self.plugins, checkpoint)
         self.runtime: ContainerRuntime = kubelets.runtime
-        self.recorder = kubelets.recorder
+        self.recorder = kubelets.recorder if own is manager else own.recorder("kubelet")
         self.pods: dict[str, PodLife] = {}
         # When the slices of drivers that are gone will be deleted.
         self.wipes: dict[str, TimerHandle] = {}
@@ -284,9 +286,8 @@ class Kubelets:
         if wanted == held:
             return pod
         try:
-            stored = self.manager.client.update(
-                PODS, {**pod, "status": wanted}, subresource="status"
-            )
+            client = self.nodes[pod["spec"]["nodeName"]].client
+            stored = client.update(PODS, {**pod, "status": wanted}, subresource="status")
         except ApiError as error:
             if error.reason == "NotFound":
                 return pod
@@ -302,7 +303,8 @@ class Kubelets:
         key = key_of(pod)
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(pod)}}
         try:
-            self.manager.client.delete(PODS, key.name, key.namespace, options=options)
+            client = self.nodes[pod["spec"]["nodeName"]].client
+            client.delete(PODS, key.name, key.namespace, options=options)
         except ApiError as error:
             if error.reason not in {"NotFound", "Conflict"}:
                 raise
@@ -314,7 +316,7 @@ class Kubelets:
         kubelet = self.nodes.get(name)
         if kubelet is None:
             return None
-        client = self.manager.client
+        client = kubelet.client
         if not self.leases:
             self._register(kubelet)
             return None
@@ -339,7 +341,7 @@ class Kubelets:
         return RENEW
 
     def _register(self, kubelet: Kubelet) -> None:
-        client, spec = self.manager.client, kubelet.spec
+        client, spec = kubelet.client, kubelet.spec
         try:
             node = client.get(NODES, spec.name)
         except ApiError as error:
@@ -463,7 +465,7 @@ class Kubelets:
         """
         if driver and kubelet.plugins.reachable(driver):
             return
-        client = self.manager.client
+        client = kubelet.client
         selector = f"spec.driver={driver}," if driver else ""
         try:
             self.named_slices.wipe(kubelet.name, driver)

@@ -13,9 +13,12 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.resources.options import ListOptions, WriteOptions, delete_options
+from dralab.apiserver.resources.selectors import exact_fields
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Compacted, Stored
+from dralab.apiserver.users import ADMIN, User
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 from dralab.apiserver.watching.interfaces import EventType
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
@@ -25,16 +28,26 @@ AGENT: Final = "dralab"
 
 
 class LocalClient:
-    """The `Client` of a server in this process. `agent` is who writes, for managed fields."""
+    """The `Client` of a server in this process.
 
-    def __init__(self, resources: Resources, hub: Hub, *, agent: str = AGENT) -> None:
+    `agent` is who writes, for managed fields. `user` is who asks: what they may not do is refused
+    where the server asks for leave (ApiError Forbidden).
+    """
+
+    def __init__(
+        self, resources: Resources, hub: Hub, *, agent: str = AGENT, user: User = ADMIN
+    ) -> None:
         self.resources = resources
         self.hub = hub
         self.agent = agent
+        self.user = user
+        self._limited = not user.is_superuser
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
         """Return one object."""
         kind = self._kind(resource)
+        if self._limited:
+            self._check("get", kind, namespace, name)
         return self.resources.view(kind, self.resources.get(kind, name, namespace))
 
     def list(
@@ -47,6 +60,8 @@ class LocalClient:
     ) -> ObjectList:
         """Return the objects of a namespace, or of all where it is empty."""
         kind = self._kind(resource)
+        if self._limited:
+            self._check("list", kind, namespace, fields=field_selector)
         options = ListOptions(label_selector=label_selector, field_selector=field_selector)
         page = self.resources.list(kind, namespace, options)
         return ObjectList(
@@ -64,6 +79,8 @@ class LocalClient:
     ) -> "LocalWatch":
         """Return the changes after `revision`."""
         kind = self._kind(resource)
+        if self._limited:
+            self._check("watch", kind, namespace, fields=field_selector)
         options = ListOptions(
             label_selector=label_selector, field_selector=field_selector, revision=revision
         )
@@ -82,6 +99,8 @@ class LocalClient:
         kind = self._kind(resource)
         if kind.namespaced:
             namespace = namespace or (body.get("metadata") or {}).get("namespace") or ""
+        if self._limited:
+            self._check("create", kind, namespace)
         stored = self.resources.create(kind, _copy(body), namespace, self._options())
         return self.resources.view(kind, stored)
 
@@ -90,6 +109,8 @@ class LocalClient:
         kind = self._kind(resource)
         metadata = body["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace", "")
+        if self._limited:
+            self._check("update", kind, namespace, name, subresource)
         if subresource not in {"", "status"}:
             return self.resources.subresource(
                 "update",
@@ -119,6 +140,8 @@ class LocalClient:
     ) -> JsonDict:
         """Change an object by a patch."""
         kind = self._kind(resource)
+        if self._limited:
+            self._check("patch", kind, namespace, name, subresource)
         options = self._options(field_manager)
         options.force = force
         if subresource not in {"", "status"}:
@@ -147,7 +170,9 @@ class LocalClient:
     ) -> None:
         """Delete an object; `options` is a DeleteOptions mapping."""
         kind = self._kind(resource)
-        self.resources.delete(kind, name, namespace, delete_options({}, options))
+        if self._limited:
+            self._check("delete", kind, namespace, name)
+        self.resources.delete(kind, name, namespace, delete_options({}, options), user=self.user)
 
     def delete_collection(
         self,
@@ -158,16 +183,22 @@ class LocalClient:
         field_selector: str = "",
     ) -> None:
         """Delete what a list with the same arguments returns, in one request."""
+        kind = self._kind(resource)
+        if self._limited:
+            self._check("deletecollection", kind, namespace, fields=field_selector)
         chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
-        self.resources.delete_collection(self._kind(resource), namespace, chosen)
+        self.resources.delete_collection(kind, namespace, chosen, user=self.user)
 
     def post(
         self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
     ) -> JsonDict:
         """Create a subresource such as `binding`, `eviction` or `token`."""
+        kind = self._kind(resource)
+        if self._limited:
+            self._check("create", kind, namespace, name, subresource)
         return self.resources.subresource(
             "create",
-            self._kind(resource),
+            kind,
             name,
             subresource,
             _copy(body),
@@ -179,7 +210,34 @@ class LocalClient:
         return self.resources.kind(resource.group, resource.version, resource.plural)
 
     def _options(self, manager: str = "") -> WriteOptions:
-        return WriteOptions(manager=manager, agent=self.agent)
+        return WriteOptions(manager=manager, agent=self.agent, user=self.user)
+
+    def _check(
+        self,
+        verb: str,
+        kind: Kind,
+        namespace: str,
+        name: str = "",
+        subresource: str = "",
+        *,
+        fields: str = "",
+    ) -> None:
+        """Ask whether the user may do something, as the server does for requests. ApiError."""
+        context = self.resources.context
+        if context.authorizer is not None:
+            context.check_access(
+                Attributes(
+                    user=self.user,
+                    verb=verb,
+                    group=kind.group,
+                    version=kind.version,
+                    resource=kind.plural,
+                    subresource=subresource,
+                    namespace=namespace if kind.namespaced else "",
+                    name=name,
+                    fields=exact_fields(fields) if fields else (),
+                )
+            )
 
 
 class LocalWatch:

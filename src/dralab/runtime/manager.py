@@ -1,6 +1,8 @@
 """What one part runs on: an engine, a client, its caches, its queues, its events."""
 
 from collections.abc import Callable, Hashable
+from copy import copy
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dralab.kernel.clock import rfc3339
@@ -14,24 +16,47 @@ from dralab.runtime.queue import WorkQueue
 K = TypeVar("K", bound=Hashable)
 
 
+@dataclass(slots=True)
+class _Course:
+    """Whether a manager runs, for all that are made of it."""
+
+    started: bool = False
+    stopped: bool = False
+
+
 class Manager:
     """The context of reconcilers that share caches.
 
     Give `cache(...)` and `queue(...)` to whoever needs them, then `start`: queues hold their
     keys back until every cache has seen its collection once, so that nobody decides on half of
-    the world.
+    the world. `client_of` gives the clients of users (`acting_as`); without it all have `client`.
     """
 
-    def __init__(self, engine: Engine, client: Client, randomness: Randomness) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        client: Client,
+        randomness: Randomness,
+        *,
+        client_of: Callable[[str], Client] | None = None,
+    ) -> None:
         self.engine = engine
         self.client = client
         self.randomness = randomness
         self.caches = Caches(engine, client)
         self._queues: list[WorkQueue[Any]] = []
         self._periods: list[tuple[int, Callable[[], None]]] = []
-        self._stopped = False
-        self._started = False
+        self._course = _Course()
+        self._client_of = client_of
         self.caches.when_synced(self._wake)
+
+    def acting_as(self, user: str) -> "Manager":
+        """Return the same with the client of a user, by which its reconcilers write."""
+        if self._client_of is None:
+            return self
+        found = copy(self)
+        found.client = self._client_of(user)
+        return found
 
     def now(self) -> str:
         """Return the time as objects carry it."""
@@ -58,24 +83,24 @@ class Manager:
     def every(self, period: int, action: Callable[[], None]) -> None:
         """Run `action` each `period` nanoseconds, first one period after the start."""
         self._periods.append((period, action))
-        if self._started:
+        if self._course.started:
             self._repeat(period, action)
 
     @property
     def ready(self) -> bool:
         """Whether reconcilers may act."""
-        return self.caches.synced and not self._stopped
+        return self.caches.synced and not self._course.stopped
 
     def start(self) -> None:
         """Start the caches; reconciling begins when they are synced."""
-        self._started = True
+        self._course.started = True
         self.caches.start()
         for period, action in self._periods:
             self._repeat(period, action)
 
     def stop(self) -> None:
         """Stop watching and reconciling."""
-        self._stopped = True
+        self._course.stopped = True
         self.caches.stop()
 
     def _wake(self) -> None:
@@ -84,7 +109,7 @@ class Manager:
 
     def _repeat(self, period: int, action: Callable[[], None]) -> None:
         def run() -> None:
-            if self._stopped:
+            if self._course.stopped:
                 return
             self.engine.after(period, run)
             if self.ready:

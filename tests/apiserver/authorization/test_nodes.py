@@ -155,6 +155,18 @@ def test_a_node_reads_and_writes_itself_alone(office):
     assert office.ask("DELETE", f"{nodes}/n1", user=NODE)[0] == 403
 
 
+def test_a_node_registers_itself(office):
+    nodes, user = "/api/v1/nodes", node_user("n3")
+    labels = {"kubernetes.io/hostname": "n3", "node-role.kubernetes.io/master": ""}
+    assert office.refusal("POST", nodes, {"metadata": {"name": "n3", "labels": labels}}, user) == (
+        'nodes "n3" is forbidden: node "n3" is not allowed to set the following labels: '
+        "node-role.kubernetes.io/master"
+    )
+    taints = [{"key": "example.com/a", "effect": "NoSchedule"}]
+    office.made(nodes, {"metadata": {"name": "n3"}, "spec": {"taints": taints}}, user)
+    assert office.ask("POST", nodes, {"metadata": {"name": "n4"}}, user)[0] == 403
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -186,7 +186,7 @@ def _node(review: Review, node: str) -> None:
         raise _forbidden(review, why)
     if review.value is None:
         return
-    old, new = review.old or {}, review.value
+    old, new = review.old or {"metadata": {}}, review.value
     source = spec_of(new).get("configSource")
     if source is not None and source != spec_of(old).get("configSource"):
         why = (

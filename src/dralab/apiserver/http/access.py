@@ -27,7 +27,7 @@ from dralab.apiserver.http.routing import (
     route,
     segments_of,
 )
-from dralab.apiserver.resources.selectors import parse_fields
+from dralab.apiserver.resources.selectors import exact_fields
 from dralab.apiserver.users import User
 
 # A WebSocket begins with a GET and does what a POST does.
@@ -85,7 +85,7 @@ def of_route(request: HttpRequest, route: Route, user: User) -> Attributes:
         verb = OBJECT_VERBS.get(request.method, "")
     elif (verb := COLLECTION_VERBS.get(request.method, "")) in {"list", "deletecollection"}:
         query = query_of(request.query)
-        fields = _fields(query.get("fieldSelector", [""])[0])
+        fields = exact_fields(query.get("fieldSelector", [""])[0])
         if verb == "list":
             verb = "watch" if is_watch(query) else verb
             name = dict(fields).get("metadata.name", "")
@@ -139,11 +139,3 @@ def of_unknown(request: HttpRequest, parts: Sequence[str], user: User) -> Attrib
         namespace=namespace,
         name=name,
     )
-
-
-def _fields(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the parts of a field selector that ask for one value; none where it is malformed."""
-    try:
-        return tuple((term.field, term.value) for term in parse_fields(text) if term.wanted)
-    except ApiError:
-        return ()

@@ -13,7 +13,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.authorization.always import AlwaysAllow
 from dralab.apiserver.authorization.attributes import Attributes, Decision
 from dralab.apiserver.resources.context import Context
-from dralab.apiserver.resources.selectors import parse_fields
+from dralab.apiserver.resources.selectors import exact_fields
 from dralab.apiserver.users import User
 from dralab.values.json_types import JsonDict
 
@@ -112,10 +112,7 @@ def _fields(selector: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         if each.get("operator") == "In" and len(values) == 1:
             found.append((each.get("key", ""), values[0]))
     if raw := selector.get("rawSelector"):
-        try:
-            found += [(term.field, term.value) for term in parse_fields(raw) if term.wanted]
-        except ApiError:
-            return ()
+        found += exact_fields(raw)
     return tuple(found)
 
 

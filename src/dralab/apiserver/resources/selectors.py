@@ -67,6 +67,18 @@ def parse_fields(text: str) -> tuple[Term, ...]:
     return tuple(terms)
 
 
+def exact_fields(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the parts of a field selector that ask for one value; none where it is malformed.
+
+    >>> exact_fields("spec.nodeName=n1,status.phase!=Failed")
+    (('spec.nodeName', 'n1'),)
+    """
+    try:
+        return tuple((term.field, term.value) for term in parse_fields(text) if term.wanted)
+    except ApiError:
+        return ()
+
+
 def _split(text: str) -> list[str]:
     """Return what stands between commas, but for escaped ones."""
     return [part for part in PARTS.findall(text) if part]

@@ -1,0 +1,123 @@
+"""What dralab's own components may do beyond what Kubernetes' roles allow theirs.
+
+The scheduler is `system:kube-scheduler`, controllers have the service accounts of
+kube-controller-manager's, nodes are `system:node:NAME`. Where dralab's do what those never do,
+such as serving older device APIs, a small role of their own allows just that.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from dralab.api.status import ApiError
+from dralab.runtime.client import Client, Resource
+from dralab.runtime.resources import CLUSTER_ROLES
+from dralab.values.json_types import JsonDict
+
+if TYPE_CHECKING:
+    from dralab.apiserver.server import ApiServer
+
+GROUP: Final = "rbac.authorization.k8s.io"
+CLUSTER_BINDINGS: Final = Resource(GROUP, "v1", "clusterrolebindings", namespaced=False)
+DEVICES: Final = "resource.k8s.io"
+K8SRM: Final = "devmgmtproto.k8s.io"
+READ: Final = ("get", "list", "watch")
+# Verbs, API group, resources.
+Rule = tuple[Sequence[str], str, Sequence[str]]
+ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
+    "deployment-controller": [(("patch",), "apps", ("deployments",))],
+    "device-claim-controller": [
+        (("get",), "", ("pods",)),
+        (("get",), K8SRM, ("deviceclaims", "devicepools")),
+        (("get", "update"), K8SRM, ("deviceclaims/status", "devicepools/status")),
+    ],
+    "device-taint-eviction-controller": [(("update",), DEVICES, ("devicetaintrules/status",))],
+    "dralab-nodes": [
+        (READ, "", ("nodes", "pods")),
+        (("update",), "", ("nodes",)),
+        (READ, DEVICES, ("resourceslices",)),
+        (("create", "delete", "update"), DEVICES, ("deviceclasses", "resourceslices")),
+    ],
+    "job-controller": [(("update",), "", ("pods",))],
+    "resourcepoolstatus-controller": [
+        (("delete",), DEVICES, ("resourcepoolstatusrequests",)),
+        (("update",), DEVICES, ("resourcepoolstatusrequests/status",)),
+    ],
+    "service-account-controller": [(("create", "update"), "", ("configmaps",))],
+}
+# With classic DRA: the scheduler, and the driver with its controller.
+CLASSIC_SCHEDULER: Final[Sequence[Rule]] = [
+    (("create", "delete", "get", "update"), DEVICES, ("podschedulingcontexts",)),
+]
+CLASSIC_CLAIMS: Final[Sequence[Rule]] = [(("get",), DEVICES, ("resourceclaimtemplates",))]
+CLASSIC_DRIVERS: Final[Sequence[Rule]] = [
+    (("create",), "", ("namespaces",)),
+    (
+        READ,
+        DEVICES,
+        ("podschedulingcontexts", "resourceclaimparameters", "resourceclaims", "resourceclasses"),
+    ),
+    (("create",), DEVICES, ("resourceclasses",)),
+    (
+        ("update",),
+        DEVICES,
+        ("podschedulingcontexts/status", "resourceclaims", "resourceclaims/status"),
+    ),
+    (READ, "fake.resource.3-shake.com", ("deviceclassparameters", "fakeclaimparameters")),
+    (
+        (*READ, "create", "delete", "update"),
+        "nas.fake.resource.3-shake.com",
+        ("nodeallocationstates", "nodeallocationstates/status"),
+    ),
+]
+
+
+class RolesHost(Protocol):
+    """What this needs of a cluster."""
+
+    @property
+    def client(self) -> Client:
+        """The administrator's client."""
+        ...
+
+    @property
+    def server(self) -> "ApiServer":
+        """The server itself."""
+        ...
+
+
+def install_for(cluster: RolesHost, *, classic: bool = False) -> None:
+    """Make the roles where a cluster asks for leave. ApiError."""
+    if cluster.server.resources.context.authorizer is not None:
+        install(cluster.client, classic=classic)
+
+
+def install(client: Client, *, classic: bool = False) -> None:
+    """Make the roles and their bindings where they are missing. ApiError."""
+    accounts = dict(ACCOUNTS)
+    if classic:
+        accounts["dralab-nodes"] = [*accounts["dralab-nodes"], *CLASSIC_DRIVERS]
+        accounts["resource-claim-controller"] = CLASSIC_CLAIMS
+        subject = {"kind": "User", "apiGroup": GROUP, "name": "system:kube-scheduler"}
+        _ensure(client, "dralab:classic-scheduler", CLASSIC_SCHEDULER, subject)
+    for account, rules in accounts.items():
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}
+        _ensure(client, f"dralab:{account}", rules, subject)
+
+
+def _ensure(client: Client, name: str, rules: Sequence[Rule], subject: JsonDict) -> None:
+    wanted = [
+        {"verbs": list(verbs), "apiGroups": [group], "resources": list(resources)}
+        for verbs, group, resources in rules
+    ]
+    metadata = {"name": name}
+    role = {"metadata": metadata, "rules": wanted}
+    reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
+    binding = {"metadata": metadata, "roleRef": reference, "subjects": [subject]}
+    for resource, obj in ((CLUSTER_ROLES, role), (CLUSTER_BINDINGS, binding)):
+        try:
+            client.create(resource, obj)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            if resource is CLUSTER_ROLES:
+                client.patch(resource, name, {"rules": wanted})

@@ -1,0 +1,191 @@
+"""Components run as users of their own, and may do what they do and little else."""
+
+import pytest
+
+from dralab.api.status import ApiError
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.users import user_named
+from dralab.components import control_plane, nodes, profiles, roles
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.local import LocalClient
+from dralab.runtime.manager import Manager
+from dralab.runtime.resources import (
+    CLAIM_TEMPLATES,
+    CLASSIC_TEMPLATES,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICES,
+    SLICES,
+    STATEFUL_SETS,
+    TAINT_RULES,
+)
+from dralab.runtime.simulated import SimulatedEngine
+from labs import START
+
+SECOND = 10**9
+
+
+class Guarded:
+    """A cluster in simulated time whose server writes down what it refuses."""
+
+    def __init__(self, *, classic=False):
+        self.engine = SimulatedEngine()
+        self.engine.clock.advance_to(START)
+        clock = self.engine.clock
+        self.server = ApiServer(
+            MemoryStore(), clock=clock, randomness=Randomness(1), authorization=("Node", "RBAC")
+        )
+        profiles.install(self.server.resources, ["v1", "classic"] if classic else ["v1", "k8srm"])
+        self.refused = []
+        context = self.server.resources.context
+        self.inner, context.authorizer = context.authorizer, self
+        self.client = LocalClient(self.server.resources, self.server.hub)
+        roles.install(self.client, classic=classic)
+        kinds = self.server.resources.kinds
+        plane = self.manager(control_plane.READER)
+        control_plane.assemble(plane, kinds=kinds, classic=classic).lead()
+        drivers = ("fake",) if classic else ("gpu",)
+        node_manager = self.manager(nodes.NODES_USER)
+        wanted = nodes.NodeOptions(nodes=2, drivers=drivers, classic=classic)
+        nodes.assemble(node_manager, wanted)
+        plane.start()
+        node_manager.start()
+        self.wait(5)
+
+    def manager(self, user):
+        return Manager(self.engine, self.of(user), Randomness(2), client_of=self.of)
+
+    def of(self, user):
+        return LocalClient(self.server.resources, self.server.hub, user=user_named(user))
+
+    def authorize(self, wanted):
+        decision = self.inner.authorize(wanted)
+        if not decision.allowed:
+            self.refused.append(str(wanted))
+        return decision
+
+    def wait(self, seconds):
+        self.engine.run(self.engine.clock.now() + seconds * SECOND)
+
+    def running(self):
+        pods = self.client.list(PODS).items
+        return sorted(
+            pod["metadata"]["name"].partition("-")[0]
+            for pod in pods
+            if pod["status"]["phase"] in {"Running", "Succeeded"}
+        )
+
+
+def template(label):
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return {"selector": {"matchLabels": {"app": label}}}, {
+        "metadata": {"labels": {"app": label}},
+        "spec": spec,
+    }
+
+
+def claiming(name, entry):
+    container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "g"}]}}
+    spec = {"resourceClaims": [{"name": "g", **entry}], "containers": [container]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_nothing_that_a_cluster_does_is_refused():
+    cluster = Guarded()
+    client = cluster.client
+    for name, resource, more in [
+        ("deployment", DEPLOYMENTS, {"replicas": 2}),
+        ("daemons", DAEMON_SETS, {}),
+        ("set", STATEFUL_SETS, {"serviceName": "s"}),
+    ]:
+        selector, pods = template(name)
+        spec = {**selector, **more, "template": pods}
+        client.create(resource, {"metadata": {"name": name}, "spec": spec}, "default")
+    job = {"template": {"spec": {**template("j")[1]["spec"], "restartPolicy": "Never"}}}
+    client.create(JOBS, {"metadata": {"name": "job"}, "spec": job}, "default")
+    service = {"selector": {"app": "deployment"}, "ports": [{"port": 80}]}
+    client.create(SERVICES, {"metadata": {"name": "s"}, "spec": service}, "default")
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "50"}}}
+    client.create(RESOURCE_QUOTAS, quota, "default")
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}
+    devices = {"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    client.create(CLAIM_TEMPLATES, devices, "default")
+    client.create(PODS, claiming("gpu", {"resourceClaimTemplateName": "t"}), "default")
+    cluster.wait(8)
+    assert cluster.running() == [
+        "daemons",
+        "daemons",
+        "deployment",
+        "deployment",
+        "gpu",
+        "job",
+        "set",
+    ]
+    assert len(client.list(SLICES).items) == 2
+    assert client.get(CLUSTER_ROLES, "view")["rules"]
+    # And the end of it all: evictions, a node that is gone, namespaces.
+    taint = {"key": "k", "effect": "NoExecute"}
+    rule = {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}
+    client.create(TAINT_RULES, {"metadata": {"name": "r"}, "spec": rule})
+    client.create(NAMESPACES, {"metadata": {"name": "n"}})
+    client.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, "n")
+    client.delete(NAMESPACES, "n")
+    client.delete(DEPLOYMENTS, "deployment", "default")
+    client.patch(NODES, "node-1", {"spec": {"taints": [taint]}})
+    cluster.wait(25)
+    assert "deployment" not in cluster.running()
+    assert "gpu" not in cluster.running()
+    assert "n" not in [each["metadata"]["name"] for each in client.list(NAMESPACES).items]
+    assert cluster.refused == []
+
+
+def test_nothing_that_a_cluster_of_classic_dra_does_is_refused():
+    cluster = Guarded(classic=True)
+    spec = {"spec": {"resourceClassName": "fake.3-shake.com"}}
+    cluster.client.create(CLASSIC_TEMPLATES, {"metadata": {"name": "t"}, "spec": spec}, "default")
+    source = {"source": {"resourceClaimTemplateName": "t"}}
+    cluster.client.create(PODS, claiming("classic", source), "default")
+    cluster.wait(30)
+    assert cluster.running() == ["classic"]
+    cluster.client.delete(PODS, "classic", "default")
+    cluster.wait(60)
+    assert cluster.running() == []
+    assert cluster.refused == []
+
+
+@pytest.mark.parametrize(
+    ("user", "ask"),
+    [
+        ("system:kube-scheduler", lambda client: client.list(SECRETS)),
+        ("system:kube-scheduler", lambda client: client.delete(NODES, "node-0")),
+        ("system:node:node-0", lambda client: client.list(PODS)),
+        ("system:node:node-0", lambda client: client.delete(SLICES, "absent")),
+        ("system:node:node-0", lambda client: client.patch(NODES, "node-1", {"spec": {}})),
+        (control_plane.READER, lambda client: client.delete(PODS, "p", "default")),
+        (nodes.NODES_USER, lambda client: client.list(SECRETS)),
+        (nodes.NODES_USER, lambda client: client.delete_collection(PODS, "default")),
+        (nodes.NODES_USER, lambda client: client.post(PODS, "p", "binding", {}, "default")),
+        (
+            "system:serviceaccount:kube-system:job-controller",
+            lambda client: client.create(SECRETS, {"metadata": {"name": "s"}}, "default"),
+        ),
+    ],
+)
+def test_a_component_may_do_no_more_than_its_work(user, ask):
+    server = ApiServer(MemoryStore(), authorization=("Node", "RBAC"))
+    admin = LocalClient(server.resources, server.hub)
+    roles.install(admin)
+    for name in ("node-0", "node-1"):
+        admin.create(NODES, {"metadata": {"name": name}})
+    with pytest.raises(ApiError) as caught:
+        ask(LocalClient(server.resources, server.hub, user=user_named(user)))
+    assert caught.value.reason == "Forbidden"
