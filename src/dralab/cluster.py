@@ -320,6 +320,7 @@ class Cluster:
                     own_key=self._signing_key,
                 )
                 self._server = self._new_server(store)
+                self._authentication.start()
                 self._edge = AsgiApp(self._server)
                 self._http = HttpServer(
                     self._edge,
@@ -403,6 +404,7 @@ class Cluster:
             self._started.pop().stop()
 
     def _close(self) -> None:
+        self._authentication.stop()
         if self._server is not None:
             self._server.close()
         self._server = self._http = self._thread = self._loop = self._over = None

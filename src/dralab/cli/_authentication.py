@@ -79,6 +79,55 @@ OPTIONS: Final = [
         help="The names of the server in tokens.  [default: the issuers]",
     ),
     click.option(
+        "--oidc-issuer-url",
+        metavar="URL",
+        default="",
+        help="Accept ID tokens of this OpenID provider (https). Its keys are fetched from it.",
+    ),
+    click.option(
+        "--oidc-client-id", metavar="ID", default="", help="For whom these ID tokens must be."
+    ),
+    click.option(
+        "--oidc-ca-file",
+        type=FILE,
+        metavar="FILE",
+        help="The CAs (PEM) of the provider.  [default: those of this machine]",
+    ),
+    click.option(
+        "--oidc-keys-file",
+        type=FILE,
+        metavar="FILE",
+        help="The provider's public keys (a JSON web key set or PEM); then nothing is fetched.",
+    ),
+    click.option(
+        "--oidc-username-claim", metavar="CLAIM", default="", help="The user.  [default: sub]"
+    ),
+    click.option(
+        "--oidc-username-prefix",
+        metavar="TEXT",
+        default="",
+        help="What stands before users; - for nothing.  [default: the issuer and #, unless the "
+        "claim is email]",
+    ),
+    click.option(
+        "--oidc-groups-claim", metavar="CLAIM", default="", help="The groups.  [default: none]"
+    ),
+    click.option(
+        "--oidc-groups-prefix", metavar="TEXT", default="", help="What stands before groups."
+    ),
+    click.option(
+        "--oidc-required-claim",
+        metavar="CLAIM=VALUE",
+        multiple=True,
+        help="What tokens must say as well. May be repeated.",
+    ),
+    click.option(
+        "--oidc-signing-algs",
+        metavar="ALG[,ALG]",
+        default="",
+        help="The algorithms of accepted signatures.  [default: RS256]",
+    ),
+    click.option(
         "--anonymous-auth",
         type=bool,
         metavar="true|false",
@@ -110,6 +159,7 @@ OPTIONS: Final = [
 # What the options say that are not given.
 UNSET: Final = ((), "", None, NO_LIMIT, True, False)
 LISTS: Final = (
+    "oidc_signing_algs",
     "api_audiences",
     "requestheader_allowed_names",
     "requestheader_username_headers",

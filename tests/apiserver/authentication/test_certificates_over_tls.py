@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from authorities import Authority, pem_pair
+from dralab.apiserver.authentication.openid import FetchError, fetcher
 from dralab.apiserver.authentication.settings import AuthenticationFlags
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import SECOND, WallClock
@@ -101,6 +102,14 @@ def test_headers_that_come_twice_are_all_read(cluster):
     finally:
         connection.close()
     assert (found["username"], found["groups"]) == ("bob", ["a", "b", "system:authenticated"])
+
+
+def test_a_provider_is_asked_over_tls_alone(cluster, tmp_path):
+    (tmp_path / "ca.crt").write_text(cluster.ca)
+    with pytest.raises(FetchError, match="answers 401"):
+        fetcher(tmp_path / "ca.crt")(f"{cluster.url}/openid/v1/jwks")
+    with pytest.raises(FetchError, match=r"(?i)certificate"):
+        fetcher(None)(f"{cluster.url}/openid/v1/jwks")
 
 
 def test_a_certificate_of_a_stranger_ends_the_connection(cluster, tmp_path):

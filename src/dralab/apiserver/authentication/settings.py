@@ -11,7 +11,16 @@ from dralab.apiserver.authentication.certificates import ClientCertificates, rea
 from dralab.apiserver.authentication.chain import TokenAuthenticator
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.front_proxies import FrontProxies
+from dralab.apiserver.authentication.jwt import ALGORITHMS
 from dralab.apiserver.authentication.keys import read_private_key, read_public_keys
+from dralab.apiserver.authentication.openid import (
+    DiscoveredKeys,
+    GivenKeys,
+    KeySource,
+    OpenIdSettings,
+    OpenIdTokens,
+    fetcher,
+)
 from dralab.apiserver.authentication.service_accounts import (
     ISSUER,
     STANDARD,
@@ -40,6 +49,16 @@ class AuthenticationFlags:
     service_account_extend_token_expiration: bool = True
     service_account_max_token_expiration: int = 0  # nanoseconds; 0 for no limit
     api_audiences: Sequence[str] = ()
+    oidc_issuer_url: str = ""
+    oidc_client_id: str = ""
+    oidc_ca_file: Path | None = None
+    oidc_keys_file: Path | None = None
+    oidc_username_claim: str = ""
+    oidc_username_prefix: str = ""
+    oidc_groups_claim: str = ""
+    oidc_groups_prefix: str = ""
+    oidc_required_claim: Sequence[str] = ()
+    oidc_signing_algs: Sequence[str] = ()
     anonymous_auth: bool = False
     requestheader_client_ca_file: Path | None = None
     requestheader_allowed_names: Sequence[str] = ()
@@ -62,6 +81,17 @@ class AuthenticationSettings:
     anonymous: bool = False
     client_authorities: Sequence[bytes] = ()
     service_accounts: ServiceAccountSettings = STANDARD
+    openid: OpenIdTokens | None = None
+
+    def start(self) -> None:
+        """Begin to fetch the keys of an OpenID provider, where one is asked for them."""
+        if self.openid is not None:
+            self.openid.source.start()
+
+    def stop(self) -> None:
+        """End it."""
+        if self.openid is not None:
+            self.openid.source.stop()
 
 
 def settings_of(
@@ -86,6 +116,9 @@ def settings_of(
         authorities.append(ssl.PEM_cert_to_DER_cert(own_ca.read_text("ascii")))
     if flags.client_ca_file is not None:
         authorities += read_authorities(flags.client_ca_file, "--client-ca-file")
+    openid = _openid(flags, clock)
+    if openid is not None:
+        tokens.append(openid)
     proxies = _proxies(flags, clock, authorities)
     trusted = list(proxies.certificates.authorities) if proxies is not None else []
     return AuthenticationSettings(
@@ -95,7 +128,50 @@ def settings_of(
         anonymous=flags.anonymous_auth,
         client_authorities=authorities + trusted,
         service_accounts=_service_accounts(flags, own_key),
+        openid=openid,
     )
+
+
+def _openid(flags: AuthenticationFlags, clock: Clock) -> OpenIdTokens | None:
+    issuer = flags.oidc_issuer_url
+    if not issuer and not flags.oidc_client_id:
+        for name in ("ca_file", "keys_file", "username_claim", "groups_claim", "required_claim"):
+            if getattr(flags, f"oidc_{name}"):
+                flag = f"--oidc-{name.replace('_', '-')}"
+                raise UnusableSetting(flag, "needs --oidc-issuer-url and --oidc-client-id")
+        return None
+    if not issuer or not flags.oidc_client_id:
+        raise UnusableSetting("--oidc-issuer-url", "belongs together with --oidc-client-id")
+    url = urlsplit(issuer)
+    if url.scheme != "https" or not url.netloc or url.query or url.fragment:
+        raise UnusableSetting("--oidc-issuer-url", f"{issuer!r} is not a URL with https")
+    algorithms = tuple(flags.oidc_signing_algs) or ("RS256",)
+    for name in algorithms:
+        if name not in ALGORITHMS:
+            known = ", ".join(ALGORITHMS)
+            raise UnusableSetting("--oidc-signing-algs", f"unknown {name!r}; known: {known}")
+    required = []
+    for text in flags.oidc_required_claim:
+        claim, equals, value = text.partition("=")
+        if not claim or not equals:
+            raise UnusableSetting("--oidc-required-claim", f"{text!r} is not CLAIM=VALUE")
+        required.append((claim, value))
+    settings = OpenIdSettings(
+        issuer=issuer,
+        client_id=flags.oidc_client_id,
+        username_claim=flags.oidc_username_claim or "sub",
+        username_prefix=flags.oidc_username_prefix,
+        groups_claim=flags.oidc_groups_claim,
+        groups_prefix=flags.oidc_groups_prefix,
+        required_claims=required,
+        algorithms=algorithms,
+    )
+    source: KeySource
+    if flags.oidc_keys_file is not None:
+        source = GivenKeys.read(flags.oidc_keys_file, algorithms)
+    else:
+        source = DiscoveredKeys(issuer, algorithms, fetcher(flags.oidc_ca_file))
+    return OpenIdTokens(settings, source, clock)
 
 
 def _proxies(
