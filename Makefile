@@ -19,7 +19,7 @@ demo: $(READY) ## a first pod that gets its device
 	@$(BIN)/dralab demo
 
 test: $(READY) ## the test suite
-	$(BIN)/python -m pytest -n 2 -q -m 'not conformance'
+	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance'
 
 check: $(READY) ## style, types, architecture, spelling
 	$(BIN)/ruff check .
@@ -39,7 +39,7 @@ docs: $(READY) ## check links and examples of the documentation, make its genera
 	$(BIN)/python tools/docs.py
 
 conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a part
-	$(BIN)/python -m pytest -q -m conformance $(ONLY)
+	$(BIN)/python -m pytest -q --timeout 3600 -m conformance $(ONLY)
 
 generate: $(READY) ## make the generated data anew
 	$(BIN)/python tools/generate.py
