@@ -44,6 +44,12 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 )
 @click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
 @click.option("--forward-unknown-events", "unknown", is_flag=True, help="To it.")
+@click.option(
+    "--batsim-latency",
+    "latency",
+    is_flag=True,
+    help="Let Batsim's own messages cross the platform, as in Batsim: jobs start later.",
+)
 @click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Let jobs share machines.")
 @click.option(
     "--dialect",
@@ -69,6 +75,7 @@ def batsim(
     dynamic: bool,
     profiles: bool,
     unknown: bool,
+    latency: bool,
     sharing: bool,
     dialect: str,
     report: Path | None,
@@ -99,13 +106,14 @@ def batsim(
                 dynamic_jobs=dynamic,
                 forward_unknown_events=unknown,
                 share_machines=sharing,
+                latency=latency,
                 settings={"profiles-forwarded-on-submission": profiles},
             ),
             socket=socket,
             problems=problems,
         )
         files = [*workloads, *(path for path in (platform, events) if path is not None)]
-        parts = (scheduler, master, hosts, energy, sharing, lenient, [str(w) for w in workloads])
+        parts = (scheduler, master, hosts, energy, sharing, latency, lenient, *map(str, workloads))
         key, name = checkpoints.digest(parts, files), workloads[0].stem
         run = BatchRun(made, key, name=name, scheduler=socket or scheduler, resume=resume)
     report_skipped(problems)

@@ -30,7 +30,6 @@ def write(tmp_path, jobs, profiles=None):
         ({"res": 0}, "res", "at least 1"),
         ({"res": 1.5}, "res", "at least 1"),
         ({"res": True}, "res", "at least 1"),
-        ({"res": 9}, "res", "the platform has 4"),
         ({"walltime": -7}, "walltime", "above 0, or -1"),
         ({"profile": "nowhere"}, "profile", "there is no profile 'nowhere'"),
         ({"id": "1"}, "id", "there are two jobs '1'"),
@@ -40,12 +39,12 @@ def write(tmp_path, jobs, profiles=None):
 def test_a_broken_job_is_named_with_its_line_and_field(tmp_path, change, field, problem):
     path = write(tmp_path, [GOOD, GOOD | {"id": "2"} | change])
     with pytest.raises(InputError) as caught:
-        batsim.read(path, hosts=4)
+        batsim.read(path)
     error = caught.value
     assert (error.line, error.where) == (4, f"jobs[1].{field}")
     assert problem in str(error)
     problems = InputProblems(lenient=True)
-    assert len(batsim.read(path, hosts=4, problems=problems).jobs) == 1
+    assert len(batsim.read(path, problems=problems).jobs) == 1
     assert len(problems.skipped) == 1
 
 

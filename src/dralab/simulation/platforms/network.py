@@ -5,6 +5,7 @@ That is what SimGrid's model gives for one parallel task alone; tasks that share
 time would slow each other down, which the engine counts and reports instead of computing.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,12 +41,13 @@ class Network:
         for source, target, amount in flows:
             if amount <= 0:
                 continue
-            if source.name == target.name and not self._has_own_loop(source):
+            if source.name == target.name and not self._has_route_to_itself(source):
                 longest = max(longest, amount / LOOPBACK.bandwidth)
                 latency = max(latency, LOOPBACK.latency)
                 continue
             route = self.route(source, target)
-            latency = max(latency, sum(self.platform.ways[way].latency for way in route))
+            late = sum(self.platform.ways[way].latency for way in route)
+            latency = max(latency, late + self._distance(source, target))
             for way in route:
                 link = self.platform.ways[way]
                 if link.shared:
@@ -84,8 +86,22 @@ class Network:
             self._routes[key] = found
         return found
 
-    def _has_own_loop(self, host: Host) -> bool:
-        return (host.name, host.name) in self.platform.zones[host.zone].routes
+    def _has_route_to_itself(self, host: Host) -> bool:
+        """Whether messages of a host to itself take links: those of a cluster without loopbacks."""
+        zone = self.platform.zones[host.zone]
+        return (
+            (host.name, host.name) in zone.routes
+            or host.name in zone.private
+            or host.name in zone.coordinates
+        )
+
+    def _distance(self, source: Host, target: Host) -> float:
+        """Return the seconds between two hosts of a Vivaldi zone."""
+        places = self.platform.zones[source.zone].coordinates
+        if source.zone != target.zone or source.name not in places or target.name not in places:
+            return 0.0
+        (ax, ay, above), (bx, by, beyond) = places[source.name], places[target.name]
+        return (math.hypot(ax - bx, ay - by) + abs(above) + abs(beyond)) / 1000
 
     def _between(self, source: str, in_a: str, target: str, in_b: str) -> tuple[Way, ...]:
         zones = self.platform.zones
@@ -128,6 +144,8 @@ class Network:
             down = zone.private[target][1:] if target in zone.private else ()
             if up or down:
                 return (*up, *(() if zone.backbone is None else (zone.backbone,)), *down)
+        if source in zone.coordinates and target in zone.coordinates:
+            return ()
         raise self._no_route(source, target)
 
     def _no_route(self, source: str, target: str) -> InputError:

@@ -59,7 +59,8 @@ class Zone:
     """One zone: hosts or further zones, and the routes between them.
 
     `routes` and `zone_routes` go from (source, target) to the ways; `private` gives a host of a
-    cluster its (up, down) ways; `backbone` is crossed by all traffic between them.
+    cluster its (up, down) ways; `backbone` is crossed by all traffic between them. In a Vivaldi
+    zone there are no links: `coordinates` (x, y and height, in milliseconds) give the latencies.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Zone:
     gateways: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     private: dict[str, tuple[Way, Way]] = field(default_factory=dict)
     backbone: Way | None = None
+    coordinates: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     routers: set[str] = field(default_factory=set)
 
 

@@ -4,6 +4,7 @@ Read with expat and without anything a document could reach out or blow up with:
 skipped, an entity or a stylesheet is refused, nothing is fetched, and sizes are bounded.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -150,8 +151,22 @@ class _PlatformReader:
         return self.zones[self.open_zones[-1]]
 
     def on_host(self, tag: str, attributes: Attributes) -> None:
-        zone = self.zone(tag)
-        self.add_host(tag, self.need(tag, attributes, "id"), attributes, zone.id)
+        zone, name = self.zone(tag), self.need(tag, attributes, "id")
+        self.add_host(tag, name, attributes, zone.id)
+        if zone.routing == "Vivaldi":
+            zone.coordinates[name] = self.coordinates(attributes.get("coordinates", "0 0 0"))
+
+    def coordinates(self, text: str) -> tuple[float, float, float]:
+        parts = text.split()
+        try:
+            x, y, height = (float(part) for part in parts)
+        except ValueError:
+            raise self.error(
+                f"{text!r} must be three numbers: x, y and height", "host.coordinates"
+            ) from None
+        if not all(math.isfinite(part) for part in (x, y, height)):
+            raise self.error(f"{text!r} must be finite numbers", "host.coordinates")
+        return x, y, height
 
     def add_host(self, tag: str, name: str, attributes: Attributes, zone: str) -> None:
         if name in self.hosts or any(host.name == name for host in self.pending_hosts[-1:]):

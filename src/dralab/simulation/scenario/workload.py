@@ -43,7 +43,7 @@ def read(
     fields = scenario.mapping("workload")
     work: ScenarioWorkload = fields.one_of(
         {
-            "batsim": lambda f: _batsim(f, problems, hosts),
+            "batsim": lambda f: _batsim(f, problems),
             "swf": lambda f: _swf(f, problems, hosts),
             "openb": lambda f: _openb(f, problems),
             "manifests": lambda f: _manifests(f, problems),
@@ -61,8 +61,8 @@ def _manifests(fields: Fields, problems: InputProblems) -> ScenarioWorkload:
     return ScenarioWorkload(pods=pods, objects=objects)
 
 
-def _batsim(fields: Fields, problems: InputProblems, hosts: int | None) -> ScenarioWorkload:
-    return ScenarioWorkload(jobs=batsim.read(fields.file("batsim"), problems=problems, hosts=hosts))
+def _batsim(fields: Fields, problems: InputProblems) -> ScenarioWorkload:
+    return ScenarioWorkload(jobs=batsim.read(fields.file("batsim"), problems=problems))
 
 
 def _generated(

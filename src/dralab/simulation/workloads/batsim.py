@@ -21,11 +21,10 @@ def read(
     *,
     name: str = "w0",
     problems: InputProblems | None = None,
-    hosts: int | None = None,
 ) -> Workload:
     """Return the workload of a file; InputError names the line of what is wrong.
 
-    `hosts` is the width of the platform, where it is known: a wider job is an error.
+    Jobs may be wider than the platform: as in Batsim, the scheduler rejects them.
     """
     problems = InputProblems() if problems is None else problems
     document = JsonFile(path)
@@ -49,10 +48,6 @@ def read(
             if job.profile not in profiles:
                 raise document.error(
                     ["jobs", index, "profile"], f"there is no profile {job.profile!r}"
-                )
-            if hosts is not None and job.width > hosts:
-                raise document.error(
-                    ["jobs", index, "res"], f"{job.width} machines; the platform has {hosts}"
                 )
             profile = profiles[job.profile]
             if isinstance(profile, ParallelTask) and profile.width != job.width:

@@ -76,14 +76,25 @@ def test_jobs_that_back_filling_rejects_are_a_warning_that_says_why():
     }
 
 
-def test_a_job_that_outlives_its_walltime_ends_there_and_equality_is_success():
-    simulation = BatchSimulation(
-        plain(2), [workload((0, 1, 5, 9), (0, 1, 5, 5))], SCHEDULERS["fcfs"]()
-    )
+def test_a_job_that_lasts_as_long_as_its_walltime_or_longer_ends_there():
+    jobs = workload((0, 1, 5, 9), (0, 1, 5, 5), (9, 1, 5, 4))
+    simulation = BatchSimulation(plain(2), [jobs], SCHEDULERS["fcfs"]())
     simulation.run()
     states = [r.state for r in simulation.records.values()]
-    assert states == ["COMPLETED_WALLTIME_REACHED", "COMPLETED_SUCCESSFULLY"]
-    assert [r.ended // S for r in simulation.records.values()] == [5, 5]
+    reached = "COMPLETED_WALLTIME_REACHED"
+    assert states == [reached, reached, "COMPLETED_SUCCESSFULLY"]
+    assert [r.ended // S for r in simulation.records.values()] == [5, 5, 13]
+
+
+def test_jobs_of_one_time_come_in_the_order_of_their_ids_as_text():
+    order = []
+    simulation = BatchSimulation(
+        plain(1),
+        [workload(*((0, 1, 5, 1),) * 12)],
+        Scripted(lambda news: order.extend(news.submitted) or []),
+    )
+    simulation.run()
+    assert [job.id for job in order] == ["0", "1", "10", "11", *map(str, range(2, 10))]
 
 
 def test_a_job_wider_than_the_machines_is_refused_and_leaves_its_times_empty():
@@ -262,7 +273,9 @@ def test_energy_follows_what_a_job_does_and_a_delay_draws_idle_power(tmp_path, w
     text = outputs.consumed_energy_csv(run).splitlines()
     assert text == [
         "time,energy,event_type,wattmin,epower",
-        "0,0,s,100,NA", "10,1000,e,100,100", "15,1500,s,200,100", "35,5500,e,100,200",
+        "0.000000,0.000000,s,100.000000,NA", "10.000000,1000.000000,e,100.000000,100.000000",
+        "15.000000,1500.000000,s,100.000000,100.000000",
+        "35.000000,5500.000000,e,100.000000,200.000000",
     ]  # fmt: skip
     names = [p.name for p in outputs.write(run, str(tmp_path / "e"))]
     assert {"e_consumed_energy.csv", "e_pstate_changes.csv"} <= set(names)

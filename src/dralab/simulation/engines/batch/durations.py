@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import InputError
-from dralab.simulation.platforms.network import Network
+from dralab.simulation.platforms.network import Network, Transfer
 from dralab.simulation.platforms.platform import Host, Platform, Way
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import (
@@ -21,6 +21,7 @@ from dralab.simulation.workloads.profiles import (
 )
 
 NOWHERE: frozenset[Way] = frozenset()
+STILL = Transfer(0.0, 0.0, NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Durations:
                 source = self._storage_host(job, profile.source)
                 target = self._storage_host(job, profile.target)
                 moved = self.network.transfer([(source, target, profile.size)])
-                return _run(0.0, moved.sending + moved.latency, moved.ways)
+                return _run(0.0, moved.sending, moved)
 
     def _parallel(self, job: Job, profile: ParallelTask, hosts: tuple[Host, ...]) -> ExpectedRun:
         if profile.width != len(hosts):
@@ -87,7 +88,7 @@ class Durations:
             for index, amount in enumerate(profile.com)
         )
         seconds = max(*busy, moved.sending, 0.0) if busy else moved.sending
-        return _run(sum(busy) / width, seconds + moved.latency, moved.ways)
+        return _run(sum(busy) / width, seconds, moved)
 
     def _homogeneous(self, profile: Homogeneous, hosts: tuple[Host, ...]) -> ExpectedRun:
         width = len(hosts)
@@ -98,7 +99,7 @@ class Durations:
             amount = amount / pairs if pairs else 0.0
         busy = [flops / host.speed for host in hosts]
         moved = self.network.all_to_all(hosts, amount)
-        return _run(sum(busy) / width, max(*busy, moved.sending, 0.0) + moved.latency, moved.ways)
+        return _run(sum(busy) / width, max(*busy, moved.sending, 0.0), moved)
 
     def _composed(self, job: Job, profile: Composed, hosts: tuple[Host, ...]) -> ExpectedRun:
         runs = [self._run(job, self.workload.profiles[part], hosts) for part in profile.parts]
@@ -117,7 +118,7 @@ class Durations:
             speed = hosts[rank % len(hosts)].speed
             longest = max(longest, sum(flops for _, flops in lines) / speed)
             used += sum(usage * flops for usage, flops in lines) / speed
-        return _run(used / len(profile.ranks), longest, NOWHERE)
+        return _run(used / len(profile.ranks), longest, STILL)
 
     def _smpi(self, profile: SmpiTrace, hosts: tuple[Host, ...]) -> ExpectedRun:
         """Model: ranks compute, then everything they say crosses the network at once."""
@@ -134,7 +135,7 @@ class Durations:
                     others = (hosts[other % len(hosts)] for other in range(ranks) if other != rank)
                     flows.extend((here, other, amount) for other in others)
         moved = self.network.transfer(flows)
-        return _run(sum(busy) / ranks, max(busy) + moved.sending + moved.latency, moved.ways)
+        return _run(sum(busy) / ranks, max(busy) + moved.sending, moved)
 
     def _storage(self, job: Job, profile: Storage, hosts: tuple[Host, ...]) -> ExpectedRun:
         storage = self._storage_host(job, profile.storage)
@@ -142,7 +143,7 @@ class Durations:
         flows = [(storage, host, profile.read / share) for host in hosts]
         flows += [(host, storage, profile.write / share) for host in hosts]
         moved = self.network.transfer(flows)
-        return _run(0.0, moved.sending + moved.latency, moved.ways)
+        return _run(0.0, moved.sending, moved)
 
     def _storage_host(self, job: Job, label: str) -> Host:
         """A label is a host's name, or stands for the only storage host there is."""
@@ -157,6 +158,8 @@ class Durations:
         )
 
 
-def _run(busy: float, seconds: float, ways: frozenset[Way]) -> ExpectedRun:
+def _run(busy: float, seconds: float, moved: Transfer) -> ExpectedRun:
+    """SimGrid lets a host compute at the rate of the task while its first byte is on its way."""
     use = min(1.0, busy / seconds) if seconds > 0 else 0.0
-    return ExpectedRun(duration=round(seconds * SECOND), use=use, computes=True, ways=ways)
+    duration = round((seconds + moved.latency) * SECOND)
+    return ExpectedRun(duration=duration, use=use, computes=True, ways=moved.ways)

@@ -1,8 +1,9 @@
 """Rigid jobs in simulated time: who runs where from when to when.
 
 The rules are Batsim 4's: one message per instant, ends before submissions before calls; a job runs
-for the shorter of its profile and its walltime (equal is success); decisions for unknown or started
-jobs, or for busy or unavailable machines, stop the run with the name of the job.
+for the shorter of its profile and its walltime (equal is WALLTIME_REACHED); decisions for unknown
+or started jobs, or for busy or unavailable machines, stop the run with the name of the job. The
+messages by which Batsim's parts learn of all that take no time here, unless `latency` is set.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,12 +36,13 @@ from dralab.simulation.engines.batch.messages import (
     StartJob,
     SwitchPstate,
 )
+from dralab.simulation.engines.batch.messaging import BatsimServer
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import all_machines, members, render
-from dralab.simulation.platforms.platform import Platform, Way
+from dralab.simulation.platforms.platform import Host, Platform, Way
 from dralab.simulation.workloads.batsim_profiles import profile_of
 from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import Profile, SmpiTrace
+from dralab.simulation.workloads.profiles import Profile
 
 
 @dataclass(slots=True)
@@ -67,11 +69,15 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions:
-    """Batsim's switches that change what is allowed or measured."""
+    """Batsim's switches that change what is allowed or measured.
+
+    With `latency` Batsim's own messages take the time that they take there (`messaging`).
+    """
 
     energy: bool = False
     share_machines: bool = False
     dynamic_jobs: bool = False
+    latency: bool = False
     forward_unknown_events: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -110,20 +116,25 @@ class BatchSimulation:
         self._talking: dict[Way, int] = {}
         self._static_left = 0
         self._external_left = 0
+        self._server = BatsimServer(self.events, platform, self) if self.options.latency else None
         self._load(workloads, external)
 
     def _load(self, workloads: Sequence[Workload], external: Iterable[ExternalEvent]) -> None:
         for workload in workloads:
             for job in workload.jobs:
                 self.records[job.key] = JobRecord(job)
-        # A stable sort: jobs of one instant stay in the order of the file.
-        for record in sorted(self.records.values(), key=lambda record: record.job.submitted):
-            self._static_left += 1
-            self.events.at(
-                record.job.submitted,
-                partial(self._submit, record, static=True),
-                priority=BEGINNING,
-            )
+        # Jobs of one instant come in the order of their ids as text: w0!1, w0!10, w0!2.
+        records = sorted(self.records.values(), key=lambda r: (r.job.submitted, r.job.key))
+        self._static_left = len(records)
+        if self._server is None:
+            for record in records:
+                submit = partial(self._submit, record, static=True)
+                self.events.at(record.job.submitted, submit, priority=BEGINNING)
+        else:
+            for workload in workloads:
+                mine = [record for record in records if record.job.workload == workload.name]
+                begin = partial(self._submit_from, mine, 0)
+                self._server.send(None, None, begin)
         for event in sorted(external, key=lambda event: event.when):
             self._external_left += 1
             self.events.at(event.when, partial(self._happen, event), priority=NORMAL)
@@ -165,7 +176,9 @@ class BatchSimulation:
                 },
             )
         )
-        if answer is not None:
+        if self._server is not None:
+            self._server.begin(answer or SchedulerReply(()))
+        elif answer is not None:
             self._busy_until = answer.busy_until or 0
             self._carry_out(answer, 0)
 
@@ -178,12 +191,20 @@ class BatchSimulation:
         """Put something into the next message, and see that there is one."""
         if kind:
             self._news.setdefault(kind, []).extend(items)
-        if self._asking is None:
+        if self._asking is None and self._server is None:
             when = max(self.events.now(), self._busy_until)
             self._asking = self.events.at(when, self._ask, priority=DECIDING)
 
     def _ask(self) -> None:
         self._asking = None
+        now, answer = self.events.now(), self.ask() or SchedulerReply(())
+        self._busy_until = max(now, answer.busy_until or now)
+        self._carry_out(answer, now)
+
+    def ask(self) -> SchedulerReply | None:
+        """Ask the scheduler about the news; None where there are none."""
+        if not self._news:
+            return None
         news, self._news = self._news, {}
         fields: dict[str, Any] = {kind: tuple(items) for kind, items in news.items()}
         for kind in ("available", "unavailable"):
@@ -193,20 +214,27 @@ class BatchSimulation:
         self.messages += 1
         now = self.events.now()
         answer = self.scheduler.decide(BatchEvents(now=now, **fields))
-        self._busy_until = max(now, answer.busy_until or now)
-        self._carry_out(answer, now)
         if self.progress is not None:
             self.progress(now, len(self.finished))
+        return answer
+
+    def _send(self, sender: Host | None, heard: Callable[[], None]) -> None:
+        """Let Batsim's server hear of something, from a host or (None) the master."""
+        if self._server is None:
+            heard()
+        else:
+            self._server.send(sender, heard)
 
     def _carry_out(self, answer: SchedulerReply, now: int) -> None:
         for decision in answer.decisions:
             at = getattr(decision, "at", None)
             if at is not None and at > now:
-                self.events.at(at, partial(self._do, decision), priority=DECIDING)
+                self.events.at(at, partial(self.carry_out, decision), priority=DECIDING)
             else:
-                self._do(decision)
+                self.carry_out(decision)
 
-    def _do(self, decision: Decision) -> None:
+    def carry_out(self, decision: Decision) -> None:
+        """Do what the scheduler wants. DecisionError: it may not."""
         match decision:
             case StartJob():
                 self._start(decision)
@@ -216,7 +244,8 @@ class BatchSimulation:
                 self._kill(decision)
             case CallMeLater():
                 when = max(decision.when, self.events.now())
-                self.events.at(when, partial(self._tell, "called", when), priority=NORMAL)
+                call = partial(self._send, None, partial(self._tell, "called", when))
+                self.events.at(when, call, priority=NORMAL)
             case SwitchPstate():
                 self._switch(decision)
             case SetJobMetadata():
@@ -238,9 +267,43 @@ class BatchSimulation:
         record.known = True
         self._tell("submitted", record.job)
         if static:
+            self.hosts.first_submission(self.events.now())
             self._static_left -= 1
             if not self._static_left:
-                self._tell("no_more_jobs", True)  # noqa: FBT003 - a flag in the message
+                self._no_more_jobs()
+
+    def _submit_from(self, records: Sequence[JobRecord], first: int) -> None:
+        """Submit jobs as Batsim's submitter does: those of one time together, then sleep.
+
+        It sleeps from when it has submitted for as long as lies between the times of the jobs,
+        so that each submission but the first is late by the time that one takes.
+        """
+        self._submit_at(records, first, self.events.now())
+
+    def _submit_at(self, records: Sequence[JobRecord], first: int, clock: int) -> None:
+        now, server = self.events.now(), self._server
+        if server is None or first == len(records):
+            self._send(None, self._no_more_jobs)
+            return
+        due = records[first].job.submitted
+        if due > clock:
+            when = now + due - clock
+            self.events.at(when, partial(self._submit_at, records, first, when))
+            return
+        self.hosts.first_submission(now)
+        last = first
+        while last < len(records) and records[last].job.submitted <= max(due, clock):
+            last += 1
+        together = records[first:last]
+        following = partial(self._submit_at, records, last, clock)
+        server.send(None, partial(self._submitted, together), following)
+
+    def _submitted(self, records: Sequence[JobRecord]) -> None:
+        for record in records:
+            self._submit(record)
+
+    def _no_more_jobs(self) -> None:
+        self._tell("no_more_jobs", True)  # noqa: FBT003 - a flag in the message
 
     def _known(self, key: str) -> JobRecord:
         record = self.records.get(key)
@@ -273,14 +336,14 @@ class BatchSimulation:
         profile = self.workloads[record.job.workload].profiles[record.job.profile]
         code, length = profile.code, run.duration
         state: JobState = "COMPLETED_FAILED" if code else "COMPLETED_SUCCESSFULLY"
-        if limit is not None and limit < length and not isinstance(profile, SmpiTrace):
+        if limit is not None and limit <= length:
             state, length = "COMPLETED_WALLTIME_REACHED", limit
         self._share_links(run)
         self.hosts.start_job(machines, run, now)
         record.end_event = self.events.after(
             length,
-            partial(self._end, record, state, code),
-            priority=ENDING,
+            partial(self._over, record, state, code),
+            priority=ENDING if self._server is None else NORMAL,
         )
 
     def _share_links(self, run: ExpectedRun) -> None:
@@ -290,7 +353,12 @@ class BatchSimulation:
         for way in run.ways:
             self._talking[way] = self._talking.get(way, 0) + 1
 
-    def _end(self, record: JobRecord, state: JobState, code: int) -> None:
+    def _over(self, record: JobRecord, state: JobState, code: int) -> None:
+        ended = self._end(record, state, code)
+        first = self.platform.compute[next(iter(members(record.machines)))]
+        self._send(first, partial(self._tell, "ended", ended))
+
+    def _end(self, record: JobRecord, state: JobState, code: int) -> JobEnd:
         now = self.events.now()
         record.state, record.ended = state, now
         run = record.run
@@ -299,7 +367,7 @@ class BatchSimulation:
             for way in run.ways:
                 self._talking[way] -= 1
         self.finished.append(record)
-        self._tell("ended", JobEnd(record.job, state, code, record.machines, now))
+        return JobEnd(record.job, state, code, record.machines, now)
 
     def _reject(self, decision: RejectJob) -> None:
         record = self._known(decision.job.key)
@@ -309,7 +377,7 @@ class BatchSimulation:
         self.finished.append(record)
 
     def _kill(self, decision: KillJobs) -> None:
-        killed = []
+        killed, ended = [], []
         for key in decision.keys:
             record = self._known(key)
             if record.started is None:
@@ -319,7 +387,12 @@ class BatchSimulation:
                 length = record.run.duration if record.run else 0
                 done = (self.events.now() - record.started) / length if length else 1.0
                 killed.append((record.job, done))
-                self._end(record, "COMPLETED_KILLED", -1)
+                ended.append(self._end(record, "COMPLETED_KILLED", -1))
+        self._send(None, partial(self._killed, ended, killed))
+
+    def _killed(self, ended: Sequence[JobEnd], killed: Sequence[tuple[Job, float]]) -> None:
+        if ended:
+            self._tell("ended", *ended)
         self._tell("killed", *killed)
 
     def _register(self, job: Job) -> None:
@@ -373,15 +446,28 @@ class BatchSimulation:
             self._tell("no_more_events", True)  # noqa: FBT003 - a flag in the message
 
     def _switch(self, decision: SwitchPstate) -> None:
-        for until, pstate in self.hosts.switch(
-            decision.machines, decision.pstate, self.events.now()
-        ):
-            self.events.at(
-                until.when,
-                partial(self._switched, until.machines, pstate),
-                priority=NORMAL,
-            )
+        pending = _PendingSwitch(decision.machines, decision.pstate, decision.machines)
+        arrivals = self.hosts.switch(decision.machines, decision.pstate, self.events.now())
+        for when, machines in arrivals:
+            self.events.at(when, partial(self._arrived, pending, machines), priority=NORMAL)
 
-    def _switched(self, machines: int, pstate: int) -> None:
-        self.hosts.switched(machines, pstate, self.events.now())
-        self._tell("switched", (machines, pstate))
+    def _arrived(self, pending: "_PendingSwitch", machines: int) -> None:
+        self.hosts.arrive(machines, pending.pstate, self.events.now())
+        for index in members(machines):
+            self._send(self.platform.compute[index], partial(self._switched, pending, 1 << index))
+
+    def _switched(self, pending: "_PendingSwitch", machine: int) -> None:
+        """The news come when the last machine of the decision has arrived."""
+        pending.left &= ~machine
+        if not pending.left:
+            self.hosts.switched(pending.machines, pending.pstate, self.events.now())
+            self._tell("switched", (pending.machines, pending.pstate))
+
+
+@dataclass(slots=True)
+class _PendingSwitch:
+    """Machines that one decision switches, and those that have not arrived."""
+
+    machines: int
+    pstate: int
+    left: int

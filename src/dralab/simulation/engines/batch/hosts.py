@@ -5,8 +5,6 @@ machine's last job is in no sum.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from dralab.kernel.clock import SECOND
@@ -16,6 +14,8 @@ from dralab.simulation.host_sets import members, render
 from dralab.simulation.lifecycle.outages import Outages
 from dralab.simulation.platforms.platform import Host, Platform, Power
 
+ON: Final = -1
+OFF: Final = -2
 Doing = Literal["idle", "computing", "sleeping", "switching_on", "switching_off", "unavailable"]
 STATES: Final[tuple[Doing, ...]] = (
     "sleeping", "switching_on", "switching_off", "idle", "computing",
@@ -30,7 +30,11 @@ class StateRow(NamedTuple):
 
 
 class PowerRow(NamedTuple):
-    """Joules used until a time; `event` is s(tart), e(nd) or p(state)."""
+    """Joules used until a time; `event` is s(tart), e(nd) or p(state).
+
+    `least_watts` is what all machines draw that do nothing: before the change where machines begin
+    to switch. `mean_watts` is the power since the row before; None where no time has passed.
+    """
 
     when: int
     joules: float
@@ -40,19 +44,11 @@ class PowerRow(NamedTuple):
 
 
 class PstateRow(NamedTuple):
-    """Machines that changed to a pstate."""
+    """Machines that changed to a pstate; ON and OFF stand for those that begin to switch."""
 
     when: int
     machines: int
     pstate: int
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSwitch:
-    """When which machines have finished switching."""
-
-    when: int
-    machines: int
 
 
 class Hosts:
@@ -81,12 +77,26 @@ class Hosts:
         self._last_joules = 0.0
         self._last_when = 0
         self._last_row = 0
+        self._first: float | None = None
+        self._last_end: float | None = None
         self._watts = sum(self._power(index).idle for index in range(count)) if self.energy else 0.0
 
     @property
     def joules(self) -> float:
         """Joules used up to the last change."""
         return self._joules
+
+    @property
+    def joules_of_jobs(self) -> float:
+        """Joules used from the first submission to the last end of a job; -1 without one."""
+        if self._last_end is None or not self.energy:
+            return -1.0 if self.energy else 0.0
+        return self._last_end - (self._first or 0.0)
+
+    @property
+    def _least(self) -> float:
+        """Watts of all machines where none of them does anything."""
+        return sum(map(self._watts_of, range(len(self.doing)))) if self.energy else 0.0
 
     def problem(self, machines: int, *, share: bool) -> str:
         """Return why a job cannot start on these machines; empty if it can."""
@@ -123,6 +133,7 @@ class Hosts:
                 extra = self._extra(index, run)
                 self._watts -= extra
                 joules += (self._power(index).idle + extra) * (now - started) / SECOND
+        self._last_end = self._joules
         self._row(now, "e")
         return joules
 
@@ -143,13 +154,15 @@ class Hosts:
             if self.doing[index] == "unavailable":
                 self._becomes(index, "idle", now)
 
-    def switch(self, machines: int, pstate: int, now: int) -> Iterator[tuple[PendingSwitch, int]]:
-        """Begin to switch idle machines; yield when which of them arrive in the pstate."""
+    def switch(self, machines: int, pstate: int, now: int) -> list[tuple[int, int]]:
+        """Begin to switch idle machines; return when which of them arrive in the pstate."""
         if machines & self._busy:
             raise DecisionError(f"switched machines {render(machines & self._busy)}, which compute")
         self._meter(now)
+        least = self._least
         self.grouped_switches += 1
         arrivals: dict[int, int] = {}
+        ways: dict[int, int] = {}
         for index in members(machines):
             if index >= len(self.doing) or not 0 <= pstate < len(self._host(index).speeds):
                 raise DecisionError(f"machine {index} has no pstate {pstate}")
@@ -166,13 +179,15 @@ class Hosts:
                 self._unusable |= 1 << index
                 self._becomes(index, doing, now)
                 arrivals[when] = arrivals.get(when, 0) | 1 << index
+                sign = ON if doing == "switching_on" else OFF
+                ways[sign] = ways.get(sign, 0) | 1 << index
             self._watts += self._watts_of(index) - before
-        self._row(now, "p")
-        for when, arrived in sorted(arrivals.items()):
-            yield PendingSwitch(when, arrived), pstate
+        self.pstate_rows += [PstateRow(now, ways[sign], sign) for sign in (ON, OFF) if sign in ways]
+        self._row(now, "p", least)
+        return sorted(arrivals.items())
 
-    def switched(self, machines: int, pstate: int, now: int) -> None:
-        """Machines have arrived in a pstate."""
+    def arrive(self, machines: int, pstate: int, now: int) -> None:
+        """Machines are in a pstate from now on; `switched` tells of it."""
         self._meter(now)
         for index in members(machines):
             before = self._watts_of(index)
@@ -183,8 +198,18 @@ class Hosts:
                 self._unusable | 1 << index if asleep else self._unusable & ~(1 << index)
             )
             self._watts += self._watts_of(index) - before
+
+    def switched(self, machines: int, pstate: int, now: int) -> None:
+        """Write down that machines have arrived in a pstate."""
+        self._meter(now)
         self.pstate_rows.append(PstateRow(now, machines, pstate))
         self._row(now, "p")
+
+    def first_submission(self, now: int) -> None:
+        """Count what is used from the first submission on."""
+        if self._first is None:
+            self._meter(now)
+            self._first = self._joules
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -238,10 +263,11 @@ class Hosts:
         self._joules += self._watts * (now - self._last_when) / SECOND
         self._last_when = now
 
-    def _row(self, now: int, event: str) -> None:
+    def _row(self, now: int, event: str, least: float | None = None) -> None:
         self.rows.append(StateRow(now, tuple(self._counts[state] for state in STATES)))
         if self.energy:
             span = (now - self._last_row) / SECOND
             mean = (self._joules - self._last_joules) / span if span else None
-            self.power_rows.append(PowerRow(now, self._joules, event, self._watts, mean))
+            least = self._least if least is None else least
+            self.power_rows.append(PowerRow(now, self._joules, event, least, mean))
             self._last_joules, self._last_row = self._joules, now

@@ -45,8 +45,7 @@ def write(simulation: BatchSimulation, prefix: str, *, dialect: int = 4) -> list
     if hosts.energy:
         texts["consumed_energy.csv"] = consumed_energy_csv(simulation)
     if hosts.energy or hosts.switches:
-        rows = [f"{_general(r.when)},{render(r.machines)},{r.pstate}" for r in hosts.pstate_rows]
-        texts["pstate_changes.csv"] = _lines(PSTATE_COLUMNS, rows)
+        texts["pstate_changes.csv"] = pstate_changes_csv(simulation)
     paths = []
     for name, text in texts.items():
         path = Path(f"{prefix}{joint}{name}")
@@ -117,7 +116,7 @@ def summary(simulation: BatchSimulation) -> dict[str, Number | str]:
     hosts = simulation.hosts
     return {
         "batsim_version": f"dralab-{__version__}",
-        "consumed_joules": hosts.joules,
+        "consumed_joules": hosts.joules_of_jobs,
         "makespan": max((r.ended or 0 for r in finished), default=0) / SECOND,
         "max_slowdown": max(slowdowns, default=0.0),
         "max_turnaround_time": max(turnarounds, default=0) / SECOND,
@@ -177,11 +176,20 @@ def machine_states_csv(simulation: BatchSimulation) -> str:
 def consumed_energy_csv(simulation: BatchSimulation) -> str:
     """Return the joules used up to each start, end and change of pstate."""
     rows = (
-        f"{_general(r.when)},{r.joules:g},{r.event},{r.least_watts:g},"
-        + ("NA" if r.mean_watts is None else f"{r.mean_watts:g}")
+        f"{_fixed(r.when)},{r.joules:f},{r.event},{r.least_watts:f},"
+        + ("NA" if r.mean_watts is None else f"{r.mean_watts:f}")
         for r in simulation.hosts.power_rows
     )
     return _lines(ENERGY_COLUMNS, rows)
+
+
+def pstate_changes_csv(simulation: BatchSimulation) -> str:
+    """Return one row per change of a pstate: when it begins (-1 on, -2 off) and when it is over."""
+    rows = (
+        f"{_general(row.when)},{render(row.machines)},{row.pstate}"
+        for row in simulation.hosts.pstate_rows
+    )
+    return _lines(PSTATE_COLUMNS, rows)
 
 
 def totals(rows: Sequence[Mapping[str, str]]) -> dict[str, float]:

@@ -32,7 +32,7 @@ from dralab.simulation.platforms.platform import Host
 from dralab.simulation.workloads.jobs import Job
 
 Message = dict[str, Any]
-LATEST: Final = 1e15  # seconds: later than that nothing happens
+LATEST: Final = 1e18  # seconds: later than that nothing happens
 CONFIG: Final = {
     "redis-enabled": False,
     "redis-hostname": "127.0.0.1",

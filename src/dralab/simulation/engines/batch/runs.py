@@ -59,9 +59,8 @@ def of_batsim(
     machines = None if platform is None else simgrid_xml.read(platform, master=master)
     if hosts is not None:
         machines = _narrowed(machines, hosts) if machines is not None else plain(hosts)
-    width = None if machines is None else machines.width
     read = [
-        batsim_files.read(path, name=f"w{index}", problems=problems, hosts=width)
+        batsim_files.read(path, name=f"w{index}", problems=problems)
         for index, path in enumerate(workloads)
     ]
     if machines is None:
