@@ -1,5 +1,5 @@
-"""What keeps a cluster as its objects say: one file per controller, all on `runtime`'s engine.
+"""Controllers: one file each, all on the engine of `runtime`.
 
-A controller knows the API and nothing else: it never calls another one, nor the scheduler, a node
-or a driver. Where pods run is left to `scheduler`; running them, to `node`.
+A controller uses only the API: it never calls another controller, the scheduler, a node or a
+driver. `scheduler` decides where pods run, and `node` runs them.
 """

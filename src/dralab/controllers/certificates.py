@@ -1,6 +1,6 @@
-"""Approved requests for certificates are signed by the cluster's authority.
+"""Signs approved certificate requests with the cluster's CA.
 
-Approval is left to people and to other controllers.
+Users or other controllers approve them.
 Source: kube-controller-manager's `pkg/controller/certificates/signer`, `authority`.
 """
 

@@ -1,7 +1,7 @@
-"""ResourceClaims: made from templates, released when their users are done, deleted when unused.
+"""ResourceClaims: created from templates, released when their users are done, deleted when unused.
 
-Source: kube-controller-manager's resourceclaim controller (1.36), KEP-5729 for pod groups. Devices
-are given by the scheduler; taking them back is what happens here.
+Source: kube-controller-manager's resourceclaim controller (1.36), KEP-5729 for pod groups. The
+scheduler allocates devices; this controller deallocates them.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ GROUP: Final = {"kind": "PodGroup", "api_version": "scheduling.k8s.io/v1alpha2"}
 
 
 class ResourceClaims:
-    """Makes claims for pods and pod groups, and gives back what nobody uses any more."""
+    """Creates claims for pods and pod groups, and deallocates unused ones."""
 
     def __init__(self, manager: Manager) -> None:
         self.client = manager.client

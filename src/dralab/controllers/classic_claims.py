@@ -1,8 +1,8 @@
-"""Claims of classic DRA: made from templates, released from pods that are done.
+"""Claims of classic DRA: created from templates, released when their pods are done.
 
-Source: kube-controller-manager's resourceclaim controller, Kubernetes 1.28 and 1.30. Devices that a
-driver gave it takes back, and is only asked to (`deallocationRequested`); those that the scheduler
-gave (structured parameters) are taken back here.
+Source: kube-controller-manager's resourceclaim controller, Kubernetes 1.28 and 1.30. A driver
+deallocates the devices that it allocated, on request (`deallocationRequested`); those allocated by
+the scheduler (structured parameters) are deallocated here.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from dralab.values.json_types import JsonDict
 
 
 class ClassicClaims:
-    """Makes the claims of pods whose entries have a `source`, and gives up what nobody uses."""
+    """Creates the claims of pods whose entries have a `source`, and releases unused ones."""
 
     def __init__(self, manager: Manager) -> None:
         self.client = manager.client
@@ -157,7 +157,7 @@ def _released(claim: JsonDict, gone: set[str]) -> bool:
 
 
 def _cleared(claim: JsonDict) -> bool:
-    """Take back what the scheduler gave, unless somebody uses it."""
+    """Deallocate what the scheduler allocated, unless it is in use."""
     status = claim.get("status") or {}
     if status.get("reservedFor") or "allocation" not in status:
         return False

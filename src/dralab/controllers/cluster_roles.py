@@ -1,4 +1,4 @@
-"""ClusterRoles that are put together from others: their rules are those of all that they select.
+"""Aggregated ClusterRoles: their rules are those of all ClusterRoles that they select.
 
 Source: k8s.io/kubernetes `pkg/controller/clusterroleaggregation`.
 """

@@ -1,4 +1,4 @@
-"""CronJobs: a Job at each of its times.
+"""CronJobs: create a Job at each scheduled time.
 
 Source: kube-controller-manager's cronjob controller (concurrency, missed starts, history).
 """

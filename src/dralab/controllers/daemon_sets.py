@@ -1,4 +1,4 @@
-"""DaemonSets: one pod on every node that takes it.
+"""DaemonSets: one pod on every eligible node.
 
 Source: kube-controller-manager's daemon controller: a pod is tied to its node by node affinity and
 placed by the scheduler; it tolerates the taints of troubled nodes.

@@ -282,7 +282,7 @@ class Deployments:
         ready_new = status_of(new).get("availableReplicas") or 0
         spare = total - (wanted - unavailable) - (mine - ready_new)
         for item in sorted(running, key=_age):
-            # Pods that never became available go first: nobody misses them.
+            # Pods that never became available go first: they are not needed any more.
             broken = _replicas(item) - (status_of(item).get("availableReplicas") or 0)
             down = min(broken, spare, _replicas(item))
             if down > 0:

@@ -1,8 +1,8 @@
-"""k8srm: claims whose pods are gone give their devices back, and every status says what is so.
+"""k8srm: releases the devices of claims whose pods are gone, and keeps every status up to date.
 
-Stands for two: the prototype's controller of pools and classes, and the drivers, which report the
-devices of a claim as ready, network devices with an address. Choosing devices is left to
-`dralab schedule`.
+It replaces two components: the prototype's controller of pools and classes, and the drivers, which
+report the devices of a claim as ready, network devices with an address. `dralab schedule` chooses
+devices.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ class DeviceClaims:
             self.queue.add(EVERYTHING)
 
     def reconcile(self, _: str) -> int | None:
-        """Give back what nobody uses, then bring every status up to date."""
+        """Release unused devices, then update every status."""
         if not any(len(cache) for cache in self.caches.values()):
             return None
         from dralab.prototypes.k8srm import statuses  # with the first objects: large
@@ -122,7 +122,7 @@ class DeviceClaims:
 
         def change(item: JsonDict) -> bool:
             if status_of(item).get("podNames") != kept:
-                return False  # somebody uses it again
+                return False  # it is in use again
             item["status"] = {
                 key: value for key, value in item["status"].items() if key not in OF_ALLOCATION
             }

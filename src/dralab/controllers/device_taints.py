@@ -1,4 +1,4 @@
-"""Device taint eviction: pods leave devices whose NoExecute taints they do not tolerate.
+"""Device taint eviction: evicts pods from devices whose NoExecute taints they do not tolerate.
 
 Source: kube-controller-manager's devicetainteviction controller. Only tolerations copied into the
 allocation result whose effect is exactly NoExecute count.

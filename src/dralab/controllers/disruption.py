@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many pods may be disturbed now.
+"""PodDisruptionBudgets: how many pods may be disrupted now.
 
 Source: kube-controller-manager's disruption controller. Evictions and preemption read the status.
 """

@@ -1,4 +1,4 @@
-"""How a controller ends a pod for the cluster's sake: a condition says why, then it is deleted.
+"""Deletes a pod on behalf of the cluster: a condition first records the reason.
 
 Source: KEP-3329; `tainteviction`, `devicetainteviction` and `podgc` of kube-controller-manager. A
 pod that is gone, or another one of that name, is left alone.

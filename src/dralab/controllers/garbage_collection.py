@@ -1,4 +1,4 @@
-"""Garbage collection: what has lost its last owner goes; what is deleted in foreground waits.
+"""Garbage collection: deletes objects without owners, and handles foreground deletion.
 
 Source: kube-controller-manager's garbagecollector: background, Foreground and Orphan propagation,
 `blockOwnerDeletion`.

@@ -1,4 +1,4 @@
-"""Claims made from templates: what today's and classic DRA's controllers do alike.
+"""Claims created from templates: shared by the controllers of today's and classic DRA.
 
 Source: kube-controller-manager's resourceclaim controller.
 """

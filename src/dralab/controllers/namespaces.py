@@ -1,4 +1,4 @@
-"""Namespaces: when one is deleted its contents go first, then the namespace itself."""
+"""Namespaces: deletes the contents of a deleted namespace, then the namespace itself."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -104,7 +104,7 @@ class Namespaces:
         return sorted(found.values(), key=lambda resource: (resource.plural == "pods", resource))
 
     def _empty(self, resource: Resource, namespace: str) -> Sequence[JsonDict]:
-        """Delete what there is of a kind; return what is there still."""
+        """Delete all objects of a kind; return what is there still."""
         try:
             items = self.client.list(resource, namespace).items
         except ApiError as error:

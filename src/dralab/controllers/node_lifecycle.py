@@ -1,7 +1,7 @@
-"""Nodes: taints from their conditions, Unknown where the lease runs out, pods that must leave.
+"""Nodes: taints from conditions, status Unknown when the lease expires, taint eviction.
 
 Sources: kube-controller-manager's node-lifecycle and taint-eviction controllers. A node without a
-lease never had a kubelet: its conditions are believed as they stand.
+lease never had a kubelet: its conditions are taken as they are.
 """
 
 from collections.abc import Mapping

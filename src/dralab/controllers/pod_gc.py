@@ -1,4 +1,4 @@
-"""Pods that nobody will end: on nodes that are gone, finished long ago, deleted before they ran.
+"""Pod garbage collection: pods on deleted nodes, long-finished pods, pods deleted before they ran.
 
 Source: kube-controller-manager's podgc controller. A node of k8srm may be known from its
 DevicePools alone.
@@ -57,7 +57,7 @@ class PodGarbage:
         self._due = self._due or new is None
 
     def collect(self) -> None:
-        """Delete what nobody will end."""
+        """Delete pods that no kubelet will end."""
         if not self._due:
             return
         now = self.manager.engine.clock.now()

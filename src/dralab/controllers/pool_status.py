@@ -1,7 +1,7 @@
-"""ResourcePoolStatusRequests: what is there, what is taken, what is left; told once.
+"""ResourcePoolStatusRequests: reports existing, allocated and available devices once.
 
 Source: KEP-5677 and the resourcepoolstatus controller. A device that several claims hold counts
-once; admin access holds nothing; what is left is total less allocated less tainted.
+once; admin access does not count; available is total less allocated less tainted.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""ResourceQuotas: what a namespace uses, in the status of its quotas; device classes included.
+"""ResourceQuotas: writes a namespace's usage, with device classes, into the status.
 
-Refusing what goes beyond is admission's task; both count by `objects.quota`.
+Admission refuses what exceeds a quota; both count with `objects.quota`.
 """
 
 from typing import Final

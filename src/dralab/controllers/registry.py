@@ -1,4 +1,4 @@
-"""Which controllers there are, by the names that kube-controller-manager gives them."""
+"""The controllers, by their names in kube-controller-manager."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: as many pods as asked for.
+"""ReplicaSets and ReplicationControllers: keep the requested number of pods.
 
 Source: kube-controller-manager's replicaset controller, which serves both.
 """

@@ -1,7 +1,7 @@
-"""The history of a template as ControllerRevisions: what `kubectl rollout undo` goes back to.
+"""The history of a template as ControllerRevisions, used by `kubectl rollout undo`.
 
 Source: k8s.io/kubernetes `pkg/controller/history`. A revision's data are a strategic merge patch
-that puts its template back.
+that restores its template.
 """
 
 from typing import Any

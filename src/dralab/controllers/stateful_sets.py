@@ -1,4 +1,4 @@
-"""StatefulSets: pods with names that stay, one after the other.
+"""StatefulSets: pods with stable names, created in order.
 
 Source: kube-controller-manager's statefulset controller: ordinals, OrderedReady and Parallel,
 RollingUpdate with a partition and OnDelete, claims from volumeClaimTemplates, revisions.

@@ -1,8 +1,8 @@
-"""Persistent volumes: claims are bound, kept while pods use them, and volumes given back.
+"""Persistent volumes: binds claims, protects those in use, and reclaims volumes.
 
 Sources: kube-controller-manager's persistentvolume-binder, pvc- and pv-protection and
-ephemeral-volume controllers. Nothing is stored anywhere. Classes whose provisioner is
-`dralab.dev/pretend` get volumes out of nothing; other provisioners are left to whoever runs them.
+ephemeral-volume controllers. No data is stored. Classes with the provisioner `dralab.dev/pretend`
+get simulated volumes; other provisioners must be run separately.
 """
 
 from typing import Any, Final
@@ -89,7 +89,7 @@ class PersistentVolumes:
     # --- claims
 
     def reconcile_claim(self, key: NamespacedName) -> int | None:
-        """Bind a claim, or let go of one that is deleted and that nobody uses."""
+        """Bind a claim, or release a deleted one that is not in use."""
         claim = self.claims.get(key)
         if claim is None:
             return None

@@ -1,4 +1,4 @@
-"""What workload controllers share: pods from templates, whose pods are whose, hashes.
+"""Shared by workload controllers: pods from templates, ownership of pods, hashes.
 
 Source: k8s.io/kubernetes `controller_utils.go`, `controller_ref_manager.go`.
 """
@@ -167,7 +167,7 @@ class PodControl:
         return created
 
     def delete(self, owner: JsonDict, pod: JsonDict) -> None:
-        """Delete a pod; that it is gone already is no error."""
+        """Delete a pod; not an error if it is already gone."""
         key = key_of(pod)
         try:
             self.client.delete(
@@ -301,7 +301,7 @@ def enqueue_owner(
             if key is not None:
                 add(key)
         if new is not None and controller_of(new) is None and old is None:
-            # An orphan that appears may be adopted by whoever selects it.
+            # An orphan that appears may be adopted by any controller that selects it.
             for owner in owners.namespace(key_of(new).namespace):
                 wanted = owned.selector_of(owner)
                 if wanted is not None and wanted.accepts(labels_of(new)):

@@ -1,4 +1,4 @@
-"""The kubelet's own memory of claims, in the file format of kubelet 1.36 (`dra_manager_state`)."""
+"""The kubelet's checkpoint of claims, in the file format of kubelet 1.36 (`dra_manager_state`)."""
 
 import os
 import tempfile
@@ -16,7 +16,7 @@ API_VERSION: Final = "checkpoint.dra.kubelet.k8s.io/v1"
 
 
 class CheckpointError(ValueError):
-    """A file that is no checkpoint, or was changed by somebody else."""
+    """A file that is not a checkpoint, or was modified by others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The claims of a node's pods: made ready before the first container, given back after the last.
+"""The claims of a node's pods: prepared before the first container, unprepared after the last.
 
 Source of steps and texts: kubelet 1.36, `pkg/kubelet/cm/dra`. One `ClaimsOfNode` per node; calls
-to drivers are offloaded, so that a slow one holds nobody up.
+to drivers are offloaded, so that a slow driver does not block others.
 """
 
 from collections.abc import Callable, Mapping, Sequence

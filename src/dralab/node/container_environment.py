@@ -1,4 +1,4 @@
-"""What a container's environment and command are before any device has its say."""
+"""A container's environment and command, without the edits of devices."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

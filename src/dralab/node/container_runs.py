@@ -1,4 +1,4 @@
-"""One container of a pod over all its runs: started, probed, ended, started again."""
+"""One container of a pod over all its runs: started, probed, ended, restarted."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The seam between a pod's life and what runs its containers."""
+"""The interface between a pod's life cycle and the container runtime."""
 
 import asyncio
 import contextlib
@@ -101,7 +101,7 @@ class ExecSession:
             told(width, height)
 
     def leave(self) -> None:
-        """Say that nobody waits for the command any more."""
+        """Signal that the command's client is gone."""
         with self._lock:
             self._gone, told = True, self._leave
         self._typed.put(None)
@@ -142,7 +142,7 @@ class ExecSession:
         with self._lock:
             rooms, self._rooms = self._rooms, []
         for each in rooms:
-            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # its loop is closed: the client is gone
                 each.get_loop().call_soon_threadsafe(_grant, each)
 
 

@@ -1,7 +1,7 @@
-"""A node's own endpoint, for the API server alone: logs, commands, ports and pods, over TLS.
+"""A node's endpoint for the API server: logs, commands, ports and pods, over TLS.
 
-Paths are a kubelet's. Whoever comes has to show the token that the node leaves in a Secret beside
-its lease, with the authority by which the server knows that it speaks to the node.
+The paths are a kubelet's. A client must present the token that the node stores in a Secret beside
+its lease. The Secret also has the CA by which the server verifies the node.
 """
 
 import asyncio

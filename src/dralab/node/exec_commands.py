@@ -1,4 +1,4 @@
-"""Commands that run in a container beside its own: `kubectl exec` and probes."""
+"""Additional commands in a container: `kubectl exec` and probes."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""Which program of this machine stands for an image."""
+"""Maps images to programs on this machine."""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The kubelets of any number of nodes, on one manager: one cache of pods, one queue.
 
-Each node has a lease that is renewed, a status, plugins, claims, CDI files and pods of its own.
+Each node has its own lease, status, plugins, claims, CDI files and pods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -226,7 +226,7 @@ class Kubelets:
             self.queue.add(key_of(pod))
 
     def _vanished(self, pod: JsonDict) -> None:
-        """End what belonged to a pod that is no longer there, whoever deleted it."""
+        """Clean up after a pod that no longer exists."""
         kubelet = self.nodes[pod["spec"]["nodeName"]]
         life = kubelet.pods.get(uid_of(pod))
         if life is None:

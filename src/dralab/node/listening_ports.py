@@ -1,7 +1,7 @@
-"""Which processes listen at a port of this machine, as Linux tells in /proc.
+"""Which processes listen on a port of this machine, from Linux' /proc.
 
-Containers of the process runtime share the machine's network: what is a pod's own port is what
-its processes listen at.
+Containers of the process runtime share the machine's network: a pod's ports are those that its
+processes listen on.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ REACHED: Final = frozenset(
 
 
 def reaches_only(port: int, sessions: Collection[int], proc: Path = Path("/proc")) -> bool | None:
-    """Return whether nobody but these sessions and their children listens at 127.0.0.1:`port`.
+    """Return whether only these sessions and their children listen on 127.0.0.1:`port`.
 
-    None: this system does not tell. True, too, where nobody listens at all.
+    None: this system does not tell. Also True if no process listens.
     """
     if not (proc / "net/tcp").exists():
         return None

@@ -1,4 +1,4 @@
-"""What containers wrote, and who wants to read on while they write.
+"""The output of containers, and readers that follow it.
 
 Containers write from an engine's thread or from separate threads; readers ask from the
 server's.

@@ -1,4 +1,4 @@
-"""What the life of a pod needs of its node."""
+"""The parts of a node that the life cycle of a pod needs."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar

@@ -1,8 +1,8 @@
-"""The end of processes whose server is gone: a separate process that only waits for that.
+"""Kills processes whose server has died: a separate process that only waits for that.
 
-It reads `+GROUP` and `-GROUP` from its standard input, and kills what is left when that ends:
-with the server, however it ended. Then it removes the directory that it was given. It imports
-nothing of dralab, so that it starts at once.
+It reads `+GROUP` and `-GROUP` from its standard input, which closes when the server ends in any
+way. Then it kills the remaining groups and removes the directory that it was given. It imports
+nothing from dralab, so that it starts at once.
 """
 
 import contextlib

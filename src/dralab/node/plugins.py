@@ -10,7 +10,7 @@ from dralab.contracts.plugin import DeviceHealth, Plugin
 @dataclass(slots=True)
 class _Registered:
     plugins: list[Plugin] = field(default_factory=list)
-    # Registered, but nobody answers at the other end.
+    # Registered, but not answering.
     silent: list[Plugin] = field(default_factory=list)
 
     @property

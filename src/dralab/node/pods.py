@@ -1,7 +1,7 @@
-"""One pod's life on its node: claims, init containers, containers, their ends, and its own.
+"""The life cycle of one pod on its node: claims, init containers, containers, termination.
 
-`PodLife.sync` looks at where things stand and does what is next; it is called again whenever
-something happens. Source of phases, conditions and their reasons: kubelet 1.36.
+`PodLife.sync` checks the state and does the next step; it is called again after every event. Source
+of phases, conditions and their reasons: kubelet 1.36.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Probes: what asks a container whether it is well."""
+"""Probes: check whether a container is started, alive and ready."""
 
 import socket
 import urllib.error

@@ -1,9 +1,9 @@
-"""Containers that are processes of this machine: opt-in, for whoever trusts what pods run.
+"""Containers as processes on this machine: opt-in, only for trusted pods.
 
-A container is its command in a process group and session of its own, with its own environment
-and nothing of the server's, in its own directory that is gone afterwards. It shares the
-machine's files, network, processes and user: this runtime isolates nothing (see the guide on
-runtimes). Mounts are symbolic links below that directory, `$DRALAB_ROOT`.
+A container is its command in its own process group and session, with its own environment and
+nothing from the server's, in its own directory that is removed afterwards. It shares the machine's
+files, network, processes and user: this runtime isolates nothing (see the guide on runtimes).
+Mounts are symbolic links below that directory, `$DRALAB_ROOT`.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""A small part of the shell's language: enough for the commands of demonstrations.
+"""A small part of the shell language: enough for the commands of demos.
 
 A script is a generator of steps: `WriteLine` a line, `Sleep` for seconds (None: for ever); its
-value is the exit code. Programs that nobody knows do nothing and succeed.
+value is the exit code. Unknown programs do nothing and succeed.
 
 >>> list(run(["sh", "-c", "echo $WHO; sleep 2"], {"WHO": "me"}))
 [WriteLine(line='me'), Sleep(seconds=2.0)]

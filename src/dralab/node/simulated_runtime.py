@@ -1,7 +1,7 @@
-"""Simulated containers: no process, no image, and logs that show what they would.
+"""Simulated containers: no processes or images, but logs with the expected output.
 
-Commands that `shell` understands are acted out in the engine's time. Others run until they are
-told to stop; those of a Job end after a second. Annotations of the pod decide otherwise, for all
+Commands that `shell` understands are simulated in the engine's time. Others run until they are
+stopped; those of a Job end after a second. Annotations of the pod decide otherwise, for all
 containers or with `.<container>` for one:
 
 - `dralab.dev/start-delay`: seconds before the container runs

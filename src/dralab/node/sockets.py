@@ -1,4 +1,4 @@
-"""Drivers behind Unix sockets: found in a directory, registered, called, and missed when gone.
+"""Drivers behind Unix sockets: discovery, registration, calls, and disconnection.
 
 Source of steps, texts and deadlines: kubelet 1.36, `pkg/kubelet/pluginmanager` and
 `pkg/kubelet/cm/dra/plugin`. Needs the extra `dralab[grpc]`.
@@ -35,7 +35,7 @@ CHANNEL: Final = (
     # Go's servers refuse the escaped path that would stand here otherwise.
     ("grpc.default_authority", "localhost"),
     ("grpc.enable_http_proxy", 0),
-    # A driver that nobody calls for half an hour is not gone.
+    # A driver without calls for half an hour is still connected.
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
     ("grpc.initial_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),

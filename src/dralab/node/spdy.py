@@ -1,6 +1,6 @@
 """SPDY/3.1 frames, as far as port-forward needs them inside a WebSocket.
 
-kubectl speaks `SPDY/3.1+portforward.k8s.io`: the bytes of the WebSocket's messages are SPDY.
+kubectl uses `SPDY/3.1+portforward.k8s.io`: the bytes of the WebSocket's messages are SPDY.
 Source: SPDY Protocol Draft 3.1, sections 2.2 (frames) and 2.6.10.1 (compression); the peer is
 moby/spdystream, which keeps no flow-control windows.
 """

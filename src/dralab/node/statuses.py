@@ -1,4 +1,4 @@
-"""The conditions of a pod, from what its containers do (kubelet 1.36, `status/generate.go`)."""
+"""The conditions of a pod, from those of its containers (kubelet 1.36, `status/generate.go`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

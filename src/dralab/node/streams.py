@@ -1,4 +1,4 @@
-"""What a node's pods say to whoever asks: logs, commands in them, what they write from now on."""
+"""Streams from a node's pods: logs, exec and attach."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""How containers are asked to end: their preStop hook first, sidecars after all others.
+"""How containers are stopped: preStop hooks first, sidecars after all others.
 
 Sources: kubelet 1.36 (killContainer, killContainersWithSyncResult) and KEP-753.
 """

@@ -1,7 +1,7 @@
-"""What a part knows of the cluster: collections held in memory by a list and then a watch.
+"""Caches: collections held in memory, kept up to date by a list and then a watch.
 
-After `Expired` a cache lists again and tells its subscribers the difference, so they see every
-object that is there, every one that went, and none twice.
+After `Expired` a cache lists again and reports the differences to its subscribers, so they see
+every existing and every deleted object exactly once.
 """
 
 from collections import defaultdict
@@ -101,7 +101,7 @@ class Cache:
             self._watch = None
 
     def learn(self, obj: JsonDict) -> None:
-        """Take what a write of our own returned, before the watch tells it."""
+        """Add the result of an own write before the watch reports it."""
         held = self._objects.get(key_of(obj))
         if held is None or revision_of(held) < revision_of(obj):
             self._put(obj)

@@ -1,4 +1,4 @@
-"""The seam between whoever acts and the API server: verbs on plain objects.
+"""The client interface of the API server: verbs on plain objects.
 
 Two implementations: `local` calls a server in this process, `remote` speaks HTTP to any cluster.
 Both are synchronous and raise `ApiError`; objects are JSON mappings that the caller may keep but
@@ -192,7 +192,7 @@ def amend(
     subresource: str = "",
     attempts: int = 5,
 ) -> JsonDict:
-    """Change an object and store it, reading it anew whenever someone else was faster.
+    """Change an object and store it, reading it again after each conflict.
 
     `change` edits the copy it is given and returns whether there is anything to write. It is
     called again after a conflict, so it must look at its argument and at nothing older.

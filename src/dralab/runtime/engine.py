@@ -1,8 +1,8 @@
-"""The engine under every moving part: `kernel.events`, in real or in simulated time.
+"""The engine that components run on: `kernel.events`, in real or simulated time.
 
-A part is single-threaded: everything it does is an event of its engine, one after the other.
-`live` waits for the wall clock between two events, `simulated` moves its clock to the next one;
-that is the whole difference, so a part cannot tell which of the two it runs on.
+A component is single-threaded: everything it does is an event of its engine, one after the other.
+`live` waits for the wall clock between two events; `simulated` advances its clock to the next one.
+A component cannot tell which of the two it runs on.
 """
 
 from collections.abc import Callable

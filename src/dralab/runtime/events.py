@@ -1,4 +1,4 @@
-"""Events about objects: what `kubectl describe` shows of a part's reasons."""
+"""Events about objects, as shown by `kubectl describe`."""
 
 import hashlib
 from collections import OrderedDict
@@ -107,7 +107,7 @@ class Recorder:
 
 
 def _nothing(_: object) -> None:
-    """Nobody waits for an event."""
+    """No caller waits for an event."""
 
 
 def shortened(message: str, limit: int = LONGEST_MESSAGE) -> str:

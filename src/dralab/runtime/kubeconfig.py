@@ -1,4 +1,4 @@
-"""kubeconfig files: which server, whose authority, which token."""
+"""kubeconfig files: the server, its CA and the credentials."""
 
 import base64
 import binascii

@@ -1,7 +1,7 @@
-"""One of several acts: whoever holds a lease, until it is released or runs out.
+"""Leader election: the holder of a lease is active until the lease is released or expires.
 
-Source: client-go's leader election, with its times and its rule for clocks: a lease has run out
-when it has not changed for its duration by the watcher's own clock, whatever time it carries.
+Source: client-go's leader election, with its times and its rule for clocks: a lease has expired
+when it has not changed for its duration by the watcher's own clock, whatever its timestamps.
 """
 
 import logging
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Leadership:
     """Tries to hold the lease `name` as `identity`, and tells when that begins and ends.
 
-    `begin` and `lost` are events of the engine. After `lost` it goes on trying.
+    `begin` and `lost` are events of the engine. After `lost` it keeps trying.
     """
 
     def __init__(  # noqa: PLR0917 - who, for what, and whom to tell
@@ -132,6 +132,6 @@ class Leadership:
         if holder != self.identity:
             spec["acquireTime"] = stamp
             spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1
-        # Whoever else saw it run out is refused by the resourceVersion.
+        # Others that saw it expire are refused because of the resourceVersion.
         self.client.update(LEASES, {**lease, "spec": {**old, **spec}})
         return True

@@ -1,4 +1,4 @@
-"""What one part runs on: an engine, a client, its caches, its queues, its events."""
+"""The context of a component: an engine, a client, caches, queues, events."""
 
 from collections.abc import Callable, Hashable
 from copy import copy
@@ -27,9 +27,9 @@ class _Course:
 class Manager:
     """The context of reconcilers that share caches.
 
-    Give `cache(...)` and `queue(...)` to whoever needs them, then `start`: queues hold their
-    keys back until every cache has seen its collection once, so that nobody decides on half of
-    the world. `client_of` gives the clients of users (`acting_as`); without it all have `client`.
+    Create what is needed with `cache(...)` and `queue(...)`, then `start`: queues hold their keys
+    back until every cache has seen its collection once, so that no decision is based on incomplete
+    data. `client_of` gives the clients of users (`acting_as`); without it all have `client`.
     """
 
     def __init__(

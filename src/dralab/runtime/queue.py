@@ -1,4 +1,4 @@
-"""The work queue of a reconciler: each key once, later again after a failure, ever more slowly."""
+"""The work queue of a reconciler: no duplicate keys, and exponential back-off after failures."""
 
 import logging
 from collections import deque

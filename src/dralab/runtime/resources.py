@@ -1,4 +1,4 @@
-"""The collections that the moving parts read and write, by name."""
+"""The collections that the components read and write, by name."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """Checks an allocation against the objects, sharing no code with the search.
 
-It reads resource.k8s.io/v1 mappings anew, judges finished allocations by the rules of the API and
-returns sentences about what they break. It is slow and plain on purpose: tests hold every answer
-of the search against it, and it against the answers of Kubernetes' own allocator tests.
+It reads resource.k8s.io/v1 mappings, checks finished allocations against the rules of the API and
+returns a sentence for each violation. It is simple and slow on purpose: tests check every answer of
+the search with it, and check it with the results of Kubernetes' own allocator tests.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

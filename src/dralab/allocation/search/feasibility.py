@@ -2,10 +2,10 @@
 
 Checks, cheapest first (see docs/concepts/allocation.md):
 
-1. every request has enough devices that still fit, one by one; 2. all requests together have
-(bipartite matching); 3. each open matchAttribute is bound to each value on offer, equal ones in
-ascending order; 4. devices that draw on counters or are shared: what each counter group can serve,
-by dynamic programming.
+1. each request alone has enough devices that still fit; 2. so do all requests together (bipartite
+   matching); 3. each matchAttribute without a value is bound to each available value, equal ones in
+   ascending order; 4. for devices that consume counters or are shared: what each counter group can
+   serve, by dynamic programming.
 
 True and False are exact. None means that no polynomial method is implemented for this kind of
 problem; the search then has to decide, within its budget.
