@@ -7,7 +7,6 @@ True
 
 import asyncio
 import ipaddress
-import os
 import shutil
 import tempfile
 import threading
@@ -34,7 +33,7 @@ from dralab.components import profiles
 from dralab.kernel.clock import SECOND, Clock, WallClock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.local import LocalClient
-from dralab.runtime.new_kubeconfig import kubeconfig
+from dralab.runtime.new_kubeconfig import kubeconfig, write_privately
 
 if TYPE_CHECKING:
     from dralab.apiserver.admission.selection import AdmissionSettings
@@ -198,15 +197,7 @@ class Cluster:
             )
         text = kubeconfig(self.url, token=self.token, ca=self.ca)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Written to a temporary file and renamed, so that no reader sees half of it.
-        handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_privately(path, text)
 
     def when_idle(self, call: Callable[[], object]) -> None:
         """Have `call` called in the server's thread once it has read and answered everything.

@@ -8,6 +8,8 @@ from typing import Any
 
 from dralab.allocation.outcome import Chosen, ChosenConfig, ClaimAllocation
 from dralab.allocation.problem import Claim, Node
+from dralab.allocation.search.alternatives import Alternative
+from dralab.allocation.search.eligibility import Eligibility
 from dralab.allocation.search.node_devices import NodeDevices
 from dralab.allocation.search.setup import PickedAlternative, SearchSetup
 
@@ -32,7 +34,11 @@ def _allocation(
     return ClaimAllocation(
         claim=str(claim),
         chosen=tuple(
-            _chosen(setup, each, number, share_ids) for each in picked for number in each.devices
+            chosen_device(
+                setup.node_devices, setup.eligibility, each.alternative, number, share_ids
+            )
+            for each in picked
+            for number in each.devices
         ),
         configs=tuple(configs_of(claim, picked)),
         node_selector=node_selector(setup.node_devices, picked),
@@ -44,15 +50,19 @@ def _allocation(
     )
 
 
-def _chosen(
-    setup: SearchSetup, picked: PickedAlternative, number: int, share_ids: ShareIds
+def chosen_device(
+    node_devices: NodeDevices,
+    eligibility: Eligibility,
+    alternative: Alternative,
+    number: int,
+    share_ids: ShareIds,
 ) -> Chosen:
-    features = setup.node_devices.features
-    offer = setup.node_devices.offers[number]
-    device, alternative = offer.device, picked.alternative
-    shared = bool(setup.node_devices.shareable >> number & 1)
-    binding = features.binding_conditions
-    amounts = setup.eligibility.amounts(alternative, number) or ()
+    """Return a device as the result of a request; `share_ids` is asked where it is shared."""
+    offer = node_devices.offers[number]
+    device = offer.device
+    shared = bool(node_devices.shareable >> number & 1)
+    binding = node_devices.features.binding_conditions
+    amounts = eligibility.amounts(alternative, number) or ()
     return Chosen(
         request=alternative.name,
         device=offer.id,

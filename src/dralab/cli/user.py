@@ -1,8 +1,6 @@
 """`dralab user`: give people access to a cluster, by client certificates."""
 
 import base64
-import os
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,7 +60,7 @@ def add(
     Example: `dralab user add jane --group team-a --kubeconfig admin.kubeconfig`
     """
     from dralab.api.status import ApiError
-    from dralab.runtime.new_kubeconfig import kubeconfig
+    from dralab.runtime.new_kubeconfig import kubeconfig, write_privately
 
     seconds = duration_of(expires, "--expires") // SECOND
     if seconds < 600:
@@ -94,7 +92,7 @@ def add(
     if output is None:
         click.echo(text, nl=False)
     else:
-        _write(output, text)
+        write_privately(output, text)
         note(f"wrote {output}: try kubectl --kubeconfig {output} auth whoami")
     note(f"give the user rights: kubectl create clusterrolebinding … --user={name}")
 
@@ -172,15 +170,3 @@ def _certificate(client: "Client", name: str, request: bytes, seconds: int) -> s
         "nobody signed the request: that is done by the controllers of `dralab up`, or of "
         "`dralab controllers --cluster-signing-cert-file … --cluster-signing-key-file …`"
     )
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that its owner alone can read, whole or not at all."""
-    handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

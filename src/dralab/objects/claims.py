@@ -39,17 +39,19 @@ def pod_claims(obj: JsonObject) -> list[PodClaim]:
     entries = spec_of(obj).get("resourceClaims")
     if not entries:
         return []
-    made = made_claims(obj)
+    statuses = status_of(obj).get("resourceClaimStatuses")
+    made = made_claims(obj) if statuses else {}
     found = []
     for entry in entries:
+        name = entry["name"]
         source = entry.get("source") or entry
         found.append(
             PodClaim(
-                entry=entry["name"],
-                claim=source.get("resourceClaimName") or "",
-                template=source.get("resourceClaimTemplateName") or "",
-                made=made.get(entry["name"]),
-                is_classic=source is not entry,
+                name,
+                source.get("resourceClaimName") or "",
+                source.get("resourceClaimTemplateName") or "",
+                made.get(name),
+                source is not entry,
             )
         )
     return found

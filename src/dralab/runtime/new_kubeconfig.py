@@ -1,7 +1,10 @@
-"""The text of a new kubeconfig. It is written without PyYAML, which a server starts without."""
+"""A new kubeconfig. It is made without PyYAML, which a server starts without."""
 
 import base64
 import json
+import os
+import tempfile
+from pathlib import Path
 
 
 def kubeconfig(
@@ -54,6 +57,18 @@ def kubeconfig(
     lines += ["contexts:", "- name: dralab", "  context:", "    cluster: dralab"]
     lines += [f"    user: {name}", "current-context: dralab", ""]
     return "\n".join(lines)
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read, whole or not at all. OSError."""
+    handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _data(pem: str) -> str:

@@ -13,7 +13,7 @@ from dralab.allocation.inventory.pool_states import PoolShape, PoolState
 from dralab.allocation.outcome import Chosen
 from dralab.allocation.pools import Pool, PoolView
 from dralab.allocation.problem import AllocationFeatures, Claim, DeviceClass, DevicePath, Node
-from dralab.allocation.results import configs_of, node_selector, only
+from dralab.allocation.results import chosen_device, configs_of, node_selector, only
 from dralab.allocation.search.alternatives import Alternative, RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.eligibility import WHOLE, Eligibility, SearchError
@@ -422,28 +422,9 @@ class Planner:
         )
 
     def _chosen(self, alternative: Alternative, number: int) -> Chosen:
-        features = self.node_devices.features
-        offer = self.node_devices.offers[number]
-        device = offer.device
-        shared = bool(self.node_devices.shareable >> number & 1)
-        amounts = self.eligibility.amounts(alternative, number) or ()
-        return Chosen(
-            request=alternative.name,
-            device=offer.id,
-            admin=alternative.admin,
-            share="" if shared else None,
-            consumed=tuple(
-                (device.written(name), amount, item.text)
-                for (name, item), amount in zip(device.capacity.items(), amounts, strict=False)
-            )
-            if shared
-            else (),
-            tolerations=alternative.subrequest.tolerations,
-            binding_conditions=device.binding_conditions if features.binding_conditions else (),
-            binding_failure_conditions=(
-                device.binding_failure_conditions if features.binding_conditions else ()
-            ),
-            skip_node_operations=offer.slice.skip_node_operations,
+        # Whoever writes the allocation gives each share its id.
+        return chosen_device(
+            self.node_devices, self.eligibility, alternative, number, share_ids=str
         )
 
     def _configs_for(

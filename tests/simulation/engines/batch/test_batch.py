@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.simulation.engines.batch.finished import run_batsim
 
 from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.engines.batch.availability import Availability
@@ -215,7 +216,7 @@ def test_machines_that_leave_take_no_new_job_until_they_are_back(workload_file, 
         '{"type": "machine_available", "resources": "0", "timestamp": 30}\n'
     )
     for scheduler in ("fcfs", "easy", "easy-counting", "conservative"):
-        run = runs.batsim([path], platform=None, scheduler=scheduler, events=events)
+        run = run_batsim([path], platform=None, scheduler=scheduler, events=events)
         times = [(r.started // S, r.ended // S) for r in run.records.values()]
         assert times == [(0, 10), (30, 40)], scheduler
 
@@ -223,14 +224,14 @@ def test_machines_that_leave_take_no_new_job_until_they_are_back(workload_file, 
 def test_the_same_input_gives_the_same_bytes(workload_file):
     path = workload_file(*[(i, i % 7, 1 + i % 3, 9, 1 + i % 5) for i in range(60)])
     texts = {
-        outputs.jobs_csv(runs.batsim([path], platform=None, scheduler="easy")) for _ in range(2)
+        outputs.jobs_csv(run_batsim([path], platform=None, scheduler="easy")) for _ in range(2)
     }
     assert len(texts) == 1
 
 
 def test_the_files_of_version_5_have_its_names_and_its_makespan(workload_file, tmp_path):
     path = workload_file((1, 5, 1, 50, 10), machines=2)
-    run = runs.batsim([path], platform=None, scheduler="easy")
+    run = run_batsim([path], platform=None, scheduler="easy")
     names = [p.name for p in outputs.write(run, str(tmp_path / "out-"), dialect=5)]
     assert names == ["out-jobs.csv", "out-machine_states.csv", "out-schedule.json"]
     row = (tmp_path / "out-jobs.csv").read_text().splitlines()[1]
@@ -265,7 +266,7 @@ def test_energy_follows_what_a_job_does_and_a_delay_draws_idle_power(tmp_path, w
             {"id": "work", "subtime": 15, "res": 1, "walltime": 50, "profile": "work"},
         ],
     )
-    run = runs.batsim(
+    run = run_batsim(
         [path], platform=tmp_path / "p.xml", scheduler="fcfs", options=BatchOptions(energy=True)
     )
     assert [record.joules for record in run.records.values()] == [1000.0, 4000.0]

@@ -3,8 +3,9 @@
 import csv
 
 import pytest
+from tests.simulation.engines.batch.finished import run_batsim
 
-from dralab.simulation.engines.batch import outputs, runs
+from dralab.simulation.engines.batch import outputs
 from dralab.simulation.engines.batch.durations import Durations
 from dralab.simulation.host_sets import render
 from dralab.simulation.platforms import simgrid_xml
@@ -44,7 +45,7 @@ def rows_of(path):
 @pytest.mark.parametrize("scheduler", ["easy", "conservative"])
 def test_every_start_end_and_machine_equals_batsims_own_run(testdata, scheduler):
     folder = testdata(*MEDIUM)
-    run = runs.batsim([folder / "medium_late.json"], platform=None, scheduler=scheduler)
+    run = run_batsim([folder / "medium_late.json"], platform=None, scheduler=scheduler)
     golden = rows_of(folder / scheduler / "out_jobs.csv")
     assert len(golden) == 801
     for row in golden:
@@ -56,7 +57,7 @@ def test_every_start_end_and_machine_equals_batsims_own_run(testdata, scheduler)
 @pytest.mark.parametrize("scheduler", ["easy", "conservative"])
 def test_the_files_say_what_batsims_files_say(testdata, scheduler):
     folder = testdata(*MEDIUM)
-    run = runs.batsim([folder / "medium_late.json"], platform=None, scheduler=scheduler)
+    run = run_batsim([folder / "medium_late.json"], platform=None, scheduler=scheduler)
     states = (folder / scheduler / "out_machine_states.csv").read_text()
     assert sorted(outputs.machine_states_csv(run).split()) == sorted(states.split())
     golden = rows_of(folder / scheduler / "out_schedule.csv")[0]
@@ -82,7 +83,7 @@ def test_the_totals_of_a_golden_jobs_file_are_those_of_its_schedule_file(testdat
 )
 def test_the_other_schedulers_give_their_known_waits(testdata, scheduler, mean, longest):
     path = testdata(*MEDIUM, "medium_late.json")
-    result = outputs.summary(runs.batsim([path], platform=None, scheduler=scheduler))
+    result = outputs.summary(run_batsim([path], platform=None, scheduler=scheduler))
     assert round(result["mean_waiting_time"], 6) == mean
     assert round(result["max_waiting_time"], 6) == longest
 
@@ -128,7 +129,7 @@ def test_profiles_take_the_time_that_batsims_own_tests_expect(testdata, name):
 def test_usage_traces_take_the_time_that_batsims_own_tests_expect(testdata):
     platform = testdata("batsim", "batsim", "platforms", "small_platform_replay_usage.xml")
     path = testdata("batsim", "batsim", "workloads", "test_usage_trace.json")
-    run = runs.batsim([path], platform=platform, scheduler="fcfs")
+    run = run_batsim([path], platform=platform, scheduler="fcfs")
     expected = {job.key: job.source for job in batsim.read(path).jobs}
     # The expected times are those of the allocations of Batsim's own scheduler: a, b or c, d.
     fast = [k for k, r in run.records.items() if r.machines == 0b11]
@@ -145,7 +146,7 @@ def test_usage_traces_take_the_time_that_batsims_own_tests_expect(testdata):
 def test_a_burst_of_equal_jobs_has_the_ideal_makespan_and_wait(workload_file):
     path = workload_file(*[(i, 0, 1, 1000, 200) for i in range(300)], machines=16)
     for scheduler in ("fcfs", "easy", "easy-counting", "conservative"):
-        result = outputs.summary(runs.batsim([path], platform=None, scheduler=scheduler))
+        result = outputs.summary(run_batsim([path], platform=None, scheduler=scheduler))
         assert (result["makespan"], result["mean_waiting_time"]) == (3800.0, 1776.0)
 
 

@@ -8,6 +8,7 @@ import threading
 
 import orjson
 import pytest
+from tests.simulation.engines.batch.finished import run_batsim
 
 from dralab.simulation.engines.batch import outputs, protocol, remote, runs
 from dralab.simulation.engines.batch.decision_process import DecisionProcess
@@ -371,9 +372,9 @@ def test_both_ends_meet_over_a_socket(testdata):
     other.start()
     assert there.wait(10)
     path = testdata(*MEDIUM)
-    far = runs.batsim([path], platform=None, scheduler="easy", socket=address[0])
+    far = run_batsim([path], platform=None, scheduler="easy", socket=address[0])
     other.join(10)
-    near = runs.batsim([path], platform=None, scheduler="easy")
+    near = run_batsim([path], platform=None, scheduler="easy")
     assert outputs.jobs_csv(far) == outputs.jobs_csv(near)
     assert served == [far.messages + 2]
 
@@ -428,7 +429,7 @@ def test_an_unmodified_pybatsim_drives_the_machines(
             [program, scheduler, "-s", f"tcp://*:{port}", "-t", "60000"],
             stdout=log, stderr=log, cwd=tmp_path,
         )  # fmt: skip
-        run = runs.batsim(
+        run = run_batsim(
             [path], platform=None, hosts=hosts, scheduler="easy", socket=f"tcp://localhost:{port}"
         )
         assert other.wait(30) == 0

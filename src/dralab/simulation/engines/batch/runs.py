@@ -15,34 +15,6 @@ from dralab.simulation.workloads import batsim as batsim_files
 from dralab.simulation.workloads import swf as swf_files
 
 
-def batsim(
-    workloads: Sequence[Path],
-    *,
-    platform: Path | None,
-    scheduler: str,
-    events: Path | None = None,
-    master: str = "master_host",
-    hosts: int | None = None,
-    options: BatchOptions | None = None,
-    socket: str | None = None,
-    problems: InputProblems | None = None,
-) -> BatchSimulation:
-    """Run Batsim workloads to the end; InputError if a file cannot be used."""
-    simulation = of_batsim(
-        workloads,
-        platform=platform,
-        scheduler=scheduler,
-        events=events,
-        master=master,
-        hosts=hosts,
-        options=options,
-        socket=socket,
-        problems=problems,
-    )
-    simulation.run()
-    return simulation
-
-
 def of_batsim(
     workloads: Sequence[Path],
     *,

@@ -8,9 +8,8 @@ from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver
 from dralab.objects.metadata import spec_of
-from dralab.runtime.client import Resource
+from dralab.simulation.engines import objects
 from dralab.simulation.engines.cluster.containers import annotation
-from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fleet import GPU_RESOURCES
 from dralab.simulation.scenario.manifests import RUNS
@@ -54,7 +53,7 @@ class CreatedObjects:
         """Create an object; ApiError: the server refuses it. Pods tell how long Jobs run."""
         body: JsonDict = copy.deepcopy(dict(given))
         kind = str(body.get("kind", ""))
-        resource = self._resource(body)
+        resource = objects.resource_of(body, self.cluster.server.resources.kinds)
         metadata = body.setdefault("metadata", {})
         metadata.pop("resourceVersion", None)
         metadata.pop("uid", None)
@@ -67,14 +66,6 @@ class CreatedObjects:
         elif kind == "ResourceSlice":
             self._slice(body)
         self.cluster.client.create(resource, body, namespace)
-
-    def _resource(self, body: JsonDict) -> Resource:
-        group, _, version = str(body.get("apiVersion", "")).rpartition("/")
-        for kind in self.cluster.server.resources.kinds:
-            if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
-                return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
-        title = f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
-        raise InputError("workload", f"{body.get('apiVersion')} is not served", where=title)
 
     @staticmethod
     def _node(body: JsonDict) -> None:

@@ -14,7 +14,6 @@ from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
 from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import status_of
-from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.errors import InputError
@@ -57,7 +56,7 @@ class Submission:
             metadata = made.setdefault("metadata", {})
             metadata.pop("resourceVersion", None)
             metadata.pop("uid", None)
-            resource = self._resource(made)
+            resource = objects.resource_of(made, self.cluster.server.resources.kinds)
             namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
             self.namespace(namespace)
             try:
@@ -65,14 +64,6 @@ class Submission:
             except ApiError as error:
                 title = f"{made.get('kind')} {metadata.get('name')}"
                 raise InputError("workload", str(error), where=title) from None
-
-    def _resource(self, body: JsonDict) -> Resource:
-        group, _, version = str(body.get("apiVersion", "")).rpartition("/")
-        for kind in self.cluster.server.resources.kinds:
-            if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
-                return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
-        title = f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
-        raise InputError("workload", f"{body.get('apiVersion')} is not served", where=title)
 
     def namespace(self, name: str) -> None:
         """Have a namespace."""
